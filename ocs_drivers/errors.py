@@ -1,0 +1,258 @@
+"""Everything that can go wrong between us and an optical switch, sorted by who must act.
+
+    OcsError
+    ├── AddressError              the address cannot be understood                      (user)
+    ├── TransportError            the conversation itself failed                        (device)
+    │   ├── ConnectError          nobody answers at the address
+    │   ├── ConnectionLost        the device closed the line, or the line broke
+    │   ├── Timeout               no answer by the deadline; the line has been closed
+    │   └── ProtocolDesync        the device answered something that is not its protocol
+    ├── AuthError                 (user)
+    │   ├── LoginFailed           wrong name or password
+    │   ├── SessionExpired        the login was lost and could not be renewed
+    │   └── PermissionDenied      logged in, but not allowed to do this
+    ├── DeviceError               the device refused the command; `.device_code` is its own word  (device)
+    ├── PortError                 the request itself is wrong for these ports           (user)
+    │   ├── UnknownPort           the device has no such port
+    │   ├── WrongSide             an input was named where an output belongs, or the reverse
+    │   ├── PortLocked            somebody reserved the port
+    │   ├── PortDisabled          the port's shutter is closed
+    │   ├── PortFailed            the device reports the port as broken
+    │   └── PortBusy              the port carries another circuit; `.peer` is its other end
+    ├── Conflict                  somebody else changed the switch; `.expected`, `.found`  (conflict)
+    ├── VerifyMismatch            read-back differs from the target; `.missing`, `.extra`   (device)
+    ├── NoLight                   connected, but no light arrives                       (device)
+    ├── RobotFault                the robot stopped and needs a person                  (device)
+    ├── PartialApply              some pairs are done and some are not; `.report`       (unknown)
+    └── Unsupported               this device cannot do that at all                     (user)
+
+Each class has a stable `code` (shared by command line, journal and service) and says in `who` whose turn it is.
+A message names the device, the ports, what was sent and what came back, and what to do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from ocs_drivers.model import ApplyReport
+
+Who = Literal["user", "device", "conflict", "unknown", "ourselves"]
+
+
+class OcsError(Exception):
+    """Root of all errors raised by `ocs_drivers`.
+
+    `what` says in one clause what happened; the keyword arguments are kept as attributes
+    and joined into the message. `device` is an address without credentials.
+    """
+
+    code: ClassVar[str] = "ocs.error"
+    who: ClassVar[Who] = "device"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        device: str = "",
+        ports: Iterable[int] = (),
+        sent: str = "",
+        received: str = "",
+        cure: str = "",
+    ) -> None:
+        self.what = what
+        self.device = device
+        self.ports = tuple(ports)
+        self.sent = sent
+        self.received = received
+        self.cure = cure
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        text = f"{self.device}: {self.what}" if self.device else self.what
+        if self.ports:
+            text += f" [port{'s' if len(self.ports) > 1 else ''} {', '.join(map(str, self.ports))}]"
+        if self.sent:
+            text += f"; sent {self.sent!r}"
+        if self.received:
+            text += f"; received {self.received!r}"
+        if self.cure:
+            text += f". {self.cure}"
+        return text
+
+
+class AddressError(OcsError):
+    """The address names no known driver or cannot be parsed."""
+
+    code = "ocs.address"
+    who = "user"
+
+
+class TransportError(OcsError):
+    """The conversation with the device failed; what the device did is known only after a read."""
+
+    code = "ocs.transport"
+
+
+class ConnectError(TransportError):
+    """Nobody answers at the address."""
+
+    code = "ocs.transport.connect"
+
+
+class ConnectionLost(TransportError):
+    """The line was closed or broke in the middle."""
+
+    code = "ocs.transport.lost"
+
+
+class Timeout(TransportError):
+    """No answer by the deadline. The line has been closed, so that a late answer meets nobody."""
+
+    code = "ocs.transport.timeout"
+
+
+class ProtocolDesync(TransportError):
+    """What came back is not the device's protocol; the line has been closed."""
+
+    code = "ocs.transport.desync"
+
+
+class AuthError(OcsError):
+    """The device does not accept who we say we are."""
+
+    code = "ocs.auth"
+    who = "user"
+
+
+class LoginFailed(AuthError):
+    """Wrong user name or password."""
+
+    code = "ocs.auth.login"
+
+
+class SessionExpired(AuthError):
+    """The login was lost and could not be renewed."""
+
+    code = "ocs.auth.expired"
+
+
+class PermissionDenied(AuthError):
+    """Logged in, but not allowed to do this."""
+
+    code = "ocs.auth.permission"
+
+
+class DeviceError(OcsError):
+    """The device refused a command and said why; `device_code` is its own code."""
+
+    code = "ocs.device"
+
+    def __init__(self, what: str, *, device_code: str = "", **where: object) -> None:
+        self.device_code = device_code
+        super().__init__(what, **where)  # type: ignore[arg-type]
+
+
+class PortError(OcsError):
+    """The request cannot be right for these ports; nothing was sent."""
+
+    code = "ocs.port"
+    who = "user"
+
+
+class UnknownPort(PortError):
+    """The device has no such port."""
+
+    code = "ocs.port.unknown"
+
+
+class WrongSide(PortError):
+    """An input port where an output belongs, or the reverse."""
+
+    code = "ocs.port.side"
+
+
+class PortLocked(PortError):
+    """The port is reserved by somebody."""
+
+    code = "ocs.port.locked"
+
+
+class PortDisabled(PortError):
+    """The port's shutter is closed."""
+
+    code = "ocs.port.disabled"
+
+
+class PortFailed(PortError):
+    """The device reports the port as broken."""
+
+    code = "ocs.port.failed"
+
+
+class PortBusy(PortError):
+    """The port carries another circuit, whose other end is `peer`."""
+
+    code = "ocs.port.busy"
+
+    def __init__(self, what: str, *, peer: int | None = None, **where: object) -> None:
+        self.peer = peer
+        super().__init__(what, **where)  # type: ignore[arg-type]
+
+
+class Conflict(OcsError):
+    """The switch is not as expected: somebody else changed it. Nothing was sent."""
+
+    code = "ocs.conflict"
+    who = "conflict"
+
+    def __init__(
+        self, what: str, *, expected: Mapping[int, int], found: Mapping[int, int], **where: object
+    ) -> None:
+        self.expected = dict(expected)
+        self.found = dict(found)
+        super().__init__(what, **where)  # type: ignore[arg-type]
+
+
+class VerifyMismatch(OcsError):
+    """Read-back differs from the target: pairs `missing` and pairs `extra`."""
+
+    code = "ocs.verify"
+
+    def __init__(
+        self, what: str, *, missing: Mapping[int, int], extra: Mapping[int, int], **where: object
+    ) -> None:
+        self.missing = dict(missing)
+        self.extra = dict(extra)
+        super().__init__(what, **where)  # type: ignore[arg-type]
+
+
+class NoLight(OcsError):
+    """Connected, but no light arrives."""
+
+    code = "ocs.no_light"
+
+
+class RobotFault(OcsError):
+    """The robot stopped; a person must look before it moves again."""
+
+    code = "ocs.robot"
+
+
+class PartialApply(OcsError):
+    """Not everything was done; `report` says for every pair done, failed or unknown."""
+
+    code = "ocs.partial"
+    who = "unknown"
+
+    def __init__(self, what: str, *, report: ApplyReport, **where: object) -> None:
+        self.report = report
+        super().__init__(what, **where)  # type: ignore[arg-type]
+
+
+class Unsupported(OcsError):
+    """The device has no such function."""
+
+    code = "ocs.unsupported"
+    who = "user"

@@ -1,0 +1,219 @@
+"""The words of the contract: what a switch is, what it holds, what a step does and what became of it.
+
+A configuration is simplex: an injective partial map from input ports to output ports (`CrossConnects`).
+Port numbers are the device's own. Everything here is frozen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal
+
+
+class CrossConnects(Mapping[int, int]):
+    """An injective partial map from input port to output port.
+
+    Iterates in ascending order of input port. Raises `ValueError` when two inputs share an output.
+
+    >>> CrossConnects({2: 49, 1: 50})
+    CrossConnects({1: 50, 2: 49})
+    >>> CrossConnects({1: 49, 2: 49})
+    Traceback (most recent call last):
+    ...
+    ValueError: output 49 is given to inputs 1 and 2
+    """
+
+    __slots__ = ("_outputs",)
+
+    def __init__(self, pairs: Mapping[int, int] | Iterable[tuple[int, int]] = ()) -> None:
+        items = list(pairs.items() if isinstance(pairs, Mapping) else pairs)
+        input_of: dict[int, int] = {}
+        for source, target in items:
+            if input_of.setdefault(target, source) != source:
+                raise ValueError(f"output {target} is given to inputs {input_of[target]} and {source}")
+        outputs = dict(sorted(items))
+        if len(outputs) != len(set(items)):
+            raise ValueError("an input is given two outputs")
+        self._outputs = outputs
+
+    def __getitem__(self, port: int) -> int:
+        return self._outputs[port]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._outputs)
+
+    def __len__(self) -> int:
+        return len(self._outputs)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._outputs.items()))
+
+    def __repr__(self) -> str:
+        return f"CrossConnects({self._outputs})"
+
+    @property
+    def pairs(self) -> frozenset[tuple[int, int]]:
+        """The pairs (input, output) as a set, for differences."""
+        return frozenset(self._outputs.items())
+
+    @property
+    def inputs_of(self) -> Mapping[int, int]:
+        """The inverse map, from output port to input port."""
+        return {output: source for source, output in self._outputs.items()}
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hexadecimal digits that identify the configuration (for compare-and-set)."""
+        text = ",".join(f"{source}:{output}" for source, output in self._outputs.items())
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Side(Enum):
+    """Where light enters or leaves."""
+
+    IN = "in"
+    OUT = "out"
+
+
+class PortState(Enum):
+    """What the device says of a port."""
+
+    ENABLED = "enabled"
+    DISABLED = "disabled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who the device says it is."""
+
+    vendor: str
+    model: str
+    serial: str
+    firmware: str
+
+
+@dataclass(frozen=True, slots=True)
+class PortInfo:
+    """One port as the device reports it."""
+
+    number: int
+    side: Side
+    state: PortState
+    label: str = ""
+    has_power_monitor: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What this very device can do, found out when it was opened.
+
+    `switch_time_s` is (typical, longest) for one whole-configuration command or one move.
+    `hitless_keep` stays False until somebody measured that untouched circuits keep their light.
+    """
+
+    inputs: int
+    outputs: int
+    atomic_whole: bool = False
+    bulk_add: bool = False
+    hitless_keep: bool = False
+    power_monitor: bool = False
+    attenuator: bool = False
+    shutter: bool = False
+    async_events: bool = False
+    login: bool = False
+    max_ports_per_query: int = 256
+    switch_time_s: tuple[float, float] = (0.025, 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """An optical power reading in dBm; `below_floor` means the monitor sees no light."""
+
+    dbm: float
+    below_floor: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the switch held when it was read; `monotonic_s` is the reader's clock."""
+
+    connections: CrossConnects
+    monotonic_s: float
+
+    @property
+    def revision(self) -> str:
+        """Digest of the connections: two reads with equal revisions saw the same configuration."""
+        return self.connections.digest
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The device's own atomic unit: one command that takes `before` to `after`.
+
+    `kind` is `replace` (whole configuration at once), `remove` or `add`; `pairs` are the pairs
+    the command names. `estimated_s` is the device's time, not ours.
+    """
+
+    kind: Literal["replace", "remove", "add"]
+    pairs: CrossConnects
+    before: CrossConnects
+    after: CrossConnects
+    estimated_s: float = 0.0
+
+    @property
+    def disturbed(self) -> frozenset[tuple[int, int]]:
+        """Pairs whose light may be interrupted: all that `replace` names or drops, else `pairs`."""
+        if self.kind == "replace":
+            return self.before.pairs | self.after.pairs
+        return self.pairs.pairs
+
+
+class Status(Enum):
+    """What became of a pair or a step; `UNKNOWN` waits for a read or a person."""
+
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the device reports after a step. Only read-back makes `DONE`.
+
+    `pairs` gives the status of every pair the step was to make or remove.
+    `device_s` is the time from the first byte of the write until the device said it was complete.
+    """
+
+    status: Status
+    pairs: Mapping[tuple[int, int], Status]
+    read_back: Snapshot | None
+    device_s: float = 0.0
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyReport:
+    """All of one apply: what was seen first, the outcomes in order, and the last read-back."""
+
+    target: CrossConnects
+    seen: Snapshot
+    steps: tuple[Step, ...]
+    outcomes: tuple[Outcome, ...] = ()
+    read_back: Snapshot | None = None
+    pairs: Mapping[tuple[int, int], Status] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was sent to the device."""
+        return bool(self.outcomes)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the device holds what was asked for."""
+        return all(outcome.status is Status.DONE for outcome in self.outcomes) and len(self.outcomes) == len(
+            self.steps
+        )

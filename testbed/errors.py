@@ -1,0 +1,118 @@
+"""What the testbed says when it cannot go on, sorted by who must act.
+
+    TestbedError
+    ├── LabFileError          the lab file is wrong: file, line, cure                  (user)
+    ├── TopologyError         no such topology, or it cannot be wired                  (user)
+    ├── RefusedToMove         a real lab, and `--really-move NAME` was not given       (user)
+    ├── HostError             a host cannot be reached or a command failed there       (device)
+    ├── LabStartError         the simulated lab did not come up                        (ourselves)
+    ├── DriftError            a switch changed between plan and apply                  (conflict)
+    ├── ApplyFailed           circuits failed or unknown; the report names each        (unknown)
+    ├── VerifyFailed          light, fibres or routes are not as planned               (device)
+    ├── CollectiveError       a collective failed                                      (device)
+    │   ├── CollectiveTimeout the deadline passed; names rank and link
+    │   └── WrongResult       a rank holds a wrong sum
+    └── ResultsError          stored or imported results cannot be read                (user)
+
+Each class has a stable `code`, shared by command line, journal and service. Errors of the switches are
+`ocs_drivers.errors` and carry the same two attributes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+Who = Literal["user", "device", "conflict", "unknown", "ourselves"]
+
+
+class TestbedError(Exception):
+    """Root of the testbed's errors. The message says what, why and what to do."""
+
+    __test__ = False  # not a pytest class
+    code: ClassVar[str] = "testbed.error"
+    who: ClassVar[Who] = "ourselves"
+
+
+class LabFileError(TestbedError):
+    """The lab file is wrong. The message begins with `file:line:` and ends with the cure."""
+
+    code = "lab.file"
+    who = "user"
+
+
+class TopologyError(TestbedError):
+    """A topology that cannot exist, or that cannot be wired to these NICs and switches."""
+
+    code = "topology"
+    who = "user"
+
+
+class RefusedToMove(TestbedError):
+    """A lab that is not simulated, and the operator did not say `--really-move NAME`."""
+
+    code = "refused"
+    who = "user"
+
+
+class HostError(TestbedError):
+    """A host cannot be reached, or a command failed there; `host` is its name."""
+
+    code = "host"
+    who = "device"
+
+    def __init__(self, message: str, *, host: str = "") -> None:
+        self.host = host
+        super().__init__(message)
+
+
+class LabStartError(TestbedError):
+    """The simulated lab did not come up."""
+
+    code = "lab.start"
+
+
+class DriftError(TestbedError):
+    """A switch is not as the plan saw it."""
+
+    code = "drift"
+    who = "conflict"
+
+
+class ApplyFailed(TestbedError):
+    """Some circuits were not made, or nobody knows."""
+
+    code = "apply"
+    who = "unknown"
+
+
+class VerifyFailed(TestbedError):
+    """Light, fibres or routes are not as planned."""
+
+    code = "verify"
+    who = "device"
+
+
+class CollectiveError(TestbedError):
+    """A collective failed."""
+
+    code = "collective"
+    who = "device"
+
+
+class CollectiveTimeout(CollectiveError):
+    """The deadline passed; the message names the rank that waited and the link that is dark."""
+
+    code = "collective.timeout"
+
+
+class WrongResult(CollectiveError):
+    """A rank holds a wrong sum."""
+
+    code = "collective.wrong"
+
+
+class ResultsError(TestbedError):
+    """Stored or imported results cannot be read."""
+
+    code = "results"
+    who = "user"
