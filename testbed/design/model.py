@@ -1,0 +1,107 @@
+"""What should be: nodes, NICs, one-way links, topologies and routes. Pure and frozen.
+
+Nodes and NICs are numbered from 0. A link is one light path in one direction, from the transmitter
+of a NIC to the receiver of another; a duplex link is two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Nic(NamedTuple):
+    """Interface `index` of node `node`, both from 0."""
+
+    node: int
+    index: int
+
+
+class Link(NamedTuple):
+    """A one-way light path from the transmitter of `source` to the receiver of `target`."""
+
+    source: Nic
+    target: Nic
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A direct-connect graph before it is wired: who has light to whom, and how often.
+
+    `edges` are directed, sorted, repeated for parallel links; a duplex topology holds both directions.
+    `strides` are the ring permutations it was built from: one-way strides when simplex, else the
+    smaller of p and n-p (both directions are present).
+    """
+
+    nodes: int
+    degree: int
+    simplex: bool
+    strides: tuple[int, ...]
+    edges: tuple[tuple[int, int], ...]
+
+    @property
+    def links(self) -> tuple[tuple[int, int], ...]:
+        """Simplex: the directed edges. Duplex: each pair once, smaller node first."""
+        if self.simplex:
+            return self.edges
+        return tuple(edge for edge in self.edges if edge[0] < edge[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """A topology laid onto NICs: each NIC transmits on at most one link and receives at most one."""
+
+    nodes: int
+    degree: int
+    simplex: bool
+    links: tuple[Link, ...]
+
+    @property
+    def link_from(self) -> Mapping[Nic, Link]:
+        """The link that leaves each transmitter."""
+        return {link.source: link for link in self.links}
+
+    @property
+    def link_into(self) -> Mapping[Nic, Link]:
+        """The link that ends in each receiver."""
+        return {link.target: link for link in self.links}
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Destination-based forwarding: `first_link[(s, t)]` is the link on which s sends towards t.
+
+    Following first links from s always ends in t (checked when built); `path(s, t)` lists the links.
+    """
+
+    first_link: Mapping[tuple[int, int], Link]
+
+    def path(self, source: int, target: int) -> tuple[Link, ...]:
+        """The links a packet takes from node `source` to node `target`, in order."""
+        hops: list[Link] = []
+        node = source
+        while node != target:
+            hops.append(self.first_link[node, target])
+            node = hops[-1].target.node
+        return tuple(hops)
+
+    def hops(self, source: int, target: int) -> int:
+        """Length of `path(source, target)`."""
+        return len(self.path(source, target))
+
+
+@dataclass(frozen=True, slots=True)
+class RingOrder:
+    """One ring of a collective: `order[k]` is the node at position k.
+
+    `stride` is the ring permutation; data that moves from position k to k+1 moves from node i to i+stride.
+    `members` of a group ring are fewer than all nodes.
+    """
+
+    stride: int
+    order: tuple[int, ...]
+
+    def position(self, node: int) -> int:
+        """Position (rank) of a node in this ring."""
+        return self.order.index(node)

@@ -1,0 +1,108 @@
+"""What is there: switches, hosts, NICs and the fibres between them, as the lab file says. Frozen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+from testbed.design.model import Link, Nic
+
+
+@dataclass(frozen=True, slots=True)
+class FibreEnd:
+    """Where one fibre of a NIC ends: a port of a switch, and what the fibre loses on the way."""
+
+    switch: str
+    port: int
+    loss_db: float
+
+
+@dataclass(frozen=True, slots=True)
+class LabNic:
+    """One interface of a host: kernel name, IPv4 address, transmit fibre and receive fibre."""
+
+    name: str
+    address: IPv4Address
+    transmit: FibreEnd
+    receive: FibreEnd
+
+
+@dataclass(frozen=True, slots=True)
+class LabHost:
+    """A host: `management` is where SSH answers, `address` is its node address, announced on no link."""
+
+    name: str
+    management: IPv4Address
+    address: IPv4Address
+    nics: tuple[LabNic, ...]
+    python: str
+    user: str = "root"
+    ssh_port: int = 22
+
+
+@dataclass(frozen=True, slots=True)
+class LabSwitch:
+    """A switch: `address` is what `ocs_drivers.open_switch` takes; ports in the device's own numbers."""
+
+    name: str
+    address: str
+    inputs: int
+    outputs: int
+    insertion_loss_db: float = 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchTwin:
+    """How the twin of a switch behaves; only in simulated labs. Ports on the switch's own address."""
+
+    tl1_port: int = 3082
+    control_port: int = 7025
+    switch_time_s: float = 0.02
+    boot_mode: str = "DARK"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkClass:
+    """What every link is: `rate_mbps` on the NIC, standing for `represents_gbps`; MTU; laser power."""
+
+    rate_mbps: float
+    represents_gbps: float
+    mtu: int
+    transmit_power_dbm: float
+
+    @property
+    def scale(self) -> float:
+        """How many times faster the represented link is (1 on a real lab)."""
+        return self.represents_gbps * 1000 / self.rate_mbps
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A whole lab file, validated: every port used once, every fibre ends somewhere."""
+
+    name: str
+    path: Path
+    simulated: bool
+    management: IPv4Network
+    hosts: tuple[LabHost, ...]
+    switches: tuple[LabSwitch, ...]
+    twins: dict[str, SwitchTwin]
+    link: LinkClass
+    ssh_key: Path
+
+    def nic(self, nic: Nic) -> LabNic:
+        """The lab's interface for a planned one."""
+        return self.hosts[nic.node].nics[nic.index]
+
+    def nic_label(self, nic: Nic) -> str:
+        """`host/nic`, as people write it."""
+        return f"{self.hosts[nic.node].name}/{self.nic(nic).name}"
+
+    def link_label(self, link: Link) -> str:
+        """`a/nic1 -> b/nic1`."""
+        return f"{self.nic_label(link.source)} -> {self.nic_label(link.target)}"
+
+    def switch(self, name: str) -> LabSwitch:
+        """The switch of that name."""
+        return next(switch for switch in self.switches if switch.name == name)
