@@ -20,6 +20,7 @@
     │   ├── PortFailed            the device reports the port as broken
     │   └── PortBusy              the port carries another circuit; `.peer` is its other end
     ├── Conflict                  somebody else changed the switch; `.expected`, `.found`  (conflict)
+    ├── SwitchHeld                another process is changing the switch; `.pid`        (conflict)
     ├── VerifyMismatch            read-back differs from the target; `.missing`, `.extra`   (device)
     ├── NoLight                   connected, but no light arrives                       (device)
     ├── RobotFault                the robot stopped and needs a person                  (device)
@@ -33,7 +34,7 @@ A message names the device, the ports, what was sent and what came back, and wha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 if TYPE_CHECKING:
     from ocs_drivers.model import ApplyReport
@@ -50,6 +51,8 @@ class OcsError(Exception):
 
     code: ClassVar[str] = "ocs.error"
     who: ClassVar[Who] = "device"
+    report: ApplyReport | None = None
+    """What became of every pair, when the error ended an `apply` that had begun to write."""
 
     def __init__(
         self,
@@ -68,6 +71,13 @@ class OcsError(Exception):
         self.received = received
         self.cure = cure
         super().__init__(self._message())
+
+    def locate(self, *, device: str, sent: str = "") -> Self:
+        """Fill in where it happened and what had been sent, where nobody said so yet."""
+        self.device = self.device or device
+        self.sent = self.sent or sent
+        self.args = (self._message(),)
+        return self
 
     def _message(self) -> str:
         text = f"{self.device}: {self.what}" if self.device else self.what
@@ -215,6 +225,17 @@ class Conflict(OcsError):
         super().__init__(what, **where)  # type: ignore[arg-type]
 
 
+class SwitchHeld(OcsError):
+    """Another process is changing this switch now; `pid` is that process where it could be found out."""
+
+    code = "ocs.held"
+    who = "conflict"
+
+    def __init__(self, what: str, *, pid: int | None = None, **where: object) -> None:
+        self.pid = pid
+        super().__init__(what, **where)  # type: ignore[arg-type]
+
+
 class VerifyMismatch(OcsError):
     """Read-back differs from the target: pairs `missing` and pairs `extra`."""
 
@@ -245,6 +266,7 @@ class PartialApply(OcsError):
 
     code = "ocs.partial"
     who = "unknown"
+    report: ApplyReport
 
     def __init__(self, what: str, *, report: ApplyReport, **where: object) -> None:
         self.report = report

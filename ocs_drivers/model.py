@@ -137,6 +137,39 @@ class Power:
     below_floor: bool = False
 
 
+AttenuationMode = Literal["none", "absolute", "relative", "converged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attenuation:
+    """The setting of an output's attenuator, in the device's own modes.
+
+    `level_db` is what the device calls LEVEL: a power in dBm in the absolute and converged modes, a
+    loss in dB in the relative one. `reference` is the port that `relative` compares with, if any.
+    """
+
+    mode: AttenuationMode
+    level_db: float | None = None
+    reference: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.level_db is None) != (self.mode == "none"):
+            raise ValueError(f"attenuation mode {self.mode!r} and level {self.level_db!r} do not go together")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something the device said unasked: `kind` is its own word (`REPT DBCHG`), `lines` the text.
+
+    `number` counts the events of one driver from 1, so that `events(since=number)` gives the rest.
+    """
+
+    number: int
+    monotonic_s: float
+    kind: str
+    lines: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """What the switch held when it was read; `monotonic_s` is the reader's clock."""

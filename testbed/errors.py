@@ -79,10 +79,14 @@ class DriftError(TestbedError):
 
 
 class ApplyFailed(TestbedError):
-    """Some circuits were not made, or nobody knows."""
+    """Some circuits were not made, or nobody knows; `result` (an `ApplyResult`) accounts for every pair."""
 
     code = "apply"
     who = "unknown"
+
+    def __init__(self, message: str, *, result: object = None) -> None:
+        self.result = result
+        super().__init__(message)
 
 
 class VerifyFailed(TestbedError):

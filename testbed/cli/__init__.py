@@ -1,0 +1,24 @@
+"""`testbed`: the operator's command line. No logic of its own: it reads options, calls, and prints.
+
+Exit codes of every command: 0 done or no change, 1 error (usage errors too), 2 changes or findings
+(`plan`, `verify`), 130 interrupted. `--json` on every command prints one document.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+
+from testbed.cli.app import app
+from testbed.cli.output import run_app
+
+
+def _interrupt(_signum: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Entry point. SIGTERM ends a command as Ctrl-C does, so that it tears down what it built."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    sys.exit(run_app(app, sys.argv[1:]))

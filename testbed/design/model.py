@@ -15,7 +15,7 @@ class Nic(NamedTuple):
     """Interface `index` of node `node`, both from 0."""
 
     node: int
-    index: int
+    index: int  # type: ignore[assignment]  # a NIC's number, not tuple's method
 
 
 class Link(NamedTuple):

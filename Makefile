@@ -1,0 +1,52 @@
+# Everything a user or a developer does, in one word each. `make help` lists them.
+# What is already made is not made again: see tools/install.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help install run check test test-board test-full test-long lock clean
+
+LAB ?= labs/testbed12.yaml
+ARGS ?=
+
+# The tests that need no more than numpy, in the environment of a board.
+BOARD_TESTS := tests/ocs_drivers tests/sim tests/design tests/test_doctests.py
+
+UV_COMPILE := .venv/bin/uv pip compile pyproject.toml --upgrade --quiet --generate-hashes --no-header --no-annotate \
+	--no-emit-index-url --no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+
+install: ## environments and system packages; does nothing when they are there
+	@tools/install
+
+run: install ## the main job on a simulated lab (LAB=file, ARGS=options)
+	@.venv/bin/testbed demo $(LAB) $(ARGS)
+
+check: install ## static checks: format, lint, types, import arrows
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/lint-imports --no-logo
+
+test: check test-board test-full ## static checks and the whole test suite
+
+test-board: install ## core tests on the built wheel, with a board's numpy
+	@tools/install board
+	PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q -p no:cacheprovider $(BOARD_TESTS)
+
+test-full: install ## all tests but the long ones, with coverage
+	.venv/bin/python -m pytest --cov --cov-report=term
+
+test-long: install ## the tests that take minutes
+	HYPOTHESIS_PROFILE=long .venv/bin/python -m pytest -m long
+
+lock: install ## resolve the requirements anew (torch stays unlocked: see docs/decisions/0002)
+	$(UV_COMPILE) --group dev --extra testbed --extra sim --extra fpga --extra service --extra qick \
+		--override requirements/no-pynq.txt --output-file requirements/ci.lock
+	$(UV_COMPILE) --group board --extra qick --extra pynq --output-file requirements/board.lock
+
+clean: ## remove what make made (the results in runs/ stay)
+	rm -rf .venv .venv-host .venv-board build dist htmlcov .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache *.egg-info

@@ -1,0 +1,128 @@
+"""The one contract of every switch driver. Code above the drivers sees this and nothing of a vendor.
+
+A driver offers `plan`, which is pure and says what would be done in the device's own atomic steps, and
+`execute`, which does one step and says what became of it by reading back. `apply` is the loop over both,
+for use without a lab; journal, rollback, retry policy and leases belong above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol, Self
+
+from ocs_drivers.model import (
+    ApplyReport,
+    Attenuation,
+    Capabilities,
+    CrossConnects,
+    Event,
+    Identity,
+    Outcome,
+    PortInfo,
+    Power,
+    Snapshot,
+    Step,
+)
+
+Guard = Callable[[], None]
+"""Called before the first byte of every write; raise from it and nothing is sent."""
+
+
+def unguarded() -> None:
+    """The guard that lets everything pass."""
+
+
+class OpticalSwitch(Protocol):
+    """An optical circuit switch or patch panel.
+
+    Methods may be called from several threads. Every wait ends at the driver's timeout. Errors are those of
+    `ocs_drivers.errors`; a boolean never stands for a failure.
+    """
+
+    @property
+    def address(self) -> str:
+        """Where the device answers; never holds credentials."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this very device can do; known once the switch was opened."""
+
+    def open(self) -> None:
+        """Connect, log in and find out capabilities. Raises `ConnectError`, `LoginFailed`."""
+
+    def close(self) -> None:
+        """Hang up. Does nothing on a closed switch; circuits stay as they are."""
+
+    def __enter__(self) -> Self:
+        """Open (unless open already) and return the switch."""
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Close."""
+
+    def identity(self) -> Identity:
+        """Who the device said it is when it was opened."""
+
+    def ports(self) -> Mapping[int, PortInfo]:
+        """All ports, by the device's own numbers, with their state now."""
+
+    def read(self) -> Snapshot:
+        """The configuration the device holds now. Reconnects once when the device had hung up."""
+
+    def plan(
+        self,
+        target: CrossConnects,
+        seen: Snapshot | CrossConnects,
+        scope: Collection[int] | None = None,
+    ) -> tuple[Step, ...]:
+        """Steps from `seen` to `target`, without a byte on the wire; empty when nothing differs.
+
+        `scope` are the input ports that may be touched (None: the whole switch). Raises `UnknownPort`,
+        `WrongSide`, `PortError` for an input outside the scope, and `PortBusy` when a circuit outside
+        the scope holds a wanted output.
+        """
+
+    def execute(self, step: Step, guard: Guard = unguarded) -> Outcome:
+        """Do one step and read back.
+
+        Raises only while nothing has been sent (what `guard` raises, `ConnectError`, `SwitchHeld`);
+        whatever happens after the first byte is in the outcome. Never sends a write a second time
+        unless the device refused the first in so many words.
+        """
+
+    def apply(
+        self,
+        target: CrossConnects,
+        *,
+        scope: Collection[int] | None = None,
+        expect: CrossConnects | None = None,
+        guard: Guard = unguarded,
+    ) -> ApplyReport:
+        """Make the switch hold `target` within `scope`, and prove it by reading back.
+
+        Raises what `plan` raises; `Conflict` when the switch does not hold `expect`; and, once bytes have
+        been sent, `VerifyMismatch`, `DeviceError` or `PartialApply`, each with `.report`.
+        """
+
+    def connect(self, pairs: Mapping[int, int]) -> ApplyReport:
+        """Connect these inputs to these outputs, and touch no other input."""
+
+    def disconnect(self, inputs: Iterable[int]) -> ApplyReport:
+        """Take down whatever circuits these inputs have, and touch no other input."""
+
+    def power(self, ports: Collection[int]) -> dict[int, Power | None]:
+        """Optical power at each port in dBm; None where the port has no monitor."""
+
+    def attenuation(self, port: int) -> Attenuation:
+        """The attenuator of an output port. Raises `Unsupported` where there are none."""
+
+    def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = unguarded) -> None:
+        """Set the attenuator of an output port. Raises `Unsupported` where there are none."""
+
+    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
+        """Let light pass these ports or not; circuits stay. Raises `Unsupported` without shutters."""
+
+    def events(self, since: int = 0) -> tuple[Event, ...]:
+        """What the device said unasked after event number `since`; a bounded buffer keeps the latest.
+
+        Always empty where `capabilities.async_events` is False.
+        """

@@ -1,0 +1,304 @@
+"""The SCPI language of Polatis switches, without any input or output.
+
+`ReplyReader` turns bytes into replies, the same however the bytes were split; the encoders turn ports into
+commands and the decoders turn replies into values. Whatever is not the language raises `ProtocolDesync`.
+
+Set commands are silent: a refusal is found only in the device's error queue (`ERRORS`), so every write here
+is followed by `OPERATION_COMPLETE` and checked by reading back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ocs_drivers.errors import ProtocolDesync
+from ocs_drivers.model import CrossConnects, Identity, PortState
+
+IDENTITY = "*IDN?"
+CLEAR = "*CLS"
+OPERATION_COMPLETE = "*OPC?"
+SIZE = ":oxc:swit:size?"
+CONNECTIONS = ":oxc:swit:conn:stat?"
+PORT_STATES = ":oxc:swit:port:stat?"
+DISCONNECT_ALL = ":oxc:swit:disc:all"
+ERRORS = ":syst:err?"
+
+LONGEST_LINE_BYTES = 1 << 20
+"""No reply of any size of switch comes near this; more without a line end is not our protocol."""
+
+NOT_A_NUMBER = 9.91e37
+"""What SCPI-99 devices send for "no reading"."""
+
+
+def port_list(ports: Iterable[int]) -> str:
+    """Ports as SCPI writes them.
+
+    >>> port_list([1, 2, 3]), port_list([])
+    ('(@1,2,3)', '(@)')
+    """
+    return f"(@{','.join(map(str, ports))})"
+
+
+def _pair_lists(pairs: CrossConnects) -> str:
+    return f"{port_list(pairs)},{port_list(pairs.values())}"
+
+
+def replace_all(target: CrossConnects) -> str:
+    """The command that makes `target` the whole configuration.
+
+    >>> replace_all(CrossConnects({1: 33, 2: 34})), replace_all(CrossConnects())
+    (':oxc:swit:conn:only (@1,2),(@33,34)', ':oxc:swit:disc:all')
+    """
+    return f":oxc:swit:conn:only {_pair_lists(target)}" if target else DISCONNECT_ALL
+
+
+def add(pairs: CrossConnects) -> str:
+    """The command that adds these pairs.
+
+    >>> add(CrossConnects({1: 17}))
+    ':oxc:swit:conn:add (@1),(@17)'
+    """
+    return f":oxc:swit:conn:add {_pair_lists(pairs)}"
+
+
+def remove(pairs: CrossConnects) -> str:
+    """The command that removes exactly these pairs; both ends are named, so no other circuit goes.
+
+    >>> remove(CrossConnects({1: 17}))
+    ':oxc:swit:conn:sub (@1),(@17)'
+    """
+    return f":oxc:swit:conn:sub {_pair_lists(pairs)}"
+
+
+def set_shutters(ports: Iterable[int], *, is_open: bool) -> str:
+    """The command that enables or disables ports.
+
+    >>> set_shutters([2, 4], is_open=False)
+    ':oxc:swit:port:dis (@2,4)'
+    """
+    return f":oxc:swit:port:{'enab' if is_open else 'dis'} {port_list(ports)}"
+
+
+def power(ports: Iterable[int]) -> str:
+    """The query for optical power at these ports.
+
+    >>> power([193, 194])
+    ':pmon:pow? (@193,194)'
+    """
+    return f":pmon:pow? {port_list(ports)}"
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedError:
+    """One entry of the device's error queue; number 0 says that the queue is empty."""
+
+    number: int
+    text: str
+
+
+class ReplyReader:
+    """The receiving half: bytes in, replies out.
+
+    A line ends with LF, CR or CRLF, and holds one reply or several joined by `;` (outside quotes and
+    parentheses). Raises `ProtocolDesync` on bytes that are not printable ASCII and on endless lines,
+    and goes on raising it: after that nothing on this connection can be trusted.
+    """
+
+    def __init__(self) -> None:
+        self._line = bytearray()
+        self._broken: ProtocolDesync | None = None
+
+    def feed(self, data: bytes) -> list[str]:
+        """Replies completed by these bytes, in order."""
+        if self._broken is not None:
+            raise self._broken
+        try:
+            return self._feed(data)
+        except ProtocolDesync as error:
+            self._broken = error
+            raise
+
+    def _feed(self, data: bytes) -> list[str]:
+        self._line += data
+        *complete, rest = re.split(rb"[\r\n]", self._line)
+        self._line = bytearray(rest)
+        if len(rest) > LONGEST_LINE_BYTES:
+            raise _desync("a reply without end", bytes(rest[:40]).decode("ascii", "replace"))
+        return [reply for line in complete if line.strip() for reply in split_replies(_printable(line))]
+
+
+def _printable(line: bytes) -> str:
+    text = bytes(line).decode("ascii", "backslashreplace")
+    if not (line.isascii() and text.replace("\t", " ").isprintable()):
+        raise _desync("bytes that are not text", text)
+    return text.strip()
+
+
+_REPLY = re.compile(r'(?:"(?:[^"]|"")*"|\([^()]*\)|[^;"()])*')
+
+
+def split_replies(line: str) -> tuple[str, ...]:
+    """The replies that chained queries gave on one line.
+
+    >>> split_replies('(@1),(@17);0, "No error; really"')
+    ('(@1),(@17)', '0, "No error; really"')
+    """
+    replies: list[str] = []
+    position = 0
+    while position <= len(line):
+        match = _REPLY.match(line, position)
+        assert match is not None  # the pattern matches the empty string  # noqa: S101
+        replies.append(match.group().strip())
+        if match.end() < len(line) and line[match.end()] != ";":
+            raise _desync("unbalanced quotes or parentheses", line)
+        position = match.end() + 1
+    return tuple(replies)
+
+
+_CONNECTIONS = re.compile(r"\(@([\d,\s]*)\)\s*,\s*\(@([\d,\s]*)\)")
+_ERROR = re.compile(r'([+-]?\d+)\s*,\s*"(.*)"')
+_SIZE = re.compile(r"\(?\s*(\d+)\s*,\s*(\d+)\s*\)?")
+_SIZE_IN_PRODUCT_CODE = re.compile(r"-(\d+)x(\d+)(?:-|$)")
+_PARENTHESISED = re.compile(r"\((?!@)([^()]*)\)")
+
+
+def decode_identity(reply: str) -> Identity:
+    """Maker, product code, serial number, firmware.
+
+    >>> decode_identity("Polatis,I-OST-24x24-LU1-DMHNS,002414,6.5.2.18").serial
+    '002414'
+    """
+    fields = [field.strip() for field in reply.split(",")]
+    if len(fields) != 4 or not fields[0] or not fields[1]:  # noqa: PLR2004  (IEEE 488.2: four fields)
+        raise _desync("not an identity of four fields", reply)
+    return Identity(*fields)
+
+
+def size_in_product_code(model: str) -> tuple[int, int] | None:
+    """Inputs and outputs as the product code tells them, if it does.
+
+    >>> size_in_product_code("I-OST-24x24-LU1-DMHNS")
+    (24, 24)
+    """
+    match = _SIZE_IN_PRODUCT_CODE.search(model)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def decode_size(reply: str) -> tuple[int, int]:
+    """Inputs and outputs.
+
+    >>> decode_size("16,16")
+    (16, 16)
+    """
+    match = _SIZE.fullmatch(reply)
+    if match is None or "0" in match.groups():
+        raise _desync("not a size", reply)
+    return int(match[1]), int(match[2])
+
+
+def decode_connections(reply: str) -> CrossConnects:
+    """The whole configuration; the two lists pair up by position and need not be sorted.
+
+    >>> decode_connections("(@3,1),(@49,50)"), decode_connections("(@),(@)")
+    (CrossConnects({1: 50, 3: 49}), CrossConnects({}))
+    """
+    match = _CONNECTIONS.fullmatch(reply)
+    if match is None:
+        raise _desync("not two port lists", reply)
+    inputs, outputs = _numbers(match[1], reply), _numbers(match[2], reply)
+    if len(inputs) != len(outputs):
+        raise _desync(f"{len(inputs)} inputs and {len(outputs)} outputs", reply)
+    try:
+        return CrossConnects(zip(inputs, outputs, strict=True))
+    except ValueError as error:
+        raise _desync(f"not one-to-one ({error})", reply) from error
+
+
+def decode_peer(reply: str) -> int | None:
+    """The port that one port is connected to, in quotes; None when unconnected.
+
+    >>> decode_peer('"18"'), decode_peer('""')
+    (18, None)
+    """
+    match = re.fullmatch(r'"\s*(\d*)\s*"', reply)
+    if match is None:
+        raise _desync("not a port in quotes", reply)
+    return int(match[1]) if match[1] else None
+
+
+_STATES = {"E": PortState.ENABLED, "D": PortState.DISABLED, "F": PortState.FAILED}
+
+
+def decode_port_states(reply: str) -> tuple[PortState, ...]:
+    """States in the order asked for.
+
+    >>> [state.value for state in decode_port_states("(D,E,F)")]
+    ['disabled', 'enabled', 'failed']
+    """
+    words = _list(reply)
+    unknown = sorted(set(words) - set(_STATES))
+    if unknown:
+        raise _desync(f"unknown port states {', '.join(unknown)}", reply)
+    return tuple(_STATES[word] for word in words)
+
+
+def decode_powers(reply: str) -> tuple[float | None, ...]:
+    """Powers in dBm in the order asked for; None for the SCPI "not a number".
+
+    >>> decode_powers("(-29.55,9.91E37)")
+    (-29.55, None)
+    """
+    try:
+        values = [float(word) for word in _list(reply)]
+    except ValueError as error:
+        raise _desync("not a list of powers", reply) from error
+    return tuple(value if abs(value) < NOT_A_NUMBER else None for value in values)
+
+
+def is_queued_error(reply: str) -> bool:
+    """Whether a reply has the form of an entry of the error queue."""
+    return _ERROR.fullmatch(reply) is not None
+
+
+def decode_error(reply: str) -> QueuedError:
+    """An entry of the error queue.
+
+    >>> decode_error('-113,"Undefined header"'), decode_error('0, "No error"').number
+    (QueuedError(number=-113, text='Undefined header'), 0)
+    """
+    match = _ERROR.fullmatch(reply)
+    if match is None:
+        raise _desync("not an error queue entry", reply)
+    return QueuedError(int(match[1]), match[2])
+
+
+def decode_complete(reply: str) -> None:
+    """The answer to `OPERATION_COMPLETE`: exactly `1`."""
+    if reply != "1":
+        raise _desync("not the 1 that means complete", reply)
+
+
+def _numbers(text: str, reply: str) -> list[int]:
+    if not text.strip():
+        return []
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError as error:
+        raise _desync("a list with holes", reply) from error
+
+
+def _list(reply: str) -> list[str]:
+    match = _PARENTHESISED.fullmatch(reply)
+    if match is None:
+        raise _desync("not a list in parentheses", reply)
+    return [word.strip() for word in match[1].split(",")] if match[1].strip() else []
+
+
+def _desync(why: str, received: str) -> ProtocolDesync:
+    return ProtocolDesync(
+        f"the reply is not SCPI as Polatis speaks it: {why}",
+        received=received if len(received) <= 200 else f"{received[:200]}...",  # noqa: PLR2004
+        cure="Check that the address is a Polatis SCPI port and that nobody shares this connection.",
+    )

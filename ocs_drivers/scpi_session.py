@@ -1,0 +1,172 @@
+"""A conversation in SCPI: one question at a time, each with its own answers, over any transport."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from ocs_drivers import scpi, wire
+from ocs_drivers.errors import ConnectError, ConnectionLost, DeviceError, OcsError, ProtocolDesync
+from ocs_drivers.model import Identity
+from ocs_drivers.transport import Deadline, Transport, lost
+
+_T = TypeVar("_T")
+_LONGEST_QUEUE = 64
+"""Entries after which we no longer believe that an error queue ends."""
+
+
+class ScpiSession:
+    """Questions and answers on one connection; several threads may share it.
+
+    A lock is held over each exchange, so that an answer reaches who asked. Whatever goes wrong in an
+    exchange closes the connection: a late answer then meets nobody. The next exchange reconnects, and
+    makes sure that the same device answers as before.
+    """
+
+    def __init__(self, transport: Transport, *, device: str, timeout_s: float) -> None:
+        self._transport = transport
+        self._device = device
+        self._timeout_s = timeout_s
+        self._lock = threading.RLock()
+        self._reader = scpi.ReplyReader()
+        self._replies: deque[str] = deque()
+        self._known: Identity | None = None
+        self._in_use = False
+
+    def open(self) -> Identity:
+        """Connect and ask who is there; a port that is open but not a switch is found out here."""
+        with self._lock:
+            self._transport.close()
+            identity = self._connect()
+            self._in_use = True
+            return identity
+
+    def close(self) -> None:
+        """Hang up; further questions raise `ConnectionLost` until opened again."""
+        with self._lock:
+            self._in_use = False
+            self._transport.close()
+
+    def ready(self) -> None:
+        """Make sure that there is a fresh connection, before a write. Nothing that matters is sent.
+
+        A connection the device has closed, or that holds bytes nobody asked for, is replaced.
+        """
+        with self._lock:
+            if not self._in_use:
+                raise lost(self._device, "it is closed; open the switch first")
+            if self._transport.is_open and self._transport.has_input():
+                self._transport.close()
+            if not self._transport.is_open:
+                self._connect()
+
+    def ask(self, query: str, decode: Callable[[str], _T], *, timeout_s: float | None = None) -> _T:
+        """The decoded answer to one query, or to several where all but the last are silent.
+
+        Never sends twice: for queries that may be repeated, see `ask_again`.
+        """
+        with self._exchange(query, timeout_s) as next_reply:
+            return decode(next_reply())
+
+    def ask_again(self, query: str, decode: Callable[[str], _T]) -> _T:
+        """As `ask`, but once more on a new connection when the device had hung up: for reads only."""
+        try:
+            return self.ask(query, decode)
+        except ConnectionLost:
+            return self.ask(query, decode)
+
+    def ask_checked(self, query: str, decode: Callable[[str], _T]) -> tuple[_T | None, tuple[DeviceError, ...]]:
+        """The answer and the error queue in one round trip; the answer is None when refused.
+
+        A refused query is silent, so the queue's entry is what ends the answer. Further entries are
+        drained by further questions.
+        """
+        with self._exchange(f"{query};{scpi.ERRORS}") as next_reply:
+            answer: _T | None = None
+            reply = next_reply()
+            if not scpi.is_queued_error(reply):
+                answer = decode(reply)
+                reply = next_reply()
+            entry = scpi.decode_error(reply)
+            if answer is None and entry.number == 0:
+                raise ProtocolDesync("neither an answer nor an error", received=reply)
+        return answer, self._rest_of_queue(entry, query)
+
+    def drain_errors(self, doing: str) -> tuple[DeviceError, ...]:
+        """Everything in the device's error queue, oldest first."""
+        return self._rest_of_queue(self.ask(scpi.ERRORS, scpi.decode_error), doing)
+
+    def _rest_of_queue(self, entry: scpi.QueuedError, sent: str) -> tuple[DeviceError, ...]:
+        errors: list[DeviceError] = []
+        while entry.number != 0 and len(errors) < _LONGEST_QUEUE:
+            errors.append(self._device_error(entry, sent))
+            entry = self.ask(scpi.ERRORS, scpi.decode_error)
+        return tuple(errors)
+
+    def _device_error(self, entry: scpi.QueuedError, sent: str) -> DeviceError:
+        return DeviceError(
+            f"the device refused: {entry.number}, {entry.text}",
+            device_code=str(entry.number),
+            device=self._device,
+            sent=sent,
+        )
+
+    def _connect(self) -> Identity:
+        self._reader = scpi.ReplyReader()
+        self._replies.clear()
+        self._transport.open(self._timeout_s)
+        try:
+            with self._conversation(scpi.IDENTITY, self._timeout_s) as next_reply:
+                identity = scpi.decode_identity(next_reply())
+        except ConnectionLost as error:
+            raise ConnectError(
+                "the device hung up before it said who it is",
+                device=self._device,
+                cure="It may serve one client at a time, or the port may belong to something else.",
+            ) from error
+        self._refuse_another(identity)
+        return identity
+
+    def _refuse_another(self, identity: Identity) -> None:
+        if self._known is not None and self._known.serial != identity.serial:
+            self._transport.close()
+            raise ConnectError(
+                f"another device answers: serial number {identity.serial}, not {self._known.serial}",
+                device=self._device,
+                cure="Check the network address, then make a new driver for this device.",
+            )
+        self._known = identity
+
+    @contextmanager
+    def _exchange(self, command: str, timeout_s: float | None = None) -> Iterator[Callable[[], str]]:
+        with self._lock:
+            self.ready()
+            timeout_s = self._timeout_s if timeout_s is None else timeout_s
+            with self._conversation(command, timeout_s) as next_reply:
+                yield next_reply
+
+    @contextmanager
+    def _conversation(self, command: str, timeout_s: float) -> Iterator[Callable[[], str]]:
+        """Send a command and give its replies one by one; any failure, also Ctrl-C, closes the connection."""
+        deadline = Deadline(timeout_s)
+        try:
+            wire.sent(self._device, command)
+            self._transport.send(command.encode("ascii") + b"\n", deadline)
+            yield lambda: self._next_reply(deadline)
+            if self._replies:
+                raise ProtocolDesync("more replies than questions", received=self._replies[0])
+        except BaseException as error:
+            self._transport.close()
+            if isinstance(error, OcsError):
+                error.locate(device=self._device, sent=command)
+            raise
+
+    def _next_reply(self, deadline: Deadline) -> str:
+        while not self._replies:
+            data = self._transport.receive(deadline)
+            wire.received(self._device, data)
+            self._replies.extend(self._reader.feed(data))
+        return self._replies.popleft()

@@ -1,0 +1,226 @@
+"""One apply, the same for every driver: read, compare, plan, execute step by step, prove by reading back.
+
+The judgement of a step is pure: a step, what was read afterwards, and what went wrong on the way give an
+`Outcome`. Nothing here sends a write twice, and nothing is called done that was not read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
+
+from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.errors import (
+    AuthError,
+    Conflict,
+    DeviceError,
+    OcsError,
+    PartialApply,
+    Timeout,
+    TransportError,
+    VerifyMismatch,
+)
+from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Snapshot, Status, Step
+
+Pair = tuple[int, int]
+
+
+class Executor(Protocol):
+    """The part of a switch that `apply` needs."""
+
+    @property
+    def address(self) -> str:
+        """Where the device answers."""
+
+    def read(self) -> Snapshot:
+        """What the device holds."""
+
+    def plan(
+        self, target: CrossConnects, seen: Snapshot | CrossConnects, scope: Collection[int] | None = None
+    ) -> tuple[Step, ...]:
+        """Steps from `seen` to `target`."""
+
+    def execute(self, step: Step, guard: Guard = unguarded) -> Outcome:
+        """Do one step."""
+
+
+def judge(
+    step: Step,
+    read_back: Snapshot | None,
+    *,
+    device_s: float = 0.0,
+    error: Exception | None = None,
+) -> Outcome:
+    """What became of every pair of a step, from what was read afterwards.
+
+    A pair that is not as wanted has failed, but is unknown when nothing could be read, and also after a
+    timeout: a device that was only slow may still carry the command out.
+    """
+    if read_back is None:
+        pairs = dict.fromkeys(_pairs_moved(step, step.after), Status.UNKNOWN)
+        return Outcome(Status.UNKNOWN, pairs, None, device_s, error)
+    doubt = Status.UNKNOWN if isinstance(error, Timeout) else Status.FAILED
+    found, wanted = read_back.connections.pairs, step.after.pairs
+    pairs = {
+        pair: Status.DONE if (pair in found) == (pair in wanted) else doubt
+        for pair in _pairs_moved(step, read_back.connections)
+    }
+    return Outcome(_worst(pairs.values()), pairs, read_back, device_s, error)
+
+
+def _pairs_moved(step: Step, found: CrossConnects) -> list[Pair]:
+    """Pairs the step was to make or remove; a whole-switch step answers for every pair found as well."""
+    if step.kind == "replace":
+        return sorted(step.before.pairs | step.after.pairs | found.pairs)
+    return sorted(step.pairs.pairs)
+
+
+def judge_after_loss(
+    step: Step, error: TransportError, read: Callable[[], Snapshot], *, device_s: float
+) -> Outcome:
+    """What became of a step whose conversation broke: reconnect and read, never send again."""
+    try:
+        read_back = read()
+    except OcsError as again:
+        again.__context__ = error
+        return judge(step, None, device_s=device_s, error=error)
+    return judge(step, read_back, device_s=device_s, error=error)
+
+
+def apply(
+    switch: Executor,
+    target: CrossConnects,
+    *,
+    scope: Collection[int] | None = None,
+    expect: CrossConnects | None = None,
+    guard: Guard = unguarded,
+) -> ApplyReport:
+    """Make `switch` hold `target` within `scope`; an unchanged target sends only the read.
+
+    Ports are checked before the first byte. Stops at the first step that is not done. Raises `Conflict`
+    when `expect` is given and not found, and the errors of `failure_of`.
+    """
+    switch.plan(target, target, scope)
+    seen = switch.read()
+    _compare(seen.connections, expect, switch.address)
+    steps = switch.plan(target, seen, scope)
+    outcomes: list[Outcome] = []
+    for step in steps:
+        outcomes.append(switch.execute(step, guard))
+        if outcomes[-1].status is not Status.DONE:
+            break
+    report = _report(target, seen, steps, tuple(outcomes))
+    if not report.complete:
+        raise failure_of(report, device=switch.address) from report.outcomes[-1].error
+    return report
+
+
+def _compare(found: CrossConnects, expect: CrossConnects | None, device: str) -> None:
+    if expect is None or found == expect:
+        return
+    differing = sorted(found.pairs ^ expect.pairs)
+    raise Conflict(
+        f"the switch is not as expected: {describe_pairs(differing)} differ; nothing was sent",
+        expected=expect,
+        found=found,
+        device=device,
+        ports=_ports_of(differing),
+        cure="Somebody else changed it: read again, and plan from what is there now.",
+    )
+
+
+def _report(
+    target: CrossConnects, seen: Snapshot, steps: tuple[Step, ...], outcomes: tuple[Outcome, ...]
+) -> ApplyReport:
+    pairs: dict[Pair, Status] = {}
+    for outcome in outcomes:
+        pairs.update(outcome.pairs)
+    for step in steps[len(outcomes) :]:  # never sent
+        pairs.update(dict.fromkeys(step.pairs.items(), Status.FAILED))
+    read_back = outcomes[-1].read_back if outcomes else seen
+    return ApplyReport(target, seen, steps, outcomes, read_back, pairs)
+
+
+def failure_of(report: ApplyReport, *, device: str) -> OcsError:
+    """The error that says best what an incomplete report means; the report is its `.report`.
+
+    `PartialApply` when a pair is unknown, or when the device objected after part of the work was done;
+    the device's own error when it objected and nothing was done; `VerifyMismatch` when it claimed success.
+    """
+    error = report.outcomes[-1].error
+    if Status.UNKNOWN in report.pairs.values() or (error is not None and _anything_done(report)):
+        return _partial(report, device)
+    failure: OcsError
+    if isinstance(error, DeviceError | AuthError):
+        failure = error
+    elif isinstance(error, OcsError):
+        failure = _partial(report, device)
+    else:
+        failure = _mismatch(report, device)
+    failure.report = report
+    return failure
+
+
+def _anything_done(report: ApplyReport) -> bool:
+    if report.read_back is None:
+        return True
+    return report.read_back.connections != report.seen.connections
+
+
+def _partial(report: ApplyReport, device: str) -> PartialApply:
+    open_pairs = [pair for pair, status in report.pairs.items() if status is not Status.DONE]
+    done = len(report.pairs) - len(open_pairs)
+    unknown = [pair for pair in open_pairs if report.pairs[pair] is Status.UNKNOWN]
+    failed = [pair for pair in open_pairs if report.pairs[pair] is Status.FAILED]
+    parts = [f"{done} of {len(report.pairs)} pairs done"]
+    parts += [f"failed: {describe_pairs(failed)}"] if failed else []
+    parts += [f"unknown: {describe_pairs(unknown)}"] if unknown else []
+    error = report.outcomes[-1].error
+    parts += [f"because: {error}"] if error else []
+    return PartialApply(
+        "; ".join(parts),
+        report=report,
+        device=device,
+        ports=_ports_of(open_pairs),
+        cure="Read the switch and plan again from what it holds; nothing was sent twice.",
+    )
+
+
+def _mismatch(report: ApplyReport, device: str) -> VerifyMismatch:
+    wrong = [pair for pair, status in report.pairs.items() if status is not Status.DONE]
+    wanted = report.target.pairs
+    missing = {i: o for i, o in wrong if (i, o) in wanted}
+    extra = {i: o for i, o in wrong if (i, o) not in wanted}
+    parts = [f"missing {describe_pairs(missing.items())}"] if missing else []
+    parts += [f"not removed or not ours {describe_pairs(extra.items())}"] if extra else []
+    return VerifyMismatch(
+        f"the switch reported no error but does not hold what was asked for: {'; '.join(parts)}",
+        missing=missing,
+        extra=extra,
+        device=device,
+        ports=_ports_of(wrong),
+        cure="Read the switch and plan again; if it repeats, look at these ports on the device.",
+    )
+
+
+def describe_pairs(pairs: Iterable[Pair], *, longest: int = 8) -> str:
+    """Pairs as people write them, cut after `longest`.
+
+    >>> describe_pairs([(1, 49), (2, 50)])
+    '1->49, 2->50'
+    """
+    listed = [f"{source}->{output}" for source, output in pairs]
+    more = f" and {len(listed) - longest} more" if len(listed) > longest else ""
+    return ", ".join(listed[:longest]) + more
+
+
+def _ports_of(pairs: Iterable[Pair]) -> tuple[int, ...]:
+    return tuple(sorted({port for pair in pairs for port in pair}))
+
+
+_SEVERITY = (Status.DONE, Status.FAILED, Status.UNKNOWN)
+
+
+def _worst(statuses: Iterable[Status]) -> Status:
+    return max(statuses, key=_SEVERITY.index, default=Status.DONE)
+

@@ -1,0 +1,138 @@
+"""`python -m sim.lab`: a simulated lab as one process.
+
+    python -m sim.lab [--detached] [WIRING_FILE]   start; one JSON line when ready; ends with its input
+    python -m sim.lab --status                     labs on this machine, as a JSON list
+    python -m sim.lab --down [LAB_ID ...] [--all]  remove debris; named ids and --all end live labs too
+
+Without WIRING_FILE the wiring document is one line of JSON on standard input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from sim.lab.document import Document, parse
+from sim.lab.errors import LabError
+from sim.lab.found import end_labs, find_labs, remove_debris
+from sim.twins.netns import KernelFault
+
+_STDIN = 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status: 0, or 1 with one JSON line that says why."""
+    options = _parser().parse_args(arguments)
+    try:
+        if options.status:
+            return _print([lab.as_json() for lab in find_labs()])
+        if options.down is not None:
+            return _print({"removed": _down(options.down, everything=options.all)})
+        return _supervise(options.wiring, detached=options.detached)
+    except (LabError, KernelFault) as error:
+        _print({"ready": False, "error": error.what, "cure": error.cure, "code": error.code})
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m sim.lab", description="a simulated lab as one process")
+    parser.add_argument("wiring", nargs="?", type=Path, help="wiring document; default: a line on stdin")
+    parser.add_argument("--detached", action="store_true", help="do not end with the standard input")
+    parser.add_argument("--status", action="store_true", help="list the labs on this machine")
+    parser.add_argument("--down", nargs="*", metavar="LAB_ID", help="remove debris, or these labs")
+    parser.add_argument("--all", action="store_true", help="with --down: live labs too")
+    return parser
+
+
+def _print(value: object) -> int:
+    print(json.dumps(value), flush=True)
+    return 0
+
+
+def _down(lab_ids: Sequence[str], *, everything: bool) -> list[str]:
+    if everything:
+        return list(end_labs(lab.id for lab in find_labs()))
+    return list(end_labs(lab_ids) if lab_ids else remove_debris())
+
+
+def _supervise(wiring: Path | None, *, detached: bool) -> int:
+    document = parse(_read(wiring))
+    return asyncio.run(_run(document, detached=detached))
+
+
+def _read(wiring: Path | None) -> str:
+    """The document's text: a file, or standard input up to its first line end."""
+    if wiring is None:
+        return _first_line()
+    try:
+        return wiring.read_text("utf-8")
+    except OSError as error:
+        raise LabError(
+            f"{wiring}: {error.strerror}", cure="Name a readable wiring document", code="document"
+        ) from error
+
+
+def _first_line() -> str:
+    """Reads no further than a line, without a buffer: the rest of the input is a life-line, not text."""
+    text = bytearray()
+    while not text.endswith(b"\n") and (byte := os.read(_STDIN, 1)):
+        text += byte
+    return text.decode("utf-8", errors="replace")
+
+
+async def _run(document: Document, *, detached: bool) -> int:
+    """Keeps the lab until somebody asks for its end; then, or on an error, takes it down."""
+    life = asyncio.create_task(_live(document))
+    _end_with(life, detached=detached)
+    try:
+        await life
+    except asyncio.CancelledError:
+        return 0
+    return 1
+
+
+async def _live(document: Document) -> None:
+    # Imported late: --status and --down need none of the devices.
+    from sim.lab.supervisor import start_lab
+
+    async with AsyncExitStack() as stack:
+        lab = await start_lab(document, stack)
+        _print(lab.ready_line())
+        await asyncio.get_running_loop().create_future()
+
+
+def _end_with(life: asyncio.Task[None], *, detached: bool) -> None:
+    """SIGTERM, SIGINT and (unless detached) the end of standard input end the lab, once: taking down is not cut short."""
+    loop = asyncio.get_running_loop()
+    asked = False
+
+    def end() -> None:
+        nonlocal asked
+        if not asked:
+            asked = True
+            life.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end)
+    if detached:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        return
+
+    def watch() -> None:
+        while os.read(_STDIN, 4096):
+            pass
+        loop.call_soon_threadsafe(end)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

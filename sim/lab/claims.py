@@ -1,0 +1,129 @@
+"""Claims: who owns a lab id and a subnet on this machine.
+
+A claim is a locked file. The kernel drops the lock when its holder ends, however it ends, so a claim is never
+stale: a file without a lock is debris. What the file says (process, lab) is for people.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+
+_ATTEMPTS = 4
+_ATTEMPT_PAUSE_S = 0.005
+
+
+def claims_folder() -> Path:
+    """Where claims lie: /run/lightbed for root, a private folder otherwise."""
+    if os.geteuid() == 0:
+        return Path("/run/lightbed")
+    private = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(private, "lightbed") if private else Path(f"/tmp/lightbed-{os.geteuid()}")  # noqa: S108
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a claim, as the holder wrote it."""
+
+    pid: int
+    lab: str
+    subnet: str
+
+
+class Claim:
+    """An exclusive, held lock on a name. Released by `release`, and by the end of the process."""
+
+    def __init__(self, path: Path, handle: int) -> None:
+        self._path = path
+        self._handle = handle
+
+    @classmethod
+    def take(cls, name: str) -> Claim | None:
+        """Claims `name`; None when somebody else holds it.
+
+        A `holder_of` that looks at this moment holds the file for microseconds: hence more than one attempt.
+        """
+        path = claims_folder() / f"{name}.lock"
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for _ in range(_ATTEMPTS):
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            if _lock(handle) and _still_there(path, handle):
+                return cls(path, handle)
+            os.close(handle)
+            time.sleep(_ATTEMPT_PAUSE_S)
+        return None
+
+    def write(self, holder: Holder) -> None:
+        """Notes who we are, for `--status` and `--down --all`."""
+        text = json.dumps({"pid": holder.pid, "lab": holder.lab, "subnet": holder.subnet})
+        os.ftruncate(self._handle, 0)
+        os.pwrite(self._handle, text.encode(), 0)
+
+    def release(self) -> None:
+        """Removes the file, then drops the lock, so that nobody can lock a file that is about to go."""
+        with suppress(FileNotFoundError):
+            self._path.unlink()
+        os.close(self._handle)
+
+
+def _lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _still_there(path: Path, handle: int) -> bool:
+    """Whether the file we locked is the one that bears the name: its last holder may just have removed it."""
+    try:
+        named, ours = path.stat(), os.fstat(handle)
+    except FileNotFoundError:
+        return False
+    return (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino)
+
+
+def claim_names() -> Iterator[str]:
+    """Names of all claims on the machine, held or not."""
+    with suppress(FileNotFoundError):
+        yield from sorted(path.stem for path in claims_folder().glob("*.lock"))
+
+
+def holder_of(name: str) -> Holder | None:
+    """Who holds the claim; None when it is free. A holder that has not written yet has pid 0."""
+    try:
+        handle = os.open(claims_folder() / f"{name}.lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _parse(os.pread(handle, 4096, 0))
+    else:
+        return None
+    finally:
+        os.close(handle)
+
+
+def _parse(content: bytes) -> Holder:
+    try:
+        entry = json.loads(content)
+        return Holder(int(entry["pid"]), str(entry["lab"]), str(entry["subnet"]))
+    except (ValueError, KeyError, TypeError):
+        return Holder(0, "", "")
+
+
+def subnet_claim(subnet: IPv4Network) -> str:
+    """The claim's name for a subnet.
+
+    >>> subnet_claim(IPv4Network("10.99.0.0/24"))
+    'subnet-10.99.0.0-24'
+    """
+    return f"subnet-{subnet.network_address}-{subnet.prefixlen}"

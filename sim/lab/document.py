@@ -1,0 +1,255 @@
+"""The wiring document: read, checked against its schema and for sense, and given types.
+
+The shape is `wiring.schema.json`. What a schema cannot say is checked here: addresses lie in the management
+network, names and fibres are used once. Every complaint names the path in the document, like
+`hosts[3].nics[0].transmit.port`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from ipaddress import AddressValueError, IPv4Address, IPv4Network
+from typing import Any, Literal
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError, best_match
+
+from sim.lab.errors import LabError
+from sim.twins.fabric import LinkShape
+
+Place = tuple[str | int, ...]
+_RESERVED = ("fab", "mgmt")
+_CONTROL_PORT = 7000
+_LONGEST_PREFIX = 29
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a device answers."""
+
+    host: IPv4Address
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchDocument:
+    """One switch twin: its three addresses and its character."""
+
+    name: str
+    inputs: int
+    outputs: int
+    scpi: Address
+    tl1: Address
+    control: Address
+    switch_time_s: float
+    boot_mode: str
+    user: str
+    password: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostDocument:
+    """One host: management address, SSH port, NIC names in order."""
+
+    name: str
+    management: Address
+    nics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A checked wiring document; `raw` is what the plant reads."""
+
+    lab: str
+    hosts_mode: Literal["kernel", "model"]
+    subnet: IPv4Network
+    control: Address
+    link: LinkShape
+    authorized_key: str
+    switches: tuple[SwitchDocument, ...]
+    hosts: tuple[HostDocument, ...]
+    raw: Mapping[str, Any]
+
+    @property
+    def root_address(self) -> IPv4Address:
+        """Our own address in the management network: its first."""
+        return self.subnet[1]
+
+    @property
+    def twin_addresses(self) -> tuple[IPv4Address, ...]:
+        """Addresses that the twins need in the management namespace, each once."""
+        listeners = [self.control.host]
+        for switch in self.switches:
+            listeners += [switch.scpi.host, switch.tl1.host, switch.control.host]
+        return tuple(sorted(set(listeners) - {self.root_address}))
+
+
+def parse(text: str) -> Document:
+    """The document in `text` (JSON). Raises `LabError` with code `document`."""
+    try:
+        raw = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _wrong((), f"not JSON: {error}", "Send one JSON object as the schema has it") from error
+    _check_shape(raw)
+    document = _typed(raw)
+    _check_names(document)
+    _check_fibres(raw)
+    _check_addresses(document)
+    return document
+
+
+def _wrong(place: Place, what: str, cure: str) -> LabError:
+    return LabError(f"wiring document: {_path(place)}: {what}", cure=cure, code="document")
+
+
+def _path(place: Place) -> str:
+    """`hosts[3].nics[0].name`, as people write it.
+
+    >>> _path(("hosts", 3, "nics", 0, "name"))
+    'hosts[3].nics[0].name'
+    """
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    return text.lstrip(".") or "(top)"
+
+
+def _check_shape(raw: object) -> None:
+    schema = json.loads(resources.files("sim.lab").joinpath("wiring.schema.json").read_text("utf-8"))
+    error: ValidationError | None = best_match(Draft202012Validator(schema).iter_errors(raw))
+    if error is not None:
+        raise _wrong(tuple(error.absolute_path), error.message, "See sim/lab/wiring.schema.json")
+
+
+def _address(text: str, *place: str | int) -> Address:
+    """`10.99.0.2:5025` with its two halves checked."""
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise _wrong(place, f"{text!r} is not an address", "Write host:port, like 10.99.0.2:5025")
+    return Address(_ip(host, *place), int(port))
+
+
+def _ip(text: str, *place: str | int) -> IPv4Address:
+    try:
+        return IPv4Address(text)
+    except AddressValueError as error:
+        raise _wrong(place, f"{text!r} is not an IPv4 address", "Write four numbers, like 10.99.0.2") from error
+
+
+def _subnet(text: str) -> IPv4Network:
+    cure = "Write a subnet, like 10.99.0.0/24"
+    try:
+        subnet = IPv4Network(text)
+    except ValueError as error:
+        raise _wrong(("management",), f"{text!r}: {error}", cure) from error
+    if subnet.prefixlen > _LONGEST_PREFIX:
+        raise _wrong(("management",), f"{text} is too small for a lab", cure)
+    return subnet
+
+
+def _typed(raw: Mapping[str, Any]) -> Document:
+    subnet = _subnet(raw["management"])
+    default_control = f"{subnet[1]}:{_CONTROL_PORT}"
+    link = raw["link"]
+    return Document(
+        lab=raw["lab"],
+        hosts_mode=raw["hosts_mode"],
+        subnet=subnet,
+        control=_address(raw.get("control", default_control), "control"),
+        link=LinkShape(
+            link["rate_mbps"], link["mtu"], link.get("burst_kb", 128), link.get("latency_ms", 50.0)
+        ),
+        authorized_key=raw.get("authorized_key", ""),
+        switches=tuple(_switch(at, entry) for at, entry in enumerate(raw["switches"])),
+        hosts=tuple(_host(at, entry) for at, entry in enumerate(raw["hosts"])),
+        raw=raw,
+    )
+
+
+def _switch(at: int, entry: Mapping[str, Any]) -> SwitchDocument:
+    scpi, tl1, control = (_address(entry[key], "switches", at, key) for key in ("scpi", "tl1", "control"))
+    return SwitchDocument(
+        name=entry["name"],
+        inputs=entry["inputs"],
+        outputs=entry["outputs"],
+        scpi=scpi,
+        tl1=tl1,
+        control=control,
+        switch_time_s=entry.get("switch_time_s", 0.02),
+        boot_mode=entry.get("boot_mode", "DARK"),
+        user=entry.get("user", "admin"),
+        password=entry.get("password", "root"),
+    )
+
+
+def _host(at: int, entry: Mapping[str, Any]) -> HostDocument:
+    address = Address(_ip(entry["management"], "hosts", at, "management"), entry["ssh_port"])
+    return HostDocument(entry["name"], address, tuple(nic["name"] for nic in entry["nics"]))
+
+
+def _once(things: Iterable[tuple[Place, object]], noun: str) -> None:
+    """Refuses a second use of anything, naming both places."""
+    first: dict[object, Place] = {}
+    for place, thing in things:
+        if thing in first:
+            raise _wrong(place, f"{noun} {thing} is used at {_path(first[thing])} already", "Use it once")
+        first[thing] = place
+
+
+def _check_names(document: Document) -> None:
+    hosts = [(("hosts", at, "name"), host.name) for at, host in enumerate(document.hosts)]
+    _once(hosts, "host")
+    _once(((("switches", at, "name"), switch.name) for at, switch in enumerate(document.switches)), "switch")
+    for at, host in enumerate(document.hosts):
+        _once(((("hosts", at, "nics", nic_at, "name"), nic) for nic_at, nic in enumerate(host.nics)), "NIC")
+    for place, name in hosts:
+        if name in _RESERVED:
+            raise _wrong(place, f"the name {name} is taken by the lab itself", "Call the host otherwise")
+    for place, switch in ((("switches", at, "name"), s.name) for at, s in enumerate(document.switches)):
+        if switch == "plant":
+            raise _wrong(place, "the name plant is taken by the lab itself", "Call the switch otherwise")
+
+
+def _fibres(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
+    for host_at, host in enumerate(raw["hosts"]):
+        for nic_at, nic in enumerate(host["nics"]):
+            for way in ("transmit", "receive"):
+                yield ("hosts", host_at, "nics", nic_at, way), way, nic[way]
+
+
+def _check_fibres(raw: Mapping[str, Any]) -> None:
+    """A transmit fibre ends in an input, a receive fibre comes from an output, and each port has one fibre."""
+    ports = {
+        entry["name"]: {
+            "transmit": range(1, entry["inputs"] + 1),
+            "receive": range(entry["inputs"] + 1, entry["inputs"] + entry["outputs"] + 1),
+        }
+        for entry in raw["switches"]
+    }
+    for place, way, fibre in _fibres(raw):
+        name, port = fibre["switch"], fibre["port"]
+        if name not in ports:
+            raise _wrong((*place, "switch"), f"there is no switch {name}", f"Name one of {', '.join(ports)}")
+        fitting = ports[name][way]
+        if port not in fitting:
+            cure = f"A {way} fibre goes to ports {fitting.start} to {fitting.stop - 1} of {name}"
+            raise _wrong((*place, "port"), f"port {port} does not fit", cure)
+    _once(((place, f"{fibre['switch']}:{fibre['port']}") for place, _, fibre in _fibres(raw)), "port")
+
+
+def _check_addresses(document: Document) -> None:
+    """Everything answers inside the management network, hosts not where the twins or we do."""
+    places: list[tuple[Place, IPv4Address]] = [(("control",), document.control.host)]
+    for at, switch in enumerate(document.switches):
+        for key, address in (("scpi", switch.scpi), ("tl1", switch.tl1), ("control", switch.control)):
+            places.append((("switches", at, key), address.host))
+    hosts = [(("hosts", at, "management"), host.management.host) for at, host in enumerate(document.hosts)]
+    for place, ip in [*places, *hosts]:
+        if ip not in document.subnet:
+            raise _wrong(place, f"{ip} is outside {document.subnet}", "Use an address of `management`")
+    ours = {ip: place for place, ip in places} | {document.root_address: ("management",)}
+    _once([*((place, ip) for ip, place in ours.items()), *hosts], "address")

@@ -1,0 +1,16 @@
+"""Why a lab does not start."""
+
+from __future__ import annotations
+
+
+class LabError(Exception):
+    """A lab that cannot start as asked. `code` is a stable word for programs, `cure` what a person can do.
+
+    Codes: `document`, `not_root`, `subnet_taken`; `sim.twins.netns.KernelFault` adds those of the kernel.
+    """
+
+    def __init__(self, what: str, *, cure: str, code: str) -> None:
+        self.what = what
+        self.cure = cure
+        self.code = code
+        super().__init__(f"{what}. {cure}")

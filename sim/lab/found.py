@@ -1,0 +1,171 @@
+"""Labs on this machine, found by the names of what they left in the kernel; and the removal of any of them.
+
+There is no state file to go stale: a lab's namespaces, its link on the root side and its claim all bear its id.
+A lab whose claim is held is live; any other is debris of a supervisor that was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sim.lab.claims import Claim, claim_names, holder_of
+from sim.lab.errors import LabError
+from sim.twins import netns
+
+_ID = re.compile(r"^(lb[0-9a-f]{6})(?:-|$)")
+_END_TIMEOUT_S = 10.0
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class LabNames:
+    """What one lab is called in the kernel."""
+
+    lab_id: str
+
+    @property
+    def management(self) -> str:
+        """The namespace of the management bridge and of the twins' sockets."""
+        return f"{self.lab_id}-mgmt"
+
+    @property
+    def fabric(self) -> str:
+        """The namespace of the optical fabric."""
+        return f"{self.lab_id}-fab"
+
+    @property
+    def root_link(self) -> str:
+        """Our own interface in the management network."""
+        return f"{self.lab_id}-0"
+
+    def host(self, name: str) -> str:
+        """The network namespace of a host."""
+        return f"{self.lab_id}-{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLab:
+    """One lab as it was found; `lab`, `pid` and `subnet` are known of live ones only."""
+
+    id: str
+    lab: str
+    state: str
+    pid: int | None
+    subnet: str
+    namespaces: int
+    simulated: bool = True
+
+    def as_json(self) -> dict[str, Any]:
+        """The entry of `--status`."""
+        return asdict(self)
+
+
+def _ids(names: Iterable[str]) -> set[str]:
+    return {match.group(1) for name in names if (match := _ID.match(name))}
+
+
+def _root_links() -> list[str]:
+    with suppress(FileNotFoundError):
+        return os.listdir("/sys/class/net")
+    return []
+
+
+def find_labs() -> tuple[FoundLab, ...]:
+    """All labs of this machine, live and debris, by id."""
+    ids = _ids([*netns.listed("lb"), *_root_links(), *claim_names()])
+    return tuple(_look(lab_id) for lab_id in sorted(ids))
+
+
+def _look(lab_id: str) -> FoundLab:
+    holder = holder_of(lab_id)
+    count = len(netns.listed(f"{lab_id}-"))
+    if holder is None:
+        return FoundLab(lab_id, "", "debris", None, "", count)
+    return FoundLab(lab_id, holder.lab, "live", holder.pid or None, holder.subnet, count)
+
+
+def dismantle(lab_id: str) -> None:
+    """Removes processes, root-side link and namespaces of a lab, whatever is there of them.
+
+    The caller holds the lab's claim. The link goes first and by itself: a namespace takes its links along
+    only some time later, and the subnet must be free when this returns.
+    """
+    namespaces = netns.listed(f"{lab_id}-")
+    netns.end_processes(namespaces)
+    link = LabNames(lab_id).root_link
+    if Path("/sys/class/net", link).exists():
+        netns.batch("ip", [f"link del {link}"])
+    netns.delete(namespaces)
+
+
+def remove_debris(only: Iterable[str] | None = None) -> tuple[str, ...]:
+    """Removes labs whose claim is free (all, or those named), and says which they were."""
+    wanted = {lab.id for lab in find_labs() if lab.state == "debris"}
+    if only is not None:
+        wanted &= set(only)
+    removed = tuple(lab_id for lab_id in sorted(wanted) if _remove(lab_id))
+    for name in claim_names():
+        if name.startswith("subnet-") and (claim := Claim.take(name)):
+            claim.release()
+    return removed
+
+
+def _remove(lab_id: str) -> bool:
+    """Whether the claim was free and the lab is gone now."""
+    claim = Claim.take(lab_id)
+    if claim is None:
+        return False
+    try:
+        dismantle(lab_id)
+    finally:
+        claim.release()
+    return True
+
+
+def end_labs(lab_ids: Iterable[str]) -> tuple[str, ...]:
+    """Ends live labs (asks, waits, then kills their supervisors), removes what is left of all named.
+
+    Raises `LabError` with code `no_such_lab` when an id is not here; nothing is ended then.
+    """
+    wanted = tuple(lab_ids)
+    here = {lab.id: lab for lab in find_labs()}
+    if unknown := [lab_id for lab_id in wanted if lab_id not in here]:
+        raise LabError(
+            f"no lab {', '.join(unknown)} on this machine",
+            cure=f"There are: {', '.join(here) or 'none'}",
+            code="no_such_lab",
+        )
+    live = [here[lab_id] for lab_id in wanted if here[lab_id].state == "live"]
+    for lab in live:
+        _signal(lab, signal.SIGTERM)
+    for lab in live:
+        if not _wait_free(lab.id, _END_TIMEOUT_S):
+            _signal(lab, signal.SIGKILL)
+            _wait_free(lab.id, _END_TIMEOUT_S)
+    remove_debris(only=wanted)
+    return wanted
+
+
+def _signal(lab: FoundLab, number: signal.Signals) -> None:
+    """Signals the supervisor. It holds the claim that bears this number, so the number is still its own."""
+    holder = holder_of(lab.id)
+    if holder is not None and holder.pid:
+        with suppress(ProcessLookupError):
+            os.kill(holder.pid, number)
+
+
+def _wait_free(lab_id: str, timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while holder_of(lab_id) is not None:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True

@@ -1,0 +1,82 @@
+"""The management network: a bridge in a namespace of its own, one link of it on the root side.
+
+The switch twins' addresses lie on the bridge, every host has a port on it, and the machine itself is its first
+address. Nothing of it but one interface shows in the machine's own network.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from ipaddress import IPv4Network
+
+from sim.lab.document import Document
+from sim.lab.errors import LabError
+from sim.lab.found import LabNames
+from sim.twins import netns
+from sim.twins.hosts import MANAGEMENT_LINK
+
+_BRIDGE = "br0"
+_OFF = {f"ipv6/conf/{scope}/disable_ipv6": 1 for scope in ("all", "default")}
+
+
+def build_management(document: Document, names: LabNames) -> None:
+    """Makes the bridge with the twins' addresses, a port for each host, and our own link with its route."""
+    netns.set_sysctls(names.management, _OFF)
+    netns.batch("ip", _inside(document, names), names.management)
+    root = names.root_link
+    netns.batch(
+        "ip",
+        [
+            f"link add {root} addrgenmode none type veth peer name uplink netns {names.management}",
+            f"addr add {document.root_address}/{document.subnet.prefixlen} dev {root}",
+            f"link set {root} up",
+        ],
+    )
+    netns.batch("ip", [f"link set uplink master {_BRIDGE} up"], names.management)
+
+
+def _inside(document: Document, names: LabNames) -> list[str]:
+    lines = ["link set lo up", f"link add {_BRIDGE} type bridge stp_state 0 forward_delay 0"]
+    length = document.subnet.prefixlen
+    lines += [f"addr add {address}/{length} dev {_BRIDGE}" for address in document.twin_addresses]
+    for at, host in enumerate(document.hosts):
+        lines.append(f"link add m{at} type veth peer name {MANAGEMENT_LINK} netns {names.host(host.name)}")
+        lines.append(f"link set m{at} master {_BRIDGE} up")
+    return [*lines, f"link set {_BRIDGE} up"]
+
+
+def check_free(subnet: IPv4Network) -> None:
+    """Raises `LabError` with code `subnet_taken` when an address or route of this machine overlaps the subnet."""
+    for place, prefix in _in_use():
+        if prefix.overlaps(subnet):
+            raise subnet_taken(subnet, f"{place} uses {prefix}")
+
+
+def subnet_taken(subnet: IPv4Network, why: str) -> LabError:
+    """The refusal, saying who has the subnet."""
+    return LabError(
+        f"the subnet {subnet} is taken: {why}",
+        cure="Give the lab another management subnet, or end what uses this one",
+        code="subnet_taken",
+    )
+
+
+def _in_use() -> list[tuple[str, IPv4Network]]:
+    """Every IPv4 address and route of this network namespace but default routes, with its interface."""
+    used: list[tuple[str, IPv4Network]] = []
+    for link in _ip("addr", "show"):
+        for entry in link.get("addr_info", ()):
+            prefix = f"{entry['local']}/{entry['prefixlen']}"
+            used.append((link["ifname"], IPv4Network(prefix, strict=False)))
+    for route in _ip("route", "show", "table", "all"):
+        if route["dst"] != "default":
+            used.append((route.get("dev", "a route"), IPv4Network(route["dst"], strict=False)))
+    return used
+
+
+def _ip(*words: str) -> list[dict[str, object]]:
+    done = subprocess.run(["ip", "-4", "-j", *words], capture_output=True, text=True, check=False, timeout=10)
+    if done.returncode != 0:
+        raise netns.KernelFault(f"`ip {' '.join(words)}` failed: {done.stderr.strip()}")
+    return [entry for entry in json.loads(done.stdout or "[]") if entry]

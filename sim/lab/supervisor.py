@@ -1,0 +1,190 @@
+"""The supervisor of one simulated lab: starts everything, keeps it, and takes it down however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import secrets
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from ipaddress import IPv4Interface
+from pathlib import Path
+from typing import Any
+
+from sim.lab.claims import Claim, Holder, subnet_claim
+from sim.lab.document import Document, SwitchDocument
+from sim.lab.errors import LabError
+from sim.lab.found import LabNames, dismantle, remove_debris
+from sim.lab.management import build_management, check_free, subnet_taken
+from sim.models.clock import RealClock
+from sim.twins import netns
+from sim.twins.control import ControlServer
+from sim.twins.fabric import Fabric, far_ends
+from sim.twins.hosts import HostSpec, HostTwin, boot_script, build_network, etc_files, find_tools
+from sim.twins.plant import Plant, Renderer, plant_verbs
+from sim.twins.polatis import PolatisTwin
+
+
+@dataclass(frozen=True, slots=True)
+class RunningLab:
+    """A lab that is up: what its ready line says."""
+
+    document: Document
+    lab_id: str
+    seconds: float
+
+    def ready_line(self) -> dict[str, Any]:
+        """The one line that the supervisor prints when the lab can be used."""
+        document = self.document
+        control = {switch.name: str(switch.control) for switch in document.switches}
+        return {
+            "ready": True,
+            "simulated": True,
+            "lab": document.lab,
+            "lab_id": self.lab_id,
+            "hosts": document.hosts_mode,
+            "pid": os.getpid(),
+            "subnet": str(document.subnet),
+            "control": {**control, "plant": str(document.control)},
+            "seconds": round(self.seconds, 3),
+        }
+
+
+async def start_lab(document: Document, stack: AsyncExitStack) -> RunningLab:
+    """Starts the whole lab; what it takes to remove it again goes onto `stack`, also when this raises.
+
+    Raises `LabError` or `KernelFault`, each with code and cure.
+    """
+    began = time.monotonic()
+    kernel = document.hosts_mode == "kernel"
+    tools = _require_kernel(document) if kernel else {}
+    if kernel:
+        remove_debris()
+    lab_id = _claim(document, stack)
+    names = LabNames(lab_id)
+    renderers: list[Renderer] = []
+    if kernel:
+        stack.callback(dismantle, lab_id)
+        specs, fabric = _build_networks(document, names)
+        renderers.append(fabric)
+        await _start_hosts(specs, document, tools, stack)
+    await _start_devices(document, names.management if kernel else None, renderers, stack)
+    return RunningLab(document, lab_id, time.monotonic() - began)
+
+
+def _require_kernel(document: Document) -> dict[str, str]:
+    """The machine's programs for kernel hosts, or a `LabError` saying what is missing."""
+    if os.geteuid() != 0:
+        raise LabError(
+            "hosts in kernel namespaces need root",
+            cure="Run as root, or choose hosts_mode model (--hosts model)",
+            code="not_root",
+        )
+    if not document.authorized_key:
+        raise LabError(
+            "wiring document: authorized_key: nobody could log in to the hosts",
+            cure="Put an OpenSSH public key there",
+            code="document",
+        )
+    return find_tools()
+
+
+def _claim(document: Document, stack: AsyncExitStack) -> str:
+    """Claims a lab id and the subnet, and checks that nobody else on the machine uses the subnet."""
+    lab_id = f"lb{secrets.token_hex(3)}"
+    holder = Holder(os.getpid(), document.lab, str(document.subnet))
+    for name in (lab_id, subnet_claim(document.subnet)):
+        claim = Claim.take(name)
+        if claim is None:
+            raise subnet_taken(document.subnet, "another lab holds it")
+        stack.callback(claim.release)
+        claim.write(holder)
+    if document.hosts_mode == "kernel":
+        check_free(document.subnet)
+    return lab_id
+
+
+def _build_networks(document: Document, names: LabNames) -> tuple[list[HostSpec], Fabric]:
+    """Namespaces, management network, dark fabric and the hosts' interfaces."""
+    specs = [
+        HostSpec(
+            name=host.name,
+            namespace=names.host(host.name),
+            address=IPv4Interface(f"{host.management.host}/{document.subnet.prefixlen}"),
+            ssh_port=host.management.port,
+            nics=host.nics,
+        )
+        for host in document.hosts
+    ]
+    netns.add([names.management, names.fabric, *(spec.namespace for spec in specs)])
+    build_management(document, names)
+    fabric = Fabric(names.fabric, far_ends({spec.name: (spec.namespace, spec.nics) for spec in specs}))
+    fabric.build(document.link)
+    for spec in specs:
+        build_network(spec, document.link)
+    return specs, fabric
+
+
+async def _start_hosts(
+    specs: Sequence[HostSpec], document: Document, tools: dict[str, str], stack: AsyncExitStack
+) -> None:
+    """Boots all hosts at once; raises the first failure after all have either started or failed."""
+    passwd = Path("/etc/passwd").read_text("utf-8")
+    shell = shutil.which("bash") or pwd.getpwuid(0).pw_shell
+    booting = [
+        HostTwin.start(
+            spec,
+            boot_script(spec, etc_files(spec, specs, passwd, shell), document.authorized_key, tools),
+            tools,
+        )
+        for spec in specs
+    ]
+    outcomes = await asyncio.gather(*booting, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, HostTwin):
+            stack.push_async_callback(outcome.stop)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+async def _start_devices(
+    document: Document, namespace: str | None, renderers: Sequence[Renderer], stack: AsyncExitStack
+) -> None:
+    """The plant with its control socket, and the switch twins, on the very addresses of the document."""
+    plant = Plant(document.raw, renderers)
+    ours = document.control.host == document.root_address
+    control = ControlServer(plant_verbs(plant))
+    sock = netns.socket_in(
+        None if ours else namespace, str(document.control.host), document.control.port
+    )
+    await control.serve(sock)
+    stack.push_async_callback(control.close)
+    for switch in document.switches:
+        await _start_switch(switch, plant, namespace, stack)
+
+
+async def _start_switch(
+    switch: SwitchDocument, plant: Plant, namespace: str | None, stack: AsyncExitStack
+) -> None:
+    twin = PolatisTwin(
+        switch.name,
+        switch.inputs,
+        switch.outputs,
+        plant=plant,
+        clock=RealClock(),
+        switch_time_s=switch.switch_time_s,
+        boot_mode=switch.boot_mode,
+        user=switch.user,
+        password=switch.password,
+    )
+    scpi, tl1, control = (
+        netns.socket_in(namespace, str(address.host), address.port)
+        for address in (switch.scpi, switch.tl1, switch.control)
+    )
+    await twin.serve(scpi, tl1, control)
+    stack.push_async_callback(twin.close)

@@ -1,0 +1,252 @@
+"""The light of a whole simulated lab: lasers, fibres and what every switch lets through.
+
+Switch twins say what they pass (`switch_changed`) and ask what their monitors read; renderers, such as the
+kernel redirects between hosts, are told whenever a receiver begins or ceases to see a transmitter.
+Power readings and moving packets are two renderings of this one state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sim.models.light import DARK_FLOOR_DBM, Attenuator, received_power_dbm
+from sim.twins.control import Reply, Request, Verb, VerbError
+from sim.twins.fibre import DEFAULT_FIBRE_LOSS_DB, Fibre, FibreError, FibrePlant, fibres_of
+
+DEFAULT_TRANSMIT_POWER_DBM = 0.0
+DEFAULT_RECEIVE_FLOOR_DBM = -20.0
+DEFAULT_INSERTION_LOSS_DB = 1.2
+
+_CLEAR = Attenuator()
+
+
+class Renderer(Protocol):
+    """Makes the light of the plant do something, such as moving packets."""
+
+    def render(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        """Take the world from `before` to `after`, and return when that is done.
+
+        Both map each lit receiver to the transmitter it sees (`"b/nic1" -> "a/nic1"`), complete.
+        Called synchronously, once per change.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LightPath:
+    """Light on its way from one NIC to another through one switch.
+
+    `power_dbm` arrives at the receiver after `loss_db` in all; `arrives` says whether that is enough
+    for the receiver.
+    """
+
+    transmitter: str
+    receiver: str
+    switch: str
+    input: int
+    output: int
+    power_dbm: float
+    loss_db: float
+    arrives: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Passing:
+    """What one switch lets through now: input of each lit output, and what is attenuated there."""
+
+    input_of: Mapping[int, int]
+    attenuators: Mapping[int, Attenuator]
+
+
+_NOTHING = _Passing({}, {})
+
+
+class Plant:
+    """The light of a lab described by a wiring document (`sim/lab/wiring.schema.json`).
+
+    In a document without hosts (a twin alone) every input of every switch gets light over one fibre of the
+    default length, so that its power readings mean something. Raises `FibreError` when two fibres
+    share a port.
+    """
+
+    def __init__(self, wiring: Mapping[str, Any], renderers: Sequence[Renderer] = ()) -> None:
+        link = wiring.get("link", {})
+        self._transmit_power_dbm = float(link.get("transmit_power_dbm", DEFAULT_TRANSMIT_POWER_DBM))
+        self._receive_floor_dbm = float(link.get("receive_floor_dbm", DEFAULT_RECEIVE_FLOOR_DBM))
+        self._insertion_loss_db = {
+            switch["name"]: float(switch.get("insertion_loss_db", DEFAULT_INSERTION_LOSS_DB))
+            for switch in wiring.get("switches", ())
+        }
+        self._lone = not wiring.get("hosts")
+        self._fibres = FibrePlant({fibre.name: fibre for fibre in fibres_of(wiring)})
+        self._passing: dict[str, _Passing] = {}
+        self._renderers = tuple(renderers)
+        self._rendered: dict[str, str] = {}
+
+    def switch_changed(
+        self, switch: str, lit: Mapping[int, int], attenuators: Mapping[int, Attenuator] | None = None
+    ) -> None:
+        """Take note of what a switch passes now: `lit` maps input to output, `attenuators` are by output.
+
+        Returns when all renderers have followed.
+        """
+        self._passing[switch] = _Passing(
+            {output: source for source, output in lit.items()}, dict(attenuators or {})
+        )
+        self._render()
+
+    def input_power_dbm(self, switch: str, port: int) -> float:
+        """What the power monitor of an input reads."""
+        return max(self._arriving_dbm(switch, port), DARK_FLOOR_DBM)
+
+    def output_power_dbm(self, switch: str, port: int) -> float:
+        """What the power monitor of an output reads, behind cross-connect and attenuator."""
+        return max(self._leaving_dbm(switch, port), DARK_FLOOR_DBM)
+
+    def paths(self) -> tuple[LightPath, ...]:
+        """Every receiver that a cross-connect joins to a transmitter, in the order of the document."""
+        found = (
+            self._path_to(fibre) for fibre in self._fibres.fibres.values() if fibre.direction == "receive"
+        )
+        return tuple(path for path in found if path)
+
+    def cut(self, fibre: str) -> None:
+        """Cut a fibre. Raises `FibreError` for an unknown one, as all of these do."""
+        self._fibres.cut.add(self._fibres.named(fibre).name)
+        self._render()
+
+    def uncut(self, fibre: str) -> None:
+        """Splice a cut fibre."""
+        self._fibres.cut.discard(self._fibres.named(fibre).name)
+        self._render()
+
+    def set_extra_loss(self, fibre: str, loss_db: float) -> None:
+        """Let a fibre lose `loss_db` more than the document says (a dirty connector); 0 clears it."""
+        self._fibres.extra_loss_db[self._fibres.named(fibre).name] = loss_db
+        self._render()
+
+    def swap(self, first: str, second: str) -> None:
+        """Exchange two fibres' ends at the switch."""
+        self._fibres.swap(first, second)
+        self._render()
+
+    def unswap(self, fibre: str | None = None) -> None:
+        """Undo the exchange of one fibre, or all exchanges."""
+        self._fibres.unswap(fibre)
+        self._render()
+
+    def set_laser(self, nic: str, *, on: bool) -> None:
+        """Turn the laser of a NIC on or off."""
+        self._fibres.require_nic(nic)
+        (self._fibres.dark_lasers.discard if on else self._fibres.dark_lasers.add)(nic)
+        self._render()
+
+    def faults(self) -> dict[str, Any]:
+        """All faults now set, as JSON values."""
+        return {
+            "cut": sorted(self._fibres.cut),
+            "extra_loss_db": {name: db for name, db in self._fibres.extra_loss_db.items() if db},
+            "swapped": sorted([a, b] for a, b in self._fibres.swapped.items() if a < b),
+            "lasers_off": sorted(self._fibres.dark_lasers),
+        }
+
+    def _arriving_dbm(self, switch: str, port: int) -> float:
+        if self._lone:
+            return received_power_dbm(self._transmit_power_dbm, [DEFAULT_FIBRE_LOSS_DB], -math.inf)
+        fibre = self._fibres.at(switch, port)
+        if fibre is None or fibre.direction != "transmit" or fibre.nic in self._fibres.dark_lasers:
+            return -math.inf
+        return received_power_dbm(self._transmit_power_dbm, [self._fibres.loss_db(fibre)], -math.inf)
+
+    def _leaving_dbm(self, switch: str, output: int) -> float:
+        passing = self._passing.get(switch, _NOTHING)
+        source = passing.input_of.get(output)
+        if source is None:
+            return -math.inf
+        insertion_loss_db = self._insertion_loss_db.get(switch, DEFAULT_INSERTION_LOSS_DB)
+        attenuator = passing.attenuators.get(output, _CLEAR)
+        return attenuator.power_after_dbm(self._arriving_dbm(switch, source) - insertion_loss_db)
+
+    def _path_to(self, receive: Fibre) -> LightPath | None:
+        switch, output = self._fibres.end_of(receive)
+        source = self._passing.get(switch, _NOTHING).input_of.get(output)
+        transmit = self._fibres.at(switch, source) if source is not None else None
+        if source is None or transmit is None or transmit.direction != "transmit":
+            return None
+        received_dbm = received_power_dbm(
+            self._leaving_dbm(switch, output), [self._fibres.loss_db(receive)], -math.inf
+        )
+        power_dbm = max(received_dbm, DARK_FLOOR_DBM)
+        return LightPath(
+            transmitter=transmit.nic,
+            receiver=receive.nic,
+            switch=switch,
+            input=source,
+            output=output,
+            power_dbm=power_dbm,
+            loss_db=self._transmit_power_dbm - power_dbm,
+            arrives=received_dbm >= self._receive_floor_dbm,
+        )
+
+    def _render(self) -> None:
+        before = self._rendered
+        after = {path.receiver: path.transmitter for path in self.paths() if path.arrives}
+        if after == before:
+            return
+        for renderer in self._renderers:
+            renderer.render(dict(before), dict(after))
+        self._rendered = after
+
+
+def plant_verbs(plant: Plant) -> Mapping[str, Verb]:
+    """The verbs of the plant's control socket: cut, uncut, loss, swap, unswap, laser, truth."""
+    return {
+        "cut": lambda request: _done(lambda: plant.cut(request.text("fibre"))),
+        "uncut": lambda request: _done(lambda: plant.uncut(request.text("fibre"))),
+        "loss": lambda request: _done(
+            lambda: plant.set_extra_loss(request.text("fibre"), request.number("loss_db"))
+        ),
+        "swap": lambda request: _done(lambda: plant.swap(*_two_fibres(request))),
+        "unswap": lambda request: _done(
+            lambda: plant.unswap(request.text("fibre") if "fibre" in request else None)
+        ),
+        "laser": lambda request: _done(
+            lambda: plant.set_laser(request.text("nic"), on=request.flag("on", default=True))
+        ),
+        "truth": lambda _: _truth(plant),
+    }
+
+
+def _done(act: Callable[[], None]) -> Reply:
+    try:
+        act()
+    except FibreError as error:
+        raise VerbError(str(error)) from None
+    return {}
+
+
+def _two_fibres(request: Request) -> tuple[str, str]:
+    fibres = request["fibres"]
+    if not isinstance(fibres, list) or len(fibres) != 2 or not all(isinstance(name, str) for name in fibres):  # noqa: PLR2004
+        raise VerbError(f"field 'fibres' must name two fibres, not {fibres!r}")
+    return fibres[0], fibres[1]
+
+
+def _truth(plant: Plant) -> Reply:
+    paths = [
+        {
+            "transmitter": path.transmitter,
+            "receiver": path.receiver,
+            "switch": path.switch,
+            "input": path.input,
+            "output": path.output,
+            "power_dbm": round(path.power_dbm, 3),
+            "loss_db": round(path.loss_db, 3),
+            "arrives": path.arrives,
+        }
+        for path in plant.paths()
+    ]
+    return {"simulated": True, "paths": paths, "faults": plant.faults()}

@@ -1,0 +1,5 @@
+"""A simulated HUBER+SUHNER Polatis optical circuit switch, speaking SCPI and TL1."""
+
+from sim.twins.polatis.twin import PolatisTwin
+
+__all__ = ["PolatisTwin"]

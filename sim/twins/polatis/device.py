@@ -1,0 +1,214 @@
+"""The switch behind both wire languages: what was commanded, what is lit, and how long moving takes.
+
+A change takes effect in the books at once; every circuit it touches goes dark at once and has light again
+when `switch_time_s` have passed on the clock. Reads in between show what was commanded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from sim.models.clock import Clock
+from sim.models.light import Attenuator
+from sim.twins.plant import Plant
+from sim.twins.polatis.faults import Faults
+from sim.twins.polatis.matrix import Connections, Matrix, Pair
+
+BootMode = Literal["DARK", "RESTORE", "AUTOSAVE"]
+BOOT_MODES: tuple[BootMode, ...] = ("DARK", "RESTORE", "AUTOSAVE")
+
+
+class SwitchDevice:
+    """State and motion of one simulated switch.
+
+    `hitless` says whether circuits that a whole-configuration command keeps keep their light; nobody has
+    confirmed that of the real device, so it is off unless asked for. `boot_mode` says what a power cycle
+    leaves: nothing, what was connected when the mode was chosen, or what was connected last.
+    """
+
+    def __init__(  # noqa: PLR0913 - the parts of a device
+        self,
+        name: str,
+        matrix: Matrix,
+        *,
+        plant: Plant,
+        clock: Clock,
+        switch_time_s: float,
+        hitless: bool,
+        boot_mode: BootMode,
+        faults: Faults,
+    ) -> None:
+        self.name = name
+        self.matrix = matrix
+        self.plant = plant
+        self.clock = clock
+        self.switch_time_s = switch_time_s
+        self.hitless = hitless
+        self.faults = faults
+        self.attenuators: dict[int, Attenuator] = {}
+        self.labels: dict[int, str] = {}
+        self.changes = 0
+        self.busy_s = 0.0
+        self.last_busy_s = 0.0
+        self._boot_mode = boot_mode
+        self._saved: Connections = {}
+        self._settled: Connections = {}  # pairs whose mirrors have arrived
+        self._moving: dict[int, int] = {}  # input -> number of the change that moves it
+        self._busy_since = 0.0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._motions: set[asyncio.Task[None]] = set()
+        self._listeners: list[Callable[[str], None]] = []
+        self._when_idle: list[Callable[[], None]] = []
+
+    # -- what may be asked
+
+    @property
+    def boot_mode(self) -> BootMode:
+        """What a power cycle leaves."""
+        return self._boot_mode
+
+    @property
+    def lit(self) -> Connections:
+        """The cross-connects that pass light now."""
+        return {pair[0]: pair[1] for pair in self._settled.items() if self.matrix.passes(pair)}
+
+    def power_dbm(self, port: int) -> float:
+        """What the power monitor of a port reads. Raises `Refused` for an unknown port."""
+        if self.matrix.is_input(port):
+            return self.plant.input_power_dbm(self.name, port)
+        return self.plant.output_power_dbm(self.name, port)
+
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with a line of text for every change of the configuration."""
+        self._listeners.append(listener)
+
+    async def wait_idle(self) -> None:
+        """Return when nothing moves."""
+        await self._idle.wait()
+
+    def call_when_idle(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when nothing moves: now, or at the end of the motion."""
+        if self._idle.is_set():
+            callback()
+        else:
+            self._when_idle.append(callback)
+
+    # -- what may be commanded
+
+    def change(self, after: Connections, *, whole: bool = False) -> asyncio.Task[None] | None:
+        """Go to `after`; gives the motion, or None when nothing had to move.
+
+        `whole` marks a command that names the whole configuration and therefore disturbs all of it.
+        """
+        before = self.matrix.connections
+        made = {
+            pair[0]: pair[1]
+            for pair in after.items()
+            if pair not in self.faults.stuck or pair in before.items()
+        }
+        if made == before:
+            return None
+        self.matrix.connections = made
+        self._remember()
+        self._announce(before, made)
+        disturbed = before.items() ^ made.items()
+        if whole and not self.hitless:
+            disturbed = before.items() | made.items()
+        return self._move({pair[0] for pair in disturbed})
+
+    def set_disabled(self, ports: set[int], *, disabled: bool) -> None:
+        """Close or open shutters."""
+        (self.matrix.disabled.update if disabled else self.matrix.disabled.difference_update)(ports)
+        self.republish()
+
+    def set_boot_mode(self, mode: BootMode) -> None:
+        """Choose what a power cycle leaves; RESTORE also saves what is connected now."""
+        self._boot_mode = mode
+        self._saved = dict(self.matrix.connections)
+
+    def republish(self) -> None:
+        """Tell the plant what passes now."""
+        attenuators: dict[int, Attenuator] = {
+            output: self._attenuator((source, output)) for source, output in self.lit.items()
+        }
+        self.plant.switch_changed(self.name, self.lit, attenuators)
+
+    def power_off(self) -> None:
+        """Lose power: all light goes, motions stop."""
+        for motion in self._motions:
+            motion.cancel()
+        self._moving.clear()
+        self._settled.clear()
+        self._end_busy()
+        self.republish()
+
+    def boot(self) -> None:
+        """Come back with what the boot mode keeps; the circuits get light after the switch time."""
+        self.matrix.connections = dict(self._saved) if self._boot_mode != "DARK" else {}
+        if self.matrix.connections:
+            self._move(set(self.matrix.connections))
+
+    async def stop(self) -> None:
+        """Stop all motion for good."""
+        for motion in list(self._motions):
+            motion.cancel()
+        await asyncio.gather(*self._motions, return_exceptions=True)
+
+    # -- inside
+
+    def _remember(self) -> None:
+        if self._boot_mode == "AUTOSAVE":
+            self._saved = dict(self.matrix.connections)
+
+    def _announce(self, before: Mapping[int, int], after: Mapping[int, int]) -> None:
+        for verb, pairs in (
+            ("DLT-PATCH", before.items() - after.items()),
+            ("ENT-PATCH", after.items() - before.items()),
+        ):
+            for source, output in sorted(pairs):
+                for listener in self._listeners:
+                    listener(f"{verb}:{source},{output}")
+
+    def _attenuator(self, pair: Pair) -> Attenuator:
+        attenuator = self.attenuators.get(pair[1], Attenuator())
+        return attenuator.with_extra_loss(self.faults.lossy_db.get(pair, 0.0))
+
+    def _move(self, inputs: set[int]) -> asyncio.Task[None]:
+        self.changes += 1
+        if self._idle.is_set():
+            self._busy_since = self.clock.now()
+            self._idle.clear()
+        arrival_s = self.clock.now() + self.switch_time_s
+        for source in inputs:
+            self._moving[source] = self.changes
+            self._settled.pop(source, None)
+        motion = asyncio.get_running_loop().create_task(self._arrive(self.changes, arrival_s))
+        self._motions.add(motion)
+        motion.add_done_callback(self._motions.discard)
+        self.republish()
+        return motion
+
+    async def _arrive(self, change: int, arrival_s: float) -> None:
+        """Let the light of one change through at its time, unless a later change moves the port again."""
+        await self.clock.sleep(arrival_s - self.clock.now())
+        for source in [source for source, mover in self._moving.items() if mover == change]:
+            del self._moving[source]
+            if source in self.matrix.connections:
+                self._settled[source] = self.matrix.connections[source]
+        try:
+            self.republish()
+        finally:
+            if not self._moving:
+                self._end_busy()
+
+    def _end_busy(self) -> None:
+        if not self._idle.is_set():
+            self.last_busy_s = self.clock.now() - self._busy_since
+            self.busy_s += self.last_busy_s
+            self._idle.set()
+            waiting, self._when_idle = self._when_idle, []
+            for callback in waiting:
+                callback()

@@ -1,0 +1,77 @@
+"""One client's connection to a simulated switch, with everything that can be wrong with a line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+from sim.models.clock import Clock
+from sim.twins.polatis.faults import Fate, Faults
+from sim.twins.polatis.transcript import Transcript
+
+_READ_BYTES = 1 << 16
+
+
+class LineBroken(ConnectionError):
+    """A fault broke the connection."""
+
+
+class Line:
+    """Reads and writes one connection, records both, and lets the faults have their way."""
+
+    def __init__(  # noqa: PLR0913 - the parts of a connection
+        self,
+        front: str,
+        session: int,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        *,
+        faults: Faults,
+        transcript: Transcript,
+        clock: Clock,
+    ) -> None:
+        self._front = front
+        self._session = session
+        self._reader, self._writer = streams
+        self._faults = faults
+        self._transcript = transcript
+        self._clock = clock
+
+    async def read(self) -> bytes:
+        """The next bytes; empty at the end."""
+        data = await self._reader.read(_READ_BYTES)
+        self._transcript.record(self._front, self._session, "in", data)
+        return data
+
+    async def respond(self, execute: Callable[[], Awaitable[bytes]]) -> None:
+        """Execute one command and send its answer, if it has one.
+
+        Raises `LineBroken` when a fault breaks the line before, instead of or within the answer.
+        """
+        fate = self._faults.take_fate()
+        if fate is not Fate.UNHEARD:
+            answer = await execute()
+        if fate is not Fate.ANSWERED:
+            self._break()
+        if answer:
+            await self._reply(answer)
+
+    async def _reply(self, data: bytes) -> None:
+        if self._faults.reply_delay_s:
+            await self._clock.sleep(self._faults.reply_delay_s)
+        data, broken = self._faults.take_reply(data)
+        self.send(data)
+        await self._writer.drain()
+        if broken:
+            self._break()
+
+    def send(self, data: bytes) -> None:
+        """Send something nobody asked for."""
+        if not self._writer.is_closing():
+            self._transcript.record(self._front, self._session, "out", data)
+            self._writer.write(data)
+
+    def _break(self) -> NoReturn:
+        # Closing sends what is left and then ends, so that exactly the wanted bytes arrive.
+        self._writer.close()
+        raise LineBroken

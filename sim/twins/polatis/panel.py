@@ -1,0 +1,93 @@
+"""The verbs of a simulated switch's control socket: truth, a second operator, power, time, faults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from sim.models.clock import VirtualClock
+from sim.twins.control import Reply, Request, Verb, VerbError
+from sim.twins.polatis.device import SwitchDevice
+from sim.twins.polatis.fault_board import FaultBoard
+from sim.twins.polatis.matrix import Refused
+from sim.twins.polatis.transcript import Transcript
+
+
+class PowerSwitch(Protocol):
+    """What the panel may do to the device as a whole."""
+
+    async def power_cycle(self, off_s: float) -> None:
+        """Off, and on again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Translates requests of the control socket into deeds on one switch."""
+
+    power: PowerSwitch
+    device: SwitchDevice
+    transcript: Transcript
+    fault_board: FaultBoard
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """All verbs, for `sim.twins.control.ControlServer`."""
+        return {
+            "truth": lambda _: self._truth(),
+            "advance": self._advance,
+            "transcript": self._transcript,
+            "operator": self._operator,
+            "power_cycle": self._power_cycle,
+            "set_fault": self.fault_board.set_fault,
+            "clear_fault": self.fault_board.clear_fault,
+        }
+
+    def _truth(self) -> Reply:
+        device = self.device
+        return {
+            "simulated": True,
+            "connections": _as_lists(device.matrix.connections),
+            "lit": _as_lists(device.lit),
+            "ports": {str(port): device.matrix.state(port) for port in device.matrix.ports},
+            "locked": sorted(device.matrix.locked),
+            "boot_mode": device.boot_mode,
+            "changes": device.changes,
+            "busy_s": device.busy_s,
+            "last_busy_s": device.last_busy_s,
+            "now_s": device.clock.now(),
+        }
+
+    async def _advance(self, request: Request) -> Reply:
+        clock = self.device.clock
+        if not isinstance(clock, VirtualClock):
+            raise VerbError("this device lives in real time; start it with a virtual clock to advance it")
+        seconds = request.number("seconds")
+        if seconds < 0:
+            raise VerbError("time goes forward only")
+        await clock.advance(seconds)
+        return {"now_s": clock.now()}
+
+    def _transcript(self, request: Request) -> Reply:
+        entries = [entry.as_json() for entry in self.transcript.entries()]
+        if request.flag("clear", default=False):
+            self.transcript.clear()
+        return {"entries": entries}
+
+    def _operator(self, request: Request) -> Reply:
+        """Another operator edits: whatever stands in the way of `connect` goes."""
+        pairs = request.pairs("connect")
+        try:
+            self.device.change(self.device.matrix.without_ports(request.numbers("disconnect")))
+            inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
+            self.device.change(self.device.matrix.added(inputs, outputs, "replace"))
+        except Refused as refusal:
+            raise VerbError(str(refusal)) from None
+        return {"connections": _as_lists(self.device.matrix.connections)}
+
+    async def _power_cycle(self, request: Request) -> Reply:
+        await self.power.power_cycle(request.number("off_s", 0.0))
+        return {"connections": _as_lists(self.device.matrix.connections)}
+
+
+def _as_lists(connections: Mapping[int, int]) -> list[list[int]]:
+    return [[source, output] for source, output in connections.items()]

@@ -1,0 +1,188 @@
+"""`testbed plan|apply|verify|path`: what should be patched, patch it, look whether it is so, follow one path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from testbed.cli.options import (
+    DEFAULT_RUNS,
+    AsJson,
+    Groups,
+    HostsMode,
+    LabFile,
+    Method,
+    ReallyMove,
+    RunsDirectory,
+    Simplex,
+    parse_demands,
+)
+from testbed.cli.output import CHANGES, DONE, print_json, print_lines
+from testbed.design.topology import as_json as topology_json
+from testbed.design.wiring import patch_list
+from testbed.lab.inventory import load_lab
+from testbed.lab.model import Lab
+from testbed.lab.simulated import hosts_of
+from testbed.operate.apply import require_permission
+from testbed.operate.journal import Journal, journal_in
+from testbed.operate.path import describe_path, follow_path
+from testbed.operate.plan import describe, plan_json
+from testbed.operate.session import Design, LabSession, design_for, open_lab
+
+
+@contextmanager
+def _session(lab: Lab, hosts: str, runs_dir: Path) -> Iterator[LabSession]:
+    with journal_in(runs_dir) as journal, _opened(lab, hosts, journal) as session:
+        yield session
+
+
+@contextmanager
+def _opened(lab: Lab, hosts: str, journal: Journal) -> Iterator[LabSession]:
+    with open_lab(lab, journal, model_hosts=hosts_of(lab, hosts) == "model") as session:
+        yield session
+
+
+def _heading(lab: Lab, design: Design) -> str:
+    topology = topology_json(design.topology)
+    kind = "one-way links" if design.topology.simplex else "links"
+    return (
+        f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}: strides "
+        f"{', '.join(map(str, topology['strides']))}, {len(topology['links'])} {kind}, "
+        f"diameter {topology['diameter']}"
+    )
+
+
+def plan(
+    lab_file: LabFile,
+    simplex: Simplex = False,
+    method: Method = "geometric",
+    demand: Groups = None,
+    patches: Annotated[bool, typer.Option("--patch-list", help="Only the patch list; asks no device.")] = False,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,
+    as_json: AsJson = False,
+) -> int:
+    """Say what would change on the switches. Exit code 2 when something would, 0 when nothing."""
+    lab = load_lab(lab_file)
+    design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
+    if patches:
+        rows = patch_list(design.wiring)
+        if as_json:
+            print_json({"patch_list": rows})
+        else:
+            print_lines(rows)
+        return DONE
+    with _session(lab, "model", runs_dir) as session:
+        planned = session.plan(design)
+    if as_json:
+        document: dict[str, Any] = plan_json(lab, planned)
+        print_json({"lab": lab.name, "simulated": lab.simulated, **topology_json(design.topology), **document})
+    else:
+        print_lines([_heading(lab, design), *describe(lab, planned)])
+    return CHANGES if planned.has_changes else DONE
+
+
+def apply(
+    lab_file: LabFile,
+    simplex: Simplex = False,
+    method: Method = "geometric",
+    demand: Groups = None,
+    hosts: HostsMode = "auto",
+    really_move: ReallyMove = None,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,
+    as_json: AsJson = False,
+) -> int:
+    """Patch the topology, install the hosts' routes, and prove both."""
+    lab = load_lab(lab_file)
+    design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
+    if not lab.simulated and really_move != lab.name:
+        with _session(lab, "model", runs_dir) as session:
+            print_lines([_heading(lab, design), *describe(lab, session.plan(design))])
+    require_permission(lab, really_move)
+    notes: list[str] = []
+    with _session(lab, hosts, runs_dir) as session:
+        brought = session.bring_up(design, notes.append if as_json else lambda text: print_lines([text]))
+    findings = [asdict(finding) for finding in brought.verified.findings]
+    if as_json:
+        print_json(
+            {
+                "lab": lab.name,
+                "simulated": lab.simulated,
+                "operation": brought.apply.operation,
+                "changed": brought.plan.has_changes,
+                "circuits": len(brought.plan.circuits),
+                "dark_s": brought.apply.dark_s,
+                "total_s": brought.apply.total_s,
+                "journal_s": brought.apply.journal_s,
+                "verified": brought.verified.ok,
+                "findings": findings,
+                "notes": notes,
+            }
+        )
+    else:
+        print_lines([_heading(lab, design), *_finding_lines(findings)])
+    return DONE if brought.verified.ok else CHANGES
+
+
+def verify(
+    lab_file: LabFile,
+    simplex: Simplex = False,
+    method: Method = "geometric",
+    demand: Groups = None,
+    hosts: HostsMode = "auto",
+    runs_dir: RunsDirectory = DEFAULT_RUNS,
+    as_json: AsJson = False,
+) -> int:
+    """Compare switches, optical power and fibres with the plan. Exit code 2 when something differs."""
+    lab = load_lab(lab_file)
+    design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
+    with _session(lab, hosts, runs_dir) as session:
+        report = session.verify(session.plan(design))
+    findings = [asdict(finding) for finding in report.findings]
+    if as_json:
+        print_json(
+            {"lab": lab.name, "simulated": lab.simulated, "ok": report.ok, "circuits": report.circuits}
+            | {"links_heard": report.links_heard, "findings": findings}
+        )
+    else:
+        heard = f", {report.links_heard} links heard by probe" if report.links_heard else ""
+        print_lines(
+            [_heading(lab, design), f"{report.circuits} circuits looked at{heard}", *_finding_lines(findings)]
+        )
+    return DONE if report.ok else CHANGES
+
+
+def _finding_lines(findings: list[dict[str, Any]]) -> list[str]:
+    if not findings:
+        return ["everything is as planned"]
+    return [f"{finding['kind']}: {finding['subject']}: {finding['detail']}" for finding in findings]
+
+
+def path(
+    source: Annotated[str, typer.Argument(metavar="A", help="Host that sends.")],
+    target: Annotated[str, typer.Argument(metavar="B", help="Host that receives.")],
+    lab_file: Annotated[
+        Path, typer.Option("--lab", metavar="LAB", help="Lab file.", envvar="LIGHTBED_LAB")
+    ] = Path("labs/testbed12.yaml"),
+    simplex: Simplex = False,
+    method: Method = "geometric",
+    demand: Groups = None,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,
+    as_json: AsJson = False,
+) -> int:
+    """Follow a packet from host A to host B: hops, NICs, switch ports, optical power."""
+    lab = load_lab(lab_file)
+    design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
+    with _session(lab, "model", runs_dir) as session:
+        hops = follow_path(session, design, source, target)
+    if as_json:
+        print_json(
+            {"from": source, "to": target, "simulated": lab.simulated, "hops": [asdict(hop) for hop in hops]}
+        )
+    else:
+        print_lines([_heading(lab, design), *describe_path(hops)])
+    return DONE

@@ -1,0 +1,55 @@
+"""Options that several commands share, each defined once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from testbed.design.strides import Method as StrideMethod
+from testbed.design.topology import AllReduceDemand
+from testbed.errors import TopologyError
+
+LabFile = Annotated[Path, typer.Argument(metavar="LAB", help="Lab file (YAML), e.g. labs/testbed12.yaml.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+Simplex = Annotated[bool, typer.Option("--simplex", help="One-way links: every ring is one direction only.")]
+Method = Annotated[StrideMethod, typer.Option("--method", help="How ring strides are chosen.")]
+Groups = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--demand",
+        metavar="NODES:BYTES",
+        help="AllReduce demand: groups of NODES nodes move BYTES each (repeatable).",
+    ),
+]
+ReallyMove = Annotated[
+    str | None,
+    typer.Option("--really-move", metavar="NAME", help="Name of the lab; needed to move a real one."),
+]
+HostsMode = Annotated[
+    Literal["auto", "kernel", "model"],
+    typer.Option(
+        "--hosts",
+        help="Simulated hosts: kernel namespaces (needs root) or a flow model of them.",
+    ),
+]
+RunsDirectory = Annotated[
+    Path, typer.Option("--runs-dir", metavar="DIR", help="Where results are kept.", envvar="LIGHTBED_RUNS")
+]
+
+DEFAULT_RUNS = Path(os.environ.get("LIGHTBED_RUNS", "runs"))
+
+
+def parse_demands(texts: list[str] | None) -> tuple[AllReduceDemand, ...]:
+    """`["12:1e9", "4:4e9"]` as demands. Raises `TopologyError` that shows the form."""
+    demands = []
+    for text in texts or ():
+        group, _, size = text.partition(":")
+        try:
+            demands.append(AllReduceDemand(group=int(group), size_bytes=int(float(size))))
+        except ValueError as error:
+            message = f"--demand {text!r} is not NODES:BYTES; write for example --demand 4:4e9"
+            raise TopologyError(message) from error
+    return tuple(demands)

@@ -1,0 +1,137 @@
+"""How commands speak: people read lines on a terminal, programs read one JSON document on standard output.
+
+Progress goes to standard error, so that `--json` leaves standard output to the document alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from typer.exceptions import TyperException
+
+from ocs_drivers.errors import OcsError
+from testbed.errors import TestbedError
+
+DONE = 0
+ERROR = 1
+CHANGES = 2
+INTERRUPTED = 130
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on one line of standard output."""
+    print(json.dumps(document, default=str), flush=True)
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    """Plain lines on standard output."""
+    for line in lines:
+        print(line)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table for people. Numbers are aligned to the right when every cell of a column is one."""
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for index, column in enumerate(columns):
+        numeric = all(isinstance(row[index], int | float) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(f"{cell:,.1f}" if isinstance(cell, float) else str(cell) for cell in row))
+    console = Console()
+    if not console.is_terminal:
+        console.width = 160
+    console.print(table)
+
+
+def describe_error(error: Exception) -> dict[str, Any]:
+    """Stable code, who must act, and the message of any error, as programs get it."""
+    if isinstance(error, OcsError | TestbedError):
+        return {"code": error.code, "who": error.who, "message": str(error)}
+    if isinstance(error, TyperException):
+        return {"code": "usage", "who": "user", "message": error.format_message()}
+    return {"code": "internal", "who": "ourselves", "message": f"{type(error).__name__}: {error}"}
+
+
+def report_error(error: Exception, *, as_json: bool) -> None:
+    """Say what went wrong: a sentence on standard error, or a document on standard output."""
+    described = describe_error(error)
+    if as_json:
+        print_json({"error": described})
+    else:
+        print(f"error: {described['message']}", file=sys.stderr)
+
+
+@dataclass
+class PlainNarrator:
+    """Progress as plain lines, for logs and pipes."""
+
+    def phase(self, title: str) -> None:
+        """A new part of the job begins."""
+        print(f"== {title}", file=sys.stderr, flush=True)
+
+    def note(self, text: str) -> None:
+        """Something worth knowing happened."""
+        print(f"   {text}", file=sys.stderr, flush=True)
+
+    def tick(self, done: int, total: int, text: str) -> None:
+        """One of many like steps is done."""
+        print(f"   [{done}/{total}] {text}", file=sys.stderr, flush=True)
+
+
+class RichNarrator:
+    """Progress as a live bar, for terminals."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=None)
+
+    def phase(self, title: str) -> None:
+        """A new part of the job begins."""
+        self._progress.console.print(f"[bold]{title}[/bold]")
+        self._progress.reset(self._task, total=None, description=title)
+
+    def note(self, text: str) -> None:
+        """Something worth knowing happened."""
+        self._progress.console.print(f"  {text}", highlight=False)
+
+    def tick(self, done: int, total: int, text: str) -> None:
+        """One of many like steps is done."""
+        self._progress.update(self._task, completed=done, total=total, description=text)
+
+
+@contextmanager
+def narrate() -> Iterator[PlainNarrator | RichNarrator]:
+    """The narrator that fits where standard error goes."""
+    if not sys.stderr.isatty():
+        yield PlainNarrator()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield RichNarrator(progress)
+
+
+def run_app(app: typer.Typer, arguments: Sequence[str]) -> int:
+    """Run the command line and turn every ending into an exit code: 0, 1, 2 or 130."""
+    as_json = "--json" in arguments
+    command: Callable[..., Any] = typer.main.get_command(app)
+    try:
+        result = command(list(arguments), prog_name="testbed", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except TyperException as error:
+        report_error(error, as_json=as_json)
+        return ERROR
+    except (OcsError, TestbedError, OSError) as error:
+        report_error(error, as_json=as_json)
+        return ERROR
+    return result if isinstance(result, int) else DONE

@@ -1,0 +1,40 @@
+"""`testbed topology`: who should have light to whom, without any lab."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from testbed.cli.options import AsJson, Groups, Method, Simplex, parse_demands
+from testbed.cli.output import DONE, print_json, print_lines
+from testbed.design.topology import as_json as topology_json
+from testbed.design.topology import find_topology
+from testbed.design.wiring import patch_list, wire
+
+
+def topology(
+    nodes: Annotated[int, typer.Option("--nodes", min=1, help="Number of hosts.")],
+    degree: Annotated[int, typer.Option("--degree", min=1, help="NICs of each host.")],
+    simplex: Simplex = False,
+    method: Method = "geometric",
+    demand: Groups = None,
+    as_json: AsJson = False,
+) -> int:
+    """Find a topology for so many hosts of so many NICs."""
+    found = find_topology(
+        nodes, degree, simplex=simplex, method=method, demands=parse_demands(demand)
+    )
+    document = topology_json(found)
+    if as_json:
+        print_json(document)
+        return DONE
+    kind = "one-way links" if simplex else "duplex links"
+    print_lines(
+        [
+            f"{nodes} nodes, degree {degree}: strides {', '.join(map(str, found.strides))}",
+            f"{len(found.links)} {kind}, diameter {document['diameter']}, mean hops {document['mean_hops']:.3f}",
+            *patch_list(wire(found)),
+        ]
+    )
+    return DONE

@@ -1,0 +1,189 @@
+"""Find the topology: who should have light to whom, for so many nodes, NICs and demands.
+
+TopologyFinder (TopoOpt, NSDI 2023) for AllReduce demands: each group gets rings in proportion to its bytes,
+rings are strides on Z_n, and the union of the strides is the topology.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.design.distance import diameter, mean_hops
+from testbed.design.model import Topology
+from testbed.design.strides import (
+    Method,
+    directed_strides,
+    half_range,
+    select_permutations,
+    totient_perms,
+)
+from testbed.errors import TopologyError
+
+
+@dataclass(frozen=True, slots=True)
+class AllReduceDemand:
+    """AllReduce of `size_bytes` inside each group of `group` nodes {s, s + n/k, s + 2n/k, ...}."""
+
+    group: int
+    size_bytes: int
+
+    @property
+    def bytes_sent(self) -> float:
+        """Bytes every member sends in a ring AllReduce: 2(k-1)/k times the size."""
+        return 2 * (self.group - 1) / self.group * self.size_bytes
+
+
+def find_topology(
+    nodes: int,
+    degree: int,
+    *,
+    simplex: bool = False,
+    method: Method = "geometric",
+    demands: Sequence[AllReduceDemand] = (),
+) -> Topology:
+    """A connected topology of `nodes` nodes with `degree` NICs each.
+
+    Duplex (the default): every stride p is cabled both ways, +p and -p; an odd degree adds the
+    antipodal matching n/2. Simplex: strides are one-way rings and a NIC's transmitter and receiver
+    may face different nodes.
+
+    Without demands, one AllReduce over all nodes is meant. With demands, rings go one by one to the
+    group whose members would otherwise have most bytes to send per ring, the group of all nodes
+    first, so that the graph is connected. A stride is used once as long as another one serves; only
+    the antipodal stride of groups of two is doubled, where an even degree leaves no other way.
+
+    Raises `TopologyError` when no such topology exists or a group does not divide the nodes.
+
+    >>> find_topology(12, 4).strides
+    (1, 5)
+    >>> find_topology(12, 4, demands=[AllReduceDemand(12, 2**20), AllReduceDemand(4, 2**20)]).strides
+    (1, 3)
+    """
+    check_possible(nodes, degree, simplex=simplex)
+    weights = _bytes_by_group(nodes, demands)
+    strides = _strides(nodes, degree, weights, simplex=simplex, method=method)
+    if math.gcd(nodes, *strides) != 1:
+        strides = _strides(nodes, degree, {nodes: 0.0} | weights, simplex=simplex, method=method)
+    steps = directed_strides(nodes, strides, simplex=simplex)
+    return Topology(nodes, degree, simplex, strides, circulant_edges(nodes, steps))
+
+
+def check_possible(nodes: int, degree: int, *, simplex: bool) -> None:
+    """Raise `TopologyError` unless a connected topology of this size exists."""
+    if nodes < 2:
+        raise TopologyError(f"{nodes} nodes: a topology joins at least 2; give more nodes")
+    if degree < 1:
+        raise TopologyError(f"degree {degree}: every node needs at least 1 NIC; give a degree of 1 or more")
+    if degree >= nodes:
+        raise TopologyError(
+            f"degree {degree} with {nodes} nodes: a node has only {nodes - 1} others to face; "
+            f"lower the degree to at most {nodes - 1}"
+        )
+    if not simplex and nodes * degree % 2:
+        raise TopologyError(
+            f"degree {degree} with {nodes} nodes, duplex: {nodes * degree} NICs cannot be paired, their number "
+            f"is odd; use an even degree, an even number of nodes, or simplex links"
+        )
+    if not simplex and degree == 1 and nodes > 2:
+        raise TopologyError(
+            f"degree 1 with {nodes} nodes, duplex: one NIC a node only joins nodes in pairs, the graph is not "
+            f"connected; use a degree of 2 or more"
+        )
+
+
+def circulant_edges(nodes: int, steps: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """The sorted directed edges (i, i+step) of every node and one-way stride."""
+    return tuple(sorted((node, (node + step) % nodes) for step in steps for node in range(nodes)))
+
+
+def as_json(topology: Topology) -> dict[str, Any]:
+    """The topology as `testbed topology --json` prints it; `mean_hops` to six decimals.
+
+    Raises `TopologyError` when some node cannot be reached.
+    """
+    return {
+        "nodes": topology.nodes,
+        "degree": topology.degree,
+        "simplex": topology.simplex,
+        "strides": list(topology.strides),
+        "links": [list(link) for link in topology.links],
+        "diameter": diameter(topology),
+        "mean_hops": round(mean_hops(topology), 6),
+    }
+
+
+def _bytes_by_group(nodes: int, demands: Sequence[AllReduceDemand]) -> dict[int, float]:
+    """Bytes a member sends, for each size of group, heaviest first."""
+    weights: dict[int, float] = {}
+    for demand in demands or (AllReduceDemand(nodes, 1),):
+        totient_perms(nodes, demand.group)
+        if demand.size_bytes < 0:
+            raise TopologyError(f"AllReduce of {demand.size_bytes} bytes: give a size of 0 or more")
+        weights[demand.group] = weights.get(demand.group, 0.0) + demand.bytes_sent
+    return dict(sorted(weights.items(), key=lambda item: (-item[1], -item[0])))
+
+
+def _strides(
+    nodes: int, degree: int, weights: Mapping[int, float], *, simplex: bool, method: Method
+) -> tuple[int, ...]:
+    """Strides that spend exactly `degree` NICs a node on the groups, then on what serves everybody."""
+    strides: list[int] = [] if simplex or degree % 2 == 0 else [nodes // 2]
+    rings = degree if simplex else degree // 2
+    pools = {group: _candidates(nodes, group, strides, simplex=simplex) for group in weights}
+    shares = _share(rings, nodes, weights, {group: len(pool) for group, pool in pools.items()})
+    for group, share in shares.items():
+        chosen = select_permutations(nodes, share, pools[group], method, simplex=simplex, given=strides)
+        strides += [copy for stride in chosen for copy in _one_ring(nodes, stride, simplex=simplex)]
+    spare = rings - sum(shares.values())
+    strides += _fill(nodes, spare, strides, simplex=simplex, method=method)
+    return tuple(sorted(strides))
+
+
+def _candidates(nodes: int, group: int, taken: Sequence[int], *, simplex: bool) -> tuple[int, ...]:
+    """Strides that can still serve a group; duplex strides in the half range."""
+    strides = totient_perms(nodes, group)
+    return tuple(
+        stride for stride in (strides if simplex else half_range(nodes, strides)) if stride not in taken
+    )
+
+
+def _one_ring(nodes: int, stride: int, *, simplex: bool) -> tuple[int, ...]:
+    """What a ring's NICs are spent on: two a node when duplex, so the antipodal stride comes twice."""
+    return (stride, stride) if not simplex and 2 * stride == nodes else (stride,)
+
+
+def _share(rings: int, nodes: int, weights: Mapping[int, float], room: Mapping[int, int]) -> dict[int, int]:
+    """Rings for each group, given one at a time where most bytes per ring remain.
+
+    The published rule, ceil(d * share) for the heaviest first, starves the second group whenever few
+    rings are shared; one at a time is the split that makes the slowest group fastest.
+    """
+    shares = dict.fromkeys(weights, 0)
+    for _ in range(rings):
+        open_groups = [group for group in weights if shares[group] < room[group]]
+        if not open_groups:
+            break
+        if nodes in open_groups and shares[nodes] == 0:
+            shares[nodes] = 1
+            continue
+        neediest = max(open_groups, key=lambda group: (weights[group] / (shares[group] + 1), group))
+        shares[neediest] += 1
+    return shares
+
+
+def _fill(nodes: int, spare: int, taken: Sequence[int], *, simplex: bool, method: Method) -> list[int]:
+    """Strides for NICs that no group can use: rings over all nodes first, then any unused stride."""
+    everything = range(1, nodes if simplex else (nodes + 1) // 2)
+    unused = [stride for stride in everything if stride not in taken]
+    pools = (
+        [stride for stride in unused if math.gcd(stride, nodes) == 1],
+        [stride for stride in unused if math.gcd(stride, nodes) != 1],
+    )
+    strides: list[int] = []
+    for pool in pools:
+        count = min(spare - len(strides), len(pool))
+        strides += select_permutations(nodes, count, pool, method, simplex=simplex, given=(*taken, *strides))
+    return strides

@@ -1,0 +1,225 @@
+"""What a lab file must mean: names and addresses are unique, every fibre ends in a free port of the right side.
+
+Each check takes the shape and the document (for line numbers) and raises `LabFileError` for the first fault.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from ipaddress import AddressValueError, IPv4Address
+from typing import Literal, NamedTuple
+
+from testbed.lab.document import Document, Location
+from testbed.lab.shape import FibreShape, LabShape, SwitchShape
+
+Direction = Literal["transmit", "receive"]
+
+
+class Endpoint(NamedTuple):
+    """A switch address taken apart: wire language, host and TCP port (None: the language's own)."""
+
+    language: str
+    host: str
+    port: int | None
+
+
+def endpoint(address: str) -> Endpoint | None:
+    """Take `polatis+scpi://host:5025` or `TCPIP0::host::5025::SOCKET` apart; None when it is neither.
+
+    >>> endpoint("polatis+tl1://10.99.0.2:3082")
+    Endpoint(language='polatis+tl1', host='10.99.0.2', port=3082)
+    """
+    visa = re.fullmatch(r"(?i)TCPIP\d*::([^:]+)::(\d+)::SOCKET", address)
+    if visa:
+        return Endpoint("polatis+scpi", visa[1], int(visa[2]))
+    url = re.fullmatch(r"([a-z0-9+-]+)://(?:[^@/]*@)?([^:/?@]+)(?::(\d{1,5}))?(?:[/?].*)?", address)
+    return Endpoint(url[1], url[2], int(url[3]) if url[3] else None) if url else None
+
+
+class _Use(NamedTuple):
+    """A fibre as the file gives it: who uses the port, where that is written, and which way light goes."""
+
+    user: str
+    direction: Direction
+    fibre: FibreShape
+    where: Location
+
+
+def check(document: Document, shape: LabShape) -> None:
+    """All checks, in the order in which a person would want to hear of them."""
+    _check_names(document, shape)
+    _check_switches(document, shape)
+    uses = list(_uses(shape))
+    _check_switches_known(document, shape, uses)
+    _check_enough_ports(document, shape, uses)
+    for use in uses:
+        _check_side(document, _switches(shape)[use.fibre.switch], use)
+    _check_ports_once(document, uses)
+    _check_addresses(document, shape)
+
+
+def _switches(shape: LabShape) -> dict[str, SwitchShape]:
+    return {switch.name: switch for switch in shape.switches}
+
+
+def _uses(shape: LabShape) -> Iterator[_Use]:
+    for i, host in enumerate(shape.hosts):
+        for k, nic in enumerate(host.nics):
+            where: Location = ("hosts", i, "nics", k)
+            user = f"{host.name}/{nic.name}"
+            yield _Use(user, "transmit", nic.transmit, (*where, "transmit"))
+            yield _Use(user, "receive", nic.receive, (*where, "receive"))
+
+
+def _check_names(document: Document, shape: LabShape) -> None:
+    switches: list[tuple[str, Location]] = [
+        (switch.name, ("switches", i, "name")) for i, switch in enumerate(shape.switches)
+    ]
+    hosts: list[tuple[str, Location]] = [(host.name, ("hosts", i, "name")) for i, host in enumerate(shape.hosts)]
+    _check_unique(document, "name", switches + hosts)
+    for i, host in enumerate(shape.hosts):
+        nics: list[tuple[str, Location]] = [
+            (nic.name, ("hosts", i, "nics", k, "name")) for k, nic in enumerate(host.nics)
+        ]
+        _check_unique(document, f"interface of host '{host.name}'", nics)
+
+
+def _check_unique(document: Document, what: str, names: Iterable[tuple[str, Location]]) -> None:
+    first: dict[str, Location] = {}
+    for name, where in names:
+        if name in first:
+            already = f"already used on line {document.line(first[name])}"
+            raise document.error(where, f"{what} '{name}' is given twice ({already})", "rename one of them")
+        first[name] = where
+
+
+def _check_switches(document: Document, shape: LabShape) -> None:
+    for i, switch in enumerate(shape.switches):
+        where: Location = ("switches", i, "address")
+        place = endpoint(switch.address)
+        if place is None:
+            what = f"'{switch.address}' is not the address of a switch"
+            raise document.error(where, what, "write it like polatis+scpi://10.99.0.2:5025")
+        if shape.simulated and place.language not in ("polatis+scpi", "polatis+tl1"):
+            what = f"there is no simulated switch that speaks '{place.language}'"
+            raise document.error(where, what, "use polatis+scpi:// or polatis+tl1://, or 'simulated: false'")
+        if shape.simulated and _numeric(switch.address) is None:
+            what = f"the simulated switch '{switch.name}' has no numeric address"
+            raise document.error(where, what, f"give it an address inside {shape.management}")
+        if switch.twin and not shape.simulated:
+            what = f"switch '{switch.name}' of a real lab has a twin"
+            raise document.error(("switches", i, "twin"), what, "remove 'twin' or set 'simulated: true'")
+
+
+def _check_switches_known(document: Document, shape: LabShape, uses: Iterable[_Use]) -> None:
+    names = list(_switches(shape))
+    for use in uses:
+        if use.fibre.switch not in names:
+            near = difflib.get_close_matches(use.fibre.switch, names, n=1) or names
+            what = f"the {use.direction} fibre of {use.user} ends nowhere: there is no switch '{use.fibre.switch}'"
+            raise document.error(use.where, what, f"name a switch of this file ({', '.join(near)})")
+
+
+def _check_enough_ports(document: Document, shape: LabShape, uses: Iterable[_Use]) -> None:
+    ends = Counter((use.fibre.switch, use.direction) for use in uses)
+    for i, switch in enumerate(shape.switches):
+        _check_count(document, i, switch.name, "input", switch.inputs, ends[switch.name, "transmit"])
+        _check_count(document, i, switch.name, "output", switch.outputs, ends[switch.name, "receive"])
+
+
+def _check_count(document: Document, index: int, switch: str, side: str, ports: int, fibres: int) -> None:
+    if fibres > ports:
+        what = f"too few ports: {fibres} fibres end in the {ports} {side}s of switch '{switch}'"
+        cure = f"give '{switch}' {fibres} {side}s or more, or move NICs to another switch"
+        raise document.error(("switches", index, f"{side}s"), what, cure)
+
+
+def _check_side(document: Document, switch: SwitchShape, use: _Use) -> None:
+    """Transmit fibres end in inputs 1..N, receive fibres come from outputs N+1..N+M."""
+    port, last = use.fibre.number, switch.inputs + switch.outputs
+    inputs, outputs = f"1..{switch.inputs}", f"{switch.inputs + 1}..{last}"
+    if not 1 <= port <= last:
+        what = f"the {use.direction} fibre of {use.user} ends nowhere: switch '{switch.name}' has no port {port}"
+        raise document.error(use.where, what, f"inputs are {inputs}, outputs are {outputs}")
+    if use.direction == "transmit" and port > switch.inputs:
+        what = f"the transmit fibre of {use.user} ends in output {port} of switch '{switch.name}'"
+        raise document.error(use.where, what, f"a transmitter feeds an input, {inputs}")
+    if use.direction == "receive" and port <= switch.inputs:
+        what = f"the receive fibre of {use.user} comes from input {port} of switch '{switch.name}'"
+        raise document.error(use.where, what, f"a receiver is fed by an output, {outputs}")
+
+
+def _check_ports_once(document: Document, uses: Iterable[_Use]) -> None:
+    first: dict[tuple[str, int], _Use] = {}
+    for use in uses:
+        key = (use.fibre.switch, use.fibre.number)
+        if key in first:
+            other = first[key]
+            what = (
+                f"port {key[1]} of switch '{key[0]}' is used twice: by {other.user} ({other.direction}, "
+                f"line {document.line(other.where)}) and by {use.user} ({use.direction})"
+            )
+            raise document.error(use.where, what, "look which fibre is really there and correct the other")
+        first[key] = use
+
+
+def _addresses(shape: LabShape) -> Iterator[tuple[IPv4Address, str, Location, bool]]:
+    """Every address with its owner, its place in the file and whether it is a management address."""
+    for i, switch in enumerate(shape.switches):
+        address = _numeric(switch.address)
+        if address:
+            yield address, f"switch '{switch.name}'", ("switches", i, "address"), True
+    for i, host in enumerate(shape.hosts):
+        yield host.management, f"host '{host.name}' (management)", ("hosts", i, "management"), True
+        yield host.address, f"host '{host.name}'", ("hosts", i, "address"), False
+        for k, nic in enumerate(host.nics):
+            yield nic.address, f"{host.name}/{nic.name}", ("hosts", i, "nics", k, "address"), False
+
+
+def _numeric(address: str) -> IPv4Address | None:
+    place = endpoint(address)
+    try:
+        return IPv4Address(place.host) if place else None
+    except AddressValueError:
+        return None
+
+
+def _check_addresses(document: Document, shape: LabShape) -> None:
+    owners: dict[IPv4Address, tuple[str, Location]] = {}
+    for address, owner, where, managed in _addresses(shape):
+        if address in owners:
+            other, first = owners[address]
+            already = f"{other}, line {document.line(first)}"
+            what = f"{owner} has the address {address} of {already}"
+            raise document.error(where, what, "give each its own address")
+        owners[address] = (owner, where)
+        is_switch = where[0] == "switches"
+        if managed and (shape.simulated or not is_switch):
+            _check_managed(document, shape, address, owner, where)
+        if not managed:
+            _check_data(document, shape, address, owner, where)
+
+
+def _check_managed(document: Document, shape: LabShape, address: IPv4Address, owner: str, where: Location) -> None:
+    network = shape.management
+    if address not in network:
+        what = f"{owner} has {address}, outside the management network {network}"
+        raise document.error(where, what, f"choose an address inside {network}, or correct 'management'")
+    if address in (network.network_address, network.broadcast_address):
+        what = f"{owner} has {address}, which is no host address of {network}"
+        raise document.error(where, what, f"choose another address inside {network}")
+    if shape.simulated and address == network.network_address + 1:
+        what = f"{owner} has {address}, which the simulation itself uses"
+        raise document.error(where, what, f"choose another address inside {network}")
+
+
+def _check_data(document: Document, shape: LabShape, address: IPv4Address, owner: str, where: Location) -> None:
+    if address in shape.management:
+        what = f"{owner} has {address}, inside the management network {shape.management}"
+        raise document.error(where, what, "links and nodes need addresses of a network of their own")
+    if address.is_loopback or address.is_multicast or address.is_unspecified or address.is_link_local:
+        what = f"{owner} has {address}, which cannot be routed"
+        raise document.error(where, what, "choose an address like 10.100.1.1")

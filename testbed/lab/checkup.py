@@ -1,0 +1,106 @@
+"""What this machine can do: the facts behind `testbed doctor`. Looks, and changes nothing that stays."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from uuid import uuid4
+
+from testbed.lab.model import Lab
+from testbed.lab.simulated import lab_status
+
+_PROGRAMS = {
+    "ip": "apt-get install iproute2",
+    "tc": "apt-get install iproute2",
+    "sshd": "apt-get install openssh-server (its service need not run)",
+}
+_KERNEL_SCRIPT = """
+link add name p0 mtu 9000 type veth peer name p1
+link set p0 up
+link set p1 up
+"""
+_TRAFFIC_SCRIPT = """
+qdisc add dev p0 root tbf rate 100mbit burst 128kb latency 50ms
+qdisc add dev p1 clsact
+filter add dev p1 ingress protocol all u32 match u32 0 0 action mirred egress redirect dev p0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One fact: `ok`, what was found, and the cure when it is not well."""
+
+    name: str
+    ok: bool
+    found: str
+    cure: str = ""
+
+
+def check_machine() -> Iterator[Check]:
+    """What a simulated lab needs of this machine."""
+    version = platform.python_version()
+    yield Check("python", platform.python_version_tuple() >= ("3", "11"), version, "install Python 3.11 or newer")
+    for extra, module in (("testbed", "asyncssh"), ("visa", "pyvisa_py"), ("sim", "jsonschema")):
+        found = importlib.util.find_spec(module) is not None
+        yield Check(f"extra {extra}", found, module, f"pip install 'lightbed[{extra}]'")
+    root = os.geteuid() == 0
+    yield Check("root", root, f"uid {os.geteuid()}", "run as root; without, hosts are modelled (--hosts model)")
+    for program, cure in _PROGRAMS.items():
+        path = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+        yield Check(f"program {program}", path is not None, path or "not found", cure)
+    if root and shutil.which("ip"):
+        yield _check_kernel()
+    yield from _check_labs()
+
+
+def _check_kernel() -> Check:
+    """Make a namespace with a veth pair, a token bucket and a redirect, and remove it again."""
+    cure = "the kernel needs CONFIG_VETH, NET_SCH_TBF, NET_CLS_U32, NET_ACT_MIRRED; else use --hosts model"
+    namespace = f"lbdoctor-{uuid4().hex[:6]}"
+    made = subprocess.run(["ip", "netns", "add", namespace], capture_output=True, text=True, check=False)
+    if made.returncode:
+        return Check("kernel", ok=False, found=made.stderr.strip(), cure=cure)
+    try:
+        for tool, script in (("ip", _KERNEL_SCRIPT), ("tc", _TRAFFIC_SCRIPT)):
+            command = [tool, "-n", namespace, "-batch", "-"]
+            done = subprocess.run(command, input=script, capture_output=True, text=True, check=False)
+            if done.returncode:
+                return Check("kernel", ok=False, found=done.stderr.strip().splitlines()[0], cure=cure)
+    finally:
+        subprocess.run(["ip", "netns", "del", namespace], check=False)
+    return Check("kernel", ok=True, found=f"{platform.release()}: veth, tbf, u32, mirred")
+
+
+def _check_labs() -> Iterator[Check]:
+    for entry in lab_status():
+        live = bool(entry.get("live", True))
+        yield Check(f"lab {entry['lab_id']}", live, json.dumps(entry), "its supervisor is gone: testbed sim down")
+
+
+def check_lab(lab: Lab) -> Iterator[Check]:
+    """What a lab file asks of this machine: the hosts' interpreter, and torch in it."""
+    if not lab.simulated:
+        return
+    for python in sorted({host.python for host in lab.hosts}):
+        yield _check_interpreter(python, "import torch; print('torch', torch.__version__)", "make install")
+        yield _check_interpreter(
+            python,
+            "import importlib.util as u; assert not u.find_spec('testbed'); print('no lightbed, as it should be')",
+            "the hosts' interpreter must not hold lightbed: remove .venv-host, then make install",
+        )
+
+
+def _check_interpreter(python: str, program: str, cure: str) -> Check:
+    run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run
+    try:
+        done = run([python, "-P", "-c", program], capture_output=True, text=True, check=False, cwd="/")
+    except OSError as error:
+        return Check("hosts' interpreter", ok=False, found=f"{python}: {error.strerror}", cure=cure)
+    found = (done.stdout if not done.returncode else done.stderr).strip().splitlines()
+    return Check("hosts' interpreter", not done.returncode, found[-1] if found else python, cure)

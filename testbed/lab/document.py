@@ -1,0 +1,105 @@
+"""A YAML file that remembers on which line everything stands, so that errors can say where.
+
+`read_document` gives plain data and a map from path (keys and list positions) to line number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from testbed.errors import LabFileError
+
+Location = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One file: its data and the line (from 1) on which each key or list item begins."""
+
+    path: Path
+    data: Mapping[str, Any]
+    lines: Mapping[Location, int]
+
+    def line(self, where: Location) -> int:
+        """The line of a location, or of the nearest enclosing one that is written in the file."""
+        while where and where not in self.lines:
+            where = where[:-1]
+        return self.lines.get(where, 1)
+
+    def error(self, where: Location, what: str, cure: str) -> LabFileError:
+        """`file:line: what; cure`."""
+        return LabFileError(f"{self.path}:{self.line(where)}: {what}; {cure}")
+
+
+def read_document(path: Path) -> Document:
+    """Read a YAML mapping. Raises `LabFileError` when the file is missing, not YAML or not a mapping."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        cure = "give the path of a lab file, for example labs/testbed12.yaml"
+        raise LabFileError(f"{path}:1: cannot be read ({error.strerror}); {cure}") from None
+    except UnicodeDecodeError as error:
+        raise LabFileError(f"{path}:1: not UTF-8 text ({error.reason}); save it as UTF-8") from None
+    return parse_document(path, text)
+
+
+def parse_document(path: Path, text: str) -> Document:
+    """The same from text already read; `path` only names the file in errors."""
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        lines = dict(_lines(path, node, (), ())) if node else {}
+        data = loader.construct_document(node) if node else None
+    except yaml.MarkedYAMLError as error:
+        raise _not_yaml(path, error) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise LabFileError(f"{path}:1: not YAML ({error}); correct it") from None
+    finally:
+        loader.dispose()
+    if not isinstance(data, dict):
+        raise LabFileError(f"{path}:1: not a mapping of keys to values; begin with 'name: ...'")
+    return Document(path, data, lines)
+
+
+def _not_yaml(path: Path, error: yaml.MarkedYAMLError) -> LabFileError:
+    mark = error.problem_mark or error.context_mark
+    line = mark.line + 1 if mark else 1
+    return LabFileError(f"{path}:{line}: not YAML ({error.problem or error.context}); correct the punctuation")
+
+
+def _lines(
+    path: Path, node: yaml.Node, where: Location, parents: tuple[yaml.Node, ...]
+) -> Iterator[tuple[Location, int]]:
+    line = node.start_mark.line + 1
+    if any(node is parent for parent in parents):
+        raise LabFileError(f"{path}:{line}: an alias that contains itself; write the value out")
+    if not where:
+        yield where, line
+    inside = (*parents, node)
+    if isinstance(node, yaml.MappingNode):
+        for key, value in _entries(path, node):
+            yield (*where, key.value), key.start_mark.line + 1
+            yield from _lines(path, value, (*where, key.value), inside)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield (*where, index), item.start_mark.line + 1
+            yield from _lines(path, item, (*where, index), inside)
+
+
+def _entries(path: Path, node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
+    """Keys and values of a mapping; a key written twice would silently lose the first value."""
+    first: dict[str, int] = {}
+    for key, _ in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            raise LabFileError(f"{path}:{line}: a key that is not a plain word; write 'key: value'")
+        if key.value in first:
+            where = f"already on line {first[key.value]}"
+            raise LabFileError(f"{path}:{line}: key '{key.value}' is given twice ({where}); keep one")
+        first[key.value] = line
+    return list(node.value)

@@ -1,0 +1,199 @@
+"""The lab file: from text to `Lab` and back, and the same lab in another management network.
+
+A simulated lab and a real one differ only by `simulated: true` and what lies behind the addresses.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from testbed.lab.checks import check, endpoint
+from testbed.lab.document import Document, parse_document, read_document
+from testbed.lab.model import FibreEnd, Lab, LabHost, LabNic, LabSwitch, LinkClass, SwitchTwin
+from testbed.lab.shape import FibreShape, HostShape, LabShape, SwitchShape, read_shape
+
+DEFAULT_PYTHON = "python3"
+
+
+def state_directory() -> Path:
+    """Where this user's state lives: `$XDG_STATE_HOME/lightbed`, usually `~/.local/state/lightbed`."""
+    configured = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(configured) if configured.startswith("/") else Path.home() / ".local" / "state"
+    return base / "lightbed"
+
+
+def default_key() -> Path:
+    """The SSH client key used when the lab file names none."""
+    return state_directory() / "id_ed25519"
+
+
+def load_lab(path: str | Path) -> Lab:
+    """Read a lab file. Raises `LabFileError`, `file:line: what is wrong; cure`, for the first fault."""
+    return _lab(read_document(Path(path)))
+
+
+def parse_lab(text: str, path: str | Path) -> Lab:
+    """The same from text; `path` names the file in errors and anchors relative paths."""
+    return _lab(parse_document(Path(path), text))
+
+
+def _lab(document: Document) -> Lab:
+    shape = read_shape(document)
+    check(document, shape)
+    key = shape.ssh.key
+    return Lab(
+        name=shape.name,
+        path=document.path,
+        simulated=shape.simulated,
+        management=shape.management,
+        hosts=tuple(_host(shape, host, document.path) for host in shape.hosts),
+        switches=tuple(_switch(switch) for switch in shape.switches),
+        twins={switch.name: _twin(switch) for switch in shape.switches} if shape.simulated else {},
+        link=_link(shape),
+        ssh_key=Path(_anchored(os.path.expanduser(key), document.path)) if key else default_key(),  # noqa: PTH111
+    )
+
+
+def _host(shape: LabShape, host: HostShape, path: Path) -> LabHost:
+    return LabHost(
+        name=host.name,
+        management=host.management,
+        address=host.address,
+        nics=tuple(
+            LabNic(nic.name, nic.address, _fibre(nic.transmit), _fibre(nic.receive)) for nic in host.nics
+        ),
+        python=_anchored(host.ssh.python or shape.ssh.python or DEFAULT_PYTHON, path),
+        user=host.ssh.user or shape.ssh.user or "root",
+        ssh_port=host.ssh.port or shape.ssh.port or 22,
+    )
+
+
+def _fibre(fibre: FibreShape) -> FibreEnd:
+    return FibreEnd(fibre.switch, fibre.number, fibre.loss_db)
+
+
+def _switch(switch: SwitchShape) -> LabSwitch:
+    return LabSwitch(switch.name, switch.address, switch.inputs, switch.outputs, switch.insertion_loss_db)
+
+
+def _twin(switch: SwitchShape) -> SwitchTwin:
+    return SwitchTwin(**switch.twin.model_dump()) if switch.twin else SwitchTwin()
+
+
+def _link(shape: LabShape) -> LinkClass:
+    link = shape.link
+    represents_gbps = link.represents_gbps or link.rate_mbps / 1000
+    return LinkClass(link.rate_mbps, represents_gbps, link.mtu, link.transmit_power_dbm)
+
+
+def _anchored(program: str, path: Path) -> str:
+    """A path relative to the lab file made absolute; links are not followed, a venv lives by its own path."""
+    if "/" not in program:
+        return program
+    return os.path.normpath(path.absolute().parent / program)
+
+
+def relocate(lab: Lab, subnet: IPv4Network) -> Lab:
+    """The same simulated lab with every management address moved to the same place in another network.
+
+    Raises `ValueError` for a lab that is not simulated (its addresses are facts) and for a smaller network.
+    """
+    if not lab.simulated:
+        raise ValueError(f"lab '{lab.name}' is real: its addresses cannot be moved")
+    if subnet.prefixlen > lab.management.prefixlen:
+        raise ValueError(f"{subnet} is smaller than {lab.management}")
+    return replace(
+        lab,
+        management=subnet,
+        hosts=tuple(replace(host, management=_moved(lab, host.management, subnet)) for host in lab.hosts),
+        switches=tuple(replace(switch, address=_moved_switch(lab, switch, subnet)) for switch in lab.switches),
+    )
+
+
+def _moved(lab: Lab, address: IPv4Address, subnet: IPv4Network) -> IPv4Address:
+    return subnet.network_address + (int(address) - int(lab.management.network_address))
+
+
+def _moved_switch(lab: Lab, switch: LabSwitch, subnet: IPv4Network) -> str:
+    place = endpoint(switch.address)
+    assert place is not None  # checked when the lab was loaded  # noqa: S101
+    moved = _moved(lab, IPv4Address(place.host), subnet)
+    return switch.address.replace(place.host, str(moved), 1)
+
+
+def render_lab(lab: Lab) -> str:
+    """The lab as YAML text that `parse_lab` reads back as an equal `Lab` (paths are written absolute)."""
+    document = {
+        "name": lab.name,
+        "simulated": lab.simulated,
+        "management": str(lab.management),
+        "link": {
+            "rate_mbps": lab.link.rate_mbps,
+            "represents_gbps": lab.link.represents_gbps,
+            "mtu": lab.link.mtu,
+            "transmit_power_dbm": lab.link.transmit_power_dbm,
+        },
+        "switches": [_switch_keys(lab, switch) for switch in lab.switches],
+        "ssh": _ssh_keys(lab),
+        "hosts": [_host_keys(lab, host) for host in lab.hosts],
+    }
+    return yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
+
+
+def _switch_keys(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
+    keys: dict[str, Any] = {
+        "name": switch.name,
+        "address": switch.address,
+        "inputs": switch.inputs,
+        "outputs": switch.outputs,
+        "insertion_loss_db": switch.insertion_loss_db,
+    }
+    if switch.name in lab.twins:
+        twin = lab.twins[switch.name]
+        keys["twin"] = {
+            "tl1_port": twin.tl1_port,
+            "control_port": twin.control_port,
+            "switch_time_s": twin.switch_time_s,
+            "boot_mode": twin.boot_mode,
+        }
+    return keys
+
+
+def _ssh_keys(lab: Lab) -> dict[str, Any]:
+    first = lab.hosts[0]
+    keys: dict[str, Any] = {"user": first.user, "port": first.ssh_port, "python": first.python}
+    if lab.ssh_key != default_key():
+        keys["key"] = str(lab.ssh_key)
+    return keys
+
+
+def _host_keys(lab: Lab, host: LabHost) -> dict[str, Any]:
+    keys: dict[str, Any] = {
+        "name": host.name,
+        "management": str(host.management),
+        "address": str(host.address),
+        "nics": [_nic_keys(nic) for nic in host.nics],
+    }
+    own = {"user": host.user, "port": host.ssh_port, "python": host.python}
+    common = _ssh_keys(lab)
+    different = {key: value for key, value in own.items() if value != common[key]}
+    return keys | ({"ssh": different} if different else {})
+
+
+def _nic_keys(nic: LabNic) -> dict[str, Any]:
+    return {
+        "name": nic.name,
+        "address": str(nic.address),
+        "transmit": _fibre_keys(nic.transmit),
+        "receive": _fibre_keys(nic.receive),
+    }
+
+
+def _fibre_keys(fibre: FibreEnd) -> dict[str, Any]:
+    return {"port": f"{fibre.switch}:{fibre.port}", "loss_db": fibre.loss_db}

@@ -1,0 +1,65 @@
+"""Numbers as people read them: sizes in powers of two, rates, times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, floor, log10
+
+_SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def size_text(size_bytes: float) -> str:
+    """A message size.
+
+    >>> [size_text(n) for n in (512, 1024, 1536, 8 << 20)]
+    ['512 B', '1 KiB', '1.5 KiB', '8 MiB']
+    """
+    for unit_bytes, unit in _SIZES:
+        if size_bytes >= unit_bytes:
+            return f"{size_bytes / unit_bytes:.3g} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
+def seconds_text(seconds: float | None) -> str:
+    """A duration with three figures, in the unit that suits it; `not measured` for None.
+
+    >>> [seconds_text(s) for s in (None, 0, 0.0000123, 0.0213, 1.5, 75.0)]
+    ['not measured', '0 s', '12.3 µs', '21.3 ms', '1.5 s', '1 min 15 s']
+    """
+    if seconds is None:
+        return "not measured"
+    if seconds >= 60:  # noqa: PLR2004 - a minute
+        return f"{int(seconds // 60)} min {seconds % 60:.0f} s"
+    if seconds >= 1 or seconds == 0:
+        return f"{seconds:.3g} s"
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"  # noqa: PLR2004
+
+
+def number_text(value: float) -> str:
+    """Three figures, thousands kept whole, no exponent.
+
+    >>> [number_text(v) for v in (0, 0.01234, 3.14159, 94.06, 395.4, 12345.6)]
+    ['0', '0.0123', '3.14', '94.1', '395', '12 346']
+    """
+    if abs(value) >= 100:  # noqa: PLR2004 - three figures are whole numbers from here on
+        return f"{value:,.0f}".replace(",", "\N{NO-BREAK SPACE}")
+    return f"{value:.3g}"
+
+
+def round_ticks(largest: float, at_most: int = 6) -> Sequence[float]:
+    """Axis ticks from 0 in steps of 1, 2, 2.5 or 5 times a power of ten, the last at or above `largest`.
+
+    >>> round_ticks(400)
+    [0.0, 100.0, 200.0, 300.0, 400.0]
+    >>> round_ticks(0)
+    [0.0, 1.0]
+    """
+    if largest <= 0:
+        return [0.0, 1.0]
+    for exponent in range(floor(log10(largest)) - 1, floor(log10(largest)) + 2):
+        for factor in (1.0, 2.0, 2.5, 5.0):
+            step = factor * 10.0**exponent
+            count = ceil(largest / step)
+            if count < at_most:
+                return [index * step for index in range(count + 1)]
+    raise ValueError(f"no axis of at most {at_most} ticks; ask for 3 or more")

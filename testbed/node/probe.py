@@ -1,0 +1,150 @@
+"""Say on every NIC who we are, and report who is heard there: proves fibres, not hosts.
+
+    python3 probe.py --host a --epoch 7 nic1 nic2
+
+Opens every NIC, prints `{"event": "ready"}`, waits for a line `go`, sends a few frames on each NIC, prints
+`{"event": "sent"}` and listens until its input ends, so that no host stops listening before the last one spoke.
+Then it prints `{"event": "heard", "nics": {NIC: {"carrier", "sent", "frames": [[host, nic, epoch], ...]}}}`.
+Frames are one-way (EtherType 0x88B5, local experimental), so each direction of a link is proved by itself.
+Standard library only: this file is copied to the hosts. Needs root (AF_PACKET).
+"""
+
+from __future__ import annotations
+
+import argparse
+import array
+import fcntl
+import json
+import select
+import socket
+import struct
+import sys
+import time
+
+ETHERTYPE = 0x88B5
+MAGIC = b"lightbed-probe-1 "
+BROADCAST = b"\xff" * 6
+SMALLEST_FRAME = 60
+SIOCGIFHWADDR, SIOCETHTOOL, ETHTOOL_GLINK = 0x8927, 0x8946, 0x0A
+COPIES, SPACING_S = 3, 0.03
+
+
+def encode(mac: bytes, host: str, nic: str, epoch: int) -> bytes:
+    """One Ethernet frame that names its sender."""
+    payload = MAGIC + json.dumps([host, nic, epoch]).encode()
+    frame = BROADCAST + mac + struct.pack("!H", ETHERTYPE) + payload
+    return frame.ljust(SMALLEST_FRAME, b"\0")
+
+
+def decode(frame: bytes) -> tuple[str, str, int] | None:
+    """(host, NIC, epoch) of a probe frame, None for anything else."""
+    payload = frame[14:].rstrip(b"\0")
+    if not payload.startswith(MAGIC):
+        return None
+    try:
+        host, nic, epoch = json.loads(payload[len(MAGIC) :])
+    except ValueError:
+        return None
+    is_ours = isinstance(host, str) and isinstance(nic, str) and isinstance(epoch, int)
+    return (host, nic, epoch) if is_ours else None
+
+
+def open_nic(nic: str) -> socket.socket:
+    """A socket that sends on one NIC and hears probe frames there."""
+    connection = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
+    connection.bind((nic, ETHERTYPE))
+    connection.setblocking(False)
+    return connection
+
+
+def mac_of(connection: socket.socket, nic: str) -> bytes:
+    """The MAC address of a NIC."""
+    answer = fcntl.ioctl(connection, SIOCGIFHWADDR, struct.pack("16s24x", nic.encode()))
+    return answer[18:24]
+
+
+def has_carrier(connection: socket.socket, nic: str) -> bool:
+    """Whether the NIC receives light now (the kernel's flags follow up to a second later)."""
+    value = array.array("I", [ETHTOOL_GLINK, 0])
+    address, _ = value.buffer_info()
+    fcntl.ioctl(connection, SIOCETHTOOL, struct.pack("16sP16x", nic.encode(), address))
+    return bool(value[1])
+
+
+class Ear:
+    """One NIC: what we sent there and whom we heard."""
+
+    def __init__(self, nic: str) -> None:
+        self.nic = nic
+        self.connection = open_nic(nic)
+        self.sent = 0
+        self.frames: list[tuple[str, str, int]] = []
+
+    def speak(self, host: str, epoch: int) -> None:
+        """Send one frame; a NIC without carrier cannot, and that is a finding, not an error."""
+        try:
+            self.connection.send(encode(mac_of(self.connection, self.nic), host, self.nic, epoch))
+            self.sent += 1
+        except OSError:
+            pass
+
+    def hear(self) -> None:
+        """Take what has arrived."""
+        while True:
+            try:
+                frame = decode(self.connection.recv(2048))
+            except OSError:
+                return  # nothing more, or the NIC went down
+            if frame and frame not in self.frames:
+                self.frames.append(frame)
+
+    def report(self) -> dict[str, object]:
+        """What this NIC found."""
+        carrier = has_carrier(self.connection, self.nic)
+        return {"carrier": carrier, "sent": self.sent, "frames": self.frames}
+
+
+def say(event: str, **details: object) -> None:
+    """One JSON line."""
+    print(json.dumps({"event": event, **details}), flush=True)
+
+
+def speak(ears: list[Ear], host: str, epoch: int) -> None:
+    """A few copies on every NIC, listening in between."""
+    for copy in range(COPIES):
+        if copy:
+            time.sleep(SPACING_S)
+        for ear in ears:
+            ear.speak(host, epoch)
+            ear.hear()
+
+
+def listen(ears: list[Ear]) -> None:
+    """Collect frames until the input ends."""
+    while True:
+        ready, _, _ = select.select([sys.stdin, *(ear.connection for ear in ears)], [], [])
+        for ear in ears:
+            ear.hear()
+        if sys.stdin in ready and not sys.stdin.readline():
+            return
+
+
+def main() -> None:
+    """Read the command line, wait for `go`, speak, listen, report."""
+    parser = argparse.ArgumentParser(description="Send and hear one-way probe frames.")
+    parser.add_argument("--host", required=True)
+    parser.add_argument("--epoch", type=int, required=True)
+    parser.add_argument("nics", nargs="+")
+    options = parser.parse_args()
+    ears = [Ear(nic) for nic in options.nics]
+    say("ready")
+    if sys.stdin.readline().strip() != "go":
+        return
+    speak(ears, options.host, options.epoch)
+    say("sent")
+    listen(ears)
+    say("heard", nics={ear.nic: ear.report() for ear in ears})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Apply a plan: look again, write down the intent, do the steps, judge by what is read back.
+
+For one switch and a whole configuration that is three round trips: the read that compares, the command, the
+read that proves. Switches work at the same time; whatever happens, every circuit is accounted for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from ocs_drivers.contract import OpticalSwitch
+from ocs_drivers.errors import OcsError
+from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Snapshot, Status, Step
+from testbed.errors import ApplyFailed, DriftError, RefusedToMove
+from testbed.lab.model import Lab
+from testbed.operate.journal import Journal
+from testbed.operate.model import ApplyResult, LabPlan, SwitchPlan
+from testbed.operate.plan import pair_label, port_owners
+
+Pair = tuple[int, int]
+T = TypeVar("T")
+
+
+def require_permission(lab: Lab, really_move: str | None) -> None:
+    """Let pass a simulated lab, and a real one whose name was given. Raises `RefusedToMove` otherwise."""
+    if lab.simulated or really_move == lab.name:
+        return
+    said = f"'--really-move {really_move}' names another lab" if really_move else "nobody said to move it"
+    raise RefusedToMove(f"lab '{lab.name}' is real and {said}; to move its light give --really-move {lab.name}")
+
+
+def apply_plan(
+    lab: Lab, plan: LabPlan, switches: Mapping[str, OpticalSwitch], journal: Journal
+) -> ApplyResult:
+    """Bring every switch from what the plan saw to what it wants.
+
+    Raises `DriftError` (nothing was sent) when a switch is not as the plan saw it, `ApplyFailed` naming every
+    circuit that failed or is unknown, and the drivers' errors when a switch cannot even be read.
+    """
+    begin, commits_before_s = time.monotonic(), journal.commit_s
+    with journal.operation(lab.name) as operation:
+        seen = _each(plan, lambda part: switches[part.switch].read())
+        for name, snapshot in seen.items():
+            journal.settle(lab.name, switches[name].address, snapshot)
+        _demand_no_drift(lab, plan, seen)
+        reports = _each(plan, lambda part: _run(part, seen[part.switch], switches[part.switch], journal, operation))
+        result = ApplyResult(
+            operation=operation,
+            reports=reports,
+            dark_s=max((_device_s(report) for report in reports.values()), default=0.0),
+            journal_s=journal.commit_s - commits_before_s,
+            total_s=time.monotonic() - begin,
+        )
+        if not all(report.complete for report in reports.values()):
+            raise ApplyFailed(_account(lab, reports), result=result)
+    return result
+
+
+def _each(plan: LabPlan, work: Callable[[SwitchPlan], T]) -> dict[str, T]:
+    """Do something for all switches at once; a single one needs no thread."""
+    names = [part.switch for part in plan.switches]
+    if len(names) == 1:
+        return {names[0]: work(plan.switches[0])}
+    with ThreadPoolExecutor(max_workers=len(names) or 1) as pool:
+        return dict(zip(names, pool.map(work, plan.switches), strict=True))
+
+
+def _demand_no_drift(lab: Lab, plan: LabPlan, seen: Mapping[str, Snapshot]) -> None:
+    owners = port_owners(lab)
+    drifts = []
+    for part in plan.switches:
+        planned, found = part.seen.connections.pairs, seen[part.switch].connections.pairs
+        words = [f"-{_named(owners, part.switch, pair)}" for pair in sorted(planned - found)]
+        words += [f"+{_named(owners, part.switch, pair)}" for pair in sorted(found - planned)]
+        if words:
+            drifts.append(f"{part.switch}: {', '.join(words)}")
+    if drifts:
+        what = f"changed since the plan was made: {'; '.join(drifts)}"
+        raise DriftError(f"{what}; nothing was sent. Find out who changed it, then plan again")
+
+
+def _named(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
+    return f"{pair[0]}->{pair[1]} ({pair_label(owners, switch, pair)})"
+
+
+def _run(
+    plan: SwitchPlan, seen: Snapshot, switch: OpticalSwitch, journal: Journal, operation: str
+) -> ApplyReport:
+    """All steps of one switch, up to the first that is not done."""
+    outcomes: list[Outcome] = []
+    for ordinal, step in enumerate(plan.steps):
+        outcomes.append(_do(plan.switch, ordinal, step, switch, journal, operation))
+        if outcomes[-1].status is not Status.DONE:
+            break
+    return _report(plan, seen, tuple(outcomes))
+
+
+def _do(
+    name: str, ordinal: int, step: Step, switch: OpticalSwitch, journal: Journal, operation: str
+) -> Outcome:
+    """One step: its intent is committed before the first byte, its outcome comes from the device."""
+    intended = False
+
+    def guard() -> None:
+        nonlocal intended
+        if not intended:  # a driver asks before every write, the intent is one
+            journal.intend(operation, name, ordinal, switch.address, step)
+            intended = True
+
+    try:
+        outcome = switch.execute(step, guard)
+    except OcsError as error:
+        # By contract a driver raises only while nothing has been sent.
+        moved = step.before.pairs ^ step.after.pairs
+        outcome = Outcome(Status.FAILED, dict.fromkeys(moved, Status.FAILED), None, error=error)
+    if intended:
+        journal.record(operation, name, ordinal, outcome)
+    return outcome
+
+
+def _report(plan: SwitchPlan, seen: Snapshot, outcomes: tuple[Outcome, ...]) -> ApplyReport:
+    pairs: dict[Pair, Status] = {}
+    for outcome in outcomes:
+        pairs.update(outcome.pairs)
+    for step in plan.steps[len(outcomes) :]:
+        pairs.update(dict.fromkeys(step.pairs.items(), Status.FAILED))
+    read_back = outcomes[-1].read_back if outcomes else seen
+    return ApplyReport(plan.target, seen, plan.steps, outcomes, read_back, pairs)
+
+
+def _device_s(report: ApplyReport) -> float:
+    return sum(outcome.device_s for outcome in report.outcomes)
+
+
+def _account(lab: Lab, reports: Mapping[str, ApplyReport]) -> str:
+    """What became of everything, switch by switch, and what to do."""
+    owners = port_owners(lab)
+    parts = [_account_switch(owners, name, report) for name, report in reports.items()]
+    return f"{'; '.join(parts)}. Run `testbed plan` to see what the switches hold now, then apply again"
+
+
+def _account_switch(owners: Mapping[tuple[str, int], str], name: str, report: ApplyReport) -> str:
+    by_status = {
+        status: [pair for pair, became in sorted(report.pairs.items()) if became is status] for status in Status
+    }
+    text = f"{name}: {len(by_status[Status.DONE])} done"
+    for status in (Status.FAILED, Status.UNKNOWN):
+        if by_status[status]:
+            text += f", {len(by_status[status])} {status.value}: "
+            text += ", ".join(_named_move(owners, name, pair, report.target) for pair in by_status[status])
+    error = report.outcomes[-1].error if report.outcomes else None
+    return f"{text} (because {error})" if error else text
+
+
+def _named_move(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair, target: CrossConnects) -> str:
+    verb = "" if pair in target.pairs else "remove "
+    return verb + _named(owners, switch, pair)

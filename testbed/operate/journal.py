@@ -1,0 +1,254 @@
+"""The journal: an operation's intent is on disk before the first byte goes to a device.
+
+SQLite in WAL mode with `synchronous=FULL`: a commit that returned has reached the disk. Outcomes are written
+only from what a device reports back. A step with an intent and no outcome, whose process is gone, is
+`unknown`: nobody may send it again before the device was read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import sqlalchemy as sa
+
+from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
+
+_metadata = sa.MetaData()
+
+_operations = sa.Table(
+    "operations",
+    _metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("lab", sa.Text, nullable=False),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("started", sa.Text, nullable=False),
+    sa.Column("finished", sa.Text),
+    sa.Column("state", sa.Text, nullable=False),
+)
+
+_steps = sa.Table(
+    "steps",
+    _metadata,
+    sa.Column("operation", sa.Text, sa.ForeignKey("operations.id"), primary_key=True),
+    sa.Column("switch", sa.Text, primary_key=True),
+    sa.Column("ordinal", sa.Integer, primary_key=True),
+    sa.Column("address", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("before", sa.Text, nullable=False),
+    sa.Column("after", sa.Text, nullable=False),
+    sa.Column("intent_at", sa.Text, nullable=False),
+    sa.Column("outcome", sa.Text),
+    sa.Column("outcome_at", sa.Text),
+    sa.Column("read_back", sa.Text),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStep:
+    """A step that was begun and of which nobody knows what became: `status` is always unknown."""
+
+    operation: str
+    lab: str
+    switch: str
+    ordinal: int
+    address: str
+    kind: str
+    before: CrossConnects
+    after: CrossConnects
+    intent_at: str
+
+    @property
+    def status(self) -> Status:
+        """Unknown, until the switch has been read."""
+        return Status.UNKNOWN
+
+
+class Journal:
+    """The journal in one SQLite file; several processes may use it at once. A context manager.
+
+    `commit_s` is the time spent in commits, nearly all of it waiting for the disk.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.commit_s = 0.0
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._engine = sa.create_engine(f"sqlite:///{self.path}", connect_args={"timeout": 30.0})
+        sa.event.listen(self._engine, "connect", _make_durable)
+        with self._engine.begin() as connection:
+            _metadata.create_all(connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the file back. The journal stays usable; it is opened again when needed."""
+        self._engine.dispose()
+
+    @contextmanager
+    def operation(self, lab: str) -> Iterator[str]:
+        """One operation, by its id; ends as `done`, or as `failed` or `interrupted` by what is raised."""
+        operation = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        begun = {"id": operation, "lab": lab, "owner": _this_process(), "started": _now(), "state": "running"}
+        self._commit(sa.insert(_operations).values(begun))
+        try:
+            yield operation
+        except Exception:
+            self._finish(operation, "failed")
+            raise
+        except BaseException:
+            self._finish(operation, "interrupted")
+            raise
+        self._finish(operation, "done")
+
+    def _finish(self, operation: str, state: str) -> None:
+        ended = {"finished": _now(), "state": state}
+        self._commit(sa.update(_operations).where(_operations.c.id == operation).values(ended))
+
+    def intend(self, operation: str, switch: str, ordinal: int, address: str, step: Step) -> None:
+        """Write what is about to be sent; when this returns it is on disk."""
+        intent = {
+            "operation": operation,
+            "switch": switch,
+            "ordinal": ordinal,
+            "address": address,
+            "kind": step.kind,
+            "before": _as_text(step.before),
+            "after": _as_text(step.after),
+            "intent_at": _now(),
+        }
+        self._commit(sa.insert(_steps).values(intent))
+
+    def record(self, operation: str, switch: str, ordinal: int, outcome: Outcome) -> None:
+        """Write what the device reported after a step."""
+        self._close_step(operation, switch, ordinal, outcome.status, outcome.read_back)
+
+    def _close_step(
+        self, operation: str, switch: str, ordinal: int, status: Status, read_back: Snapshot | None
+    ) -> None:
+        step = (
+            (_steps.c.operation == operation) & (_steps.c.switch == switch) & (_steps.c.ordinal == ordinal)
+        )
+        known = {
+            "outcome": status.value,
+            "outcome_at": _now(),
+            "read_back": _as_text(read_back.connections) if read_back else None,
+        }
+        self._commit(sa.update(_steps).where(step).values(known))
+
+    def unfinished(self) -> tuple[OpenStep, ...]:
+        """Steps begun and never concluded whose process is gone, oldest first."""
+        query = (
+            sa.select(_steps, _operations.c.lab, _operations.c.owner, _operations.c.state)
+            .join(_operations)
+            .where(_steps.c.outcome.is_(None))
+            .order_by(_steps.c.intent_at, _steps.c.switch, _steps.c.ordinal)
+        )
+        with self._engine.connect() as connection:
+            rows = connection.execute(query).mappings().all()
+        return tuple(_open_step(row) for row in rows if row["state"] != "running" or not _lives(row["owner"]))
+
+    def settle(self, lab: str, address: str, read_back: Snapshot) -> tuple[tuple[OpenStep, Status], ...]:
+        """Conclude unfinished steps on this switch from a read: done, failed, or (neither) still unknown.
+
+        Unknown ones are written down with what was read and not asked about again: the next plan starts from
+        the switch itself, and this record is for the person who wonders.
+        """
+        ours = [step for step in self.unfinished() if (step.lab, step.address) == (lab, address)]
+        settled = tuple((step, _judge(step, read_back.connections)) for step in ours)
+        for step, status in settled:
+            self._close_step(step.operation, step.switch, step.ordinal, status, read_back)
+        return settled
+
+    def history(self, operation: str) -> tuple[Mapping[str, Any], ...]:
+        """The steps of an operation as stored, in order."""
+        query = sa.select(_steps).where(_steps.c.operation == operation).order_by(_steps.c.switch, _steps.c.ordinal)
+        with self._engine.connect() as connection:
+            return tuple(dict(row) for row in connection.execute(query).mappings())
+
+    def state(self, operation: str) -> str:
+        """`running`, `done`, `failed` or `interrupted`. Raises `KeyError` for an operation never begun."""
+        query = sa.select(_operations.c.state).where(_operations.c.id == operation)
+        with self._engine.connect() as connection:
+            state = connection.execute(query).scalar_one_or_none()
+        if state is None:
+            raise KeyError(operation)
+        return str(state)
+
+    def _commit(self, statement: sa.Executable) -> None:
+        begin = time.monotonic()
+        with self._engine.begin() as connection:
+            connection.execute(statement)
+        self.commit_s += time.monotonic() - begin
+
+
+def _make_durable(connection: Any, _record: object) -> None:
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+
+
+def _judge(step: OpenStep, found: CrossConnects) -> Status:
+    if found == step.after:
+        return Status.DONE
+    return Status.FAILED if found == step.before else Status.UNKNOWN
+
+
+def _open_step(row: Mapping[str, Any]) -> OpenStep:
+    same = ("operation", "lab", "switch", "ordinal", "address", "kind", "intent_at")
+    return OpenStep(
+        **{key: row[key] for key in same},
+        before=_from_text(row["before"]),
+        after=_from_text(row["after"]),
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def _as_text(connections: CrossConnects) -> str:
+    return json.dumps(dict(connections))
+
+
+def _from_text(text: str) -> CrossConnects:
+    return CrossConnects({int(source): output for source, output in json.loads(text).items()})
+
+
+def _this_process() -> str:
+    return f"{os.getpid()} {_birth(os.getpid())}"
+
+
+def _lives(owner: str) -> bool:
+    """Whether the very process that wrote `owner` still runs: numbers of processes are used again."""
+    number, _, birth = owner.partition(" ")
+    return bool(birth) and birth == _birth(int(number))
+
+
+def _birth(number: int) -> str:
+    """When a process began, in a form unique on this machine; empty when it does not exist.
+
+    Its start in clock ticks since boot (proc(5), field 22 of `stat`) together with the boot's own id.
+    """
+    try:
+        status = Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace")
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+    fields = status.rpartition(")")[2].split()  # the command before it may hold spaces and parentheses
+    state, start_ticks = fields[0], fields[19]
+    return "" if state in "ZX" else f"{boot}/{start_ticks}"

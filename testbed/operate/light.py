@@ -1,0 +1,145 @@
+"""Light along circuits: what the switch measures at both ends of each, against the loss budget of the lab file.
+
+    transmitter --(transmit fibre)--> input monitor --(cross-connect)--> output monitor --(receive fibre)--> receiver
+
+Losses are differences of readings in dBm; a loss is excessive when it is more than `TOLERANCE_DB` over budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ocs_drivers.contract import OpticalSwitch
+from ocs_drivers.model import Power, Snapshot
+from testbed.lab.model import Lab
+from testbed.operate.model import Circuit, LinkFinding
+from testbed.operate.plan import pair_label, port_owners
+
+TOLERANCE_DB = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchReading:
+    """What one switch held and measured; a port without a monitor has power None."""
+
+    snapshot: Snapshot
+    power: Mapping[int, Power | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The power that a circuit should have at the input, at the output and at the receiver."""
+
+    input_dbm: float
+    output_dbm: float
+    receiver_dbm: float
+
+
+def budget_of(lab: Lab, circuit: Circuit) -> Budget:
+    """Power along one circuit by the lab file: transmit power less fibre, insertion and fibre loss."""
+    input_dbm = lab.link.transmit_power_dbm - lab.nic(circuit.link.source).transmit.loss_db
+    output_dbm = input_dbm - lab.switch(circuit.switch).insertion_loss_db
+    return Budget(input_dbm, output_dbm, output_dbm - lab.nic(circuit.link.target).receive.loss_db)
+
+
+def read_light(
+    circuits: Iterable[Circuit], switches: Mapping[str, OpticalSwitch]
+) -> dict[str, SwitchReading]:
+    """Read every switch: its configuration, then the power at every port that a circuit uses."""
+    ports: dict[str, set[int]] = {name: set() for name in switches}
+    for circuit in circuits:
+        ports[circuit.switch] |= {circuit.input_port, circuit.output_port}
+    return {name: _read_switch(switch, ports[name]) for name, switch in switches.items()}
+
+
+def _read_switch(switch: OpticalSwitch, ports: set[int]) -> SwitchReading:
+    snapshot = switch.read()
+    power = switch.power(sorted(ports)) if ports and switch.capabilities.power_monitor else {}
+    return SwitchReading(snapshot, power)
+
+
+def judge_circuits(
+    lab: Lab, circuits: Iterable[Circuit], readings: Mapping[str, SwitchReading]
+) -> tuple[LinkFinding, ...]:
+    """Everything that is not as planned: circuits missing or extra, light missing or weak. Pure."""
+    planned = tuple(circuits)
+    findings: list[LinkFinding] = []
+    for circuit in planned:
+        findings += _judge_circuit(lab, circuit, readings[circuit.switch])
+    for name, reading in readings.items():
+        findings += _extra(lab, name, reading, planned)
+    return tuple(findings)
+
+
+def _judge_circuit(lab: Lab, circuit: Circuit, reading: SwitchReading) -> Iterator[LinkFinding]:
+    subject = lab.link_label(circuit.link)
+    is_there = reading.snapshot.connections.get(circuit.input_port) == circuit.output_port
+    if not is_there:
+        yield LinkFinding("missing_circuit", subject, _missing(lab, circuit, reading.snapshot))
+    budget = budget_of(lab, circuit)
+    entering = reading.power.get(circuit.input_port)
+    yield from _judge_input(lab, circuit, entering, budget)
+    if is_there and not (entering and entering.below_floor):
+        leaving = reading.power.get(circuit.output_port)
+        yield from _judge_output(lab, circuit, entering, leaving, budget)
+
+
+def _missing(lab: Lab, circuit: Circuit, snapshot: Snapshot) -> str:
+    """Where the planned cross-connect is not, and what holds its ports instead."""
+    held = snapshot.connections.get(circuit.input_port)
+    holder = snapshot.connections.inputs_of.get(circuit.output_port)
+    text = f"{circuit.switch} does not connect {circuit.input_port} -> {circuit.output_port}"
+    if held is not None:
+        text += f"; input {circuit.input_port} goes to output {held}"
+    if holder is not None:
+        text += f"; output {circuit.output_port} is fed by input {holder}"
+    return text + "; run `testbed apply`"
+
+
+def _judge_input(lab: Lab, circuit: Circuit, entering: Power | None, budget: Budget) -> Iterator[LinkFinding]:
+    if entering is None:
+        return
+    nic, place = lab.nic_label(circuit.link.source), f"input {circuit.input_port} of {circuit.switch}"
+    if entering.below_floor:
+        detail = f"no light enters {place}: {nic} does not send, or its transmit fibre is cut"
+        yield LinkFinding("no_light", lab.link_label(circuit.link), detail)
+    elif budget.input_dbm - entering.dbm > TOLERANCE_DB:
+        what = f"the transmit fibre from {nic} to {place}"
+        yield _excess(lab, circuit, what, budget.input_dbm - entering.dbm, entering.dbm, budget.input_dbm)
+
+
+def _judge_output(
+    lab: Lab, circuit: Circuit, entering: Power | None, leaving: Power | None, budget: Budget
+) -> Iterator[LinkFinding]:
+    if leaving is None:
+        return
+    pair = f"{circuit.input_port} -> {circuit.output_port} of {circuit.switch}"
+    if leaving.below_floor:
+        detail = f"no light leaves output {circuit.output_port}: the cross-connect {pair} passes none"
+        yield LinkFinding("no_light", lab.link_label(circuit.link), detail)
+        return
+    # What the input already lacks is the fibre's fault and has been said.
+    expected_dbm = budget.output_dbm - (budget.input_dbm - entering.dbm if entering else 0.0)
+    if expected_dbm - leaving.dbm > TOLERANCE_DB:
+        where = "the cross-connect" if entering else "the transmit fibre or the cross-connect"
+        yield _excess(lab, circuit, f"{where} {pair}", expected_dbm - leaving.dbm, leaving.dbm, expected_dbm)
+
+
+def _excess(
+    lab: Lab, circuit: Circuit, what: str, excess_db: float, found_dbm: float, expected_dbm: float
+) -> LinkFinding:
+    detail = f"{what} loses {excess_db:.1f} dB more than planned ({found_dbm:.1f} dBm, not {expected_dbm:.1f})"
+    return LinkFinding("excess_loss", lab.link_label(circuit.link), detail)
+
+
+def _extra(
+    lab: Lab, switch: str, reading: SwitchReading, circuits: tuple[Circuit, ...]
+) -> Iterator[LinkFinding]:
+    """Cross-connects that touch our ports and are not planned; those of other people are theirs."""
+    owners = port_owners(lab)
+    planned = {(c.input_port, c.output_port) for c in circuits if c.switch == switch}
+    for pair in sorted(reading.snapshot.connections.pairs - planned):
+        if any((switch, port) in owners for port in pair):
+            detail = f"{switch} connects {pair[0]} -> {pair[1]}, which is not planned; run `testbed apply`"
+            yield LinkFinding("extra_circuit", pair_label(owners, switch, pair), detail)

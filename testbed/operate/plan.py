@@ -1,0 +1,123 @@
+"""From a wiring to circuits, and from what the switches hold to the steps that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ocs_drivers.contract import OpticalSwitch
+from ocs_drivers.model import CrossConnects
+from testbed.design.model import Link, Wiring
+from testbed.errors import TopologyError
+from testbed.lab.model import Lab, LabSwitch
+from testbed.operate.model import Circuit, LabPlan, SwitchPlan
+
+Pair = tuple[int, int]
+
+
+def circuits_of(lab: Lab, wiring: Wiring) -> tuple[Circuit, ...]:
+    """The circuit of every link, in the order of the wiring. Node i of the wiring is host i of the lab.
+
+    Raises `TopologyError` when the lab has too few hosts or NICs, or when the two fibres of a link end on
+    different switches.
+    """
+    _check_size(lab, wiring)
+    return tuple(_circuit(lab, link) for link in wiring.links)
+
+
+def _check_size(lab: Lab, wiring: Wiring) -> None:
+    if wiring.nodes > len(lab.hosts):
+        what = f"the topology has {wiring.nodes} nodes, lab '{lab.name}' has {len(lab.hosts)} hosts"
+        raise TopologyError(f"{lab.path}: {what}; add hosts to the lab file or lower --nodes")
+    for host in lab.hosts[: wiring.nodes]:
+        if wiring.degree > len(host.nics):
+            what = f"the topology has degree {wiring.degree}, host '{host.name}' has {len(host.nics)} NICs"
+            raise TopologyError(f"{lab.path}: {what}; add NICs to the lab file or lower --degree")
+
+
+def _circuit(lab: Lab, link: Link) -> Circuit:
+    transmit, receive = lab.nic(link.source).transmit, lab.nic(link.target).receive
+    if transmit.switch != receive.switch:
+        what = (
+            f"link {lab.link_label(link)} cannot be patched: its fibres end on two switches, "
+            f"{transmit.switch}:{transmit.port} and {receive.switch}:{receive.port}"
+        )
+        raise TopologyError(f"{lab.path}: {what}; wire the topology with one plane per switch")
+    return Circuit(link, transmit.switch, transmit.port, receive.port)
+
+
+def plan_lab(lab: Lab, wiring: Wiring, switches: Mapping[str, OpticalSwitch]) -> LabPlan:
+    """Read every switch of the lab and plan what it needs; nothing is sent but reads.
+
+    Raises `TopologyError` and whatever the drivers raise (`ocs_drivers.errors`).
+    """
+    circuits = circuits_of(lab, wiring)
+    plans = (_plan_switch(lab, switch, circuits, switches[switch.name]) for switch in lab.switches)
+    return LabPlan(wiring, circuits, tuple(plans))
+
+
+def _plan_switch(
+    lab: Lab, switch: LabSwitch, circuits: tuple[Circuit, ...], device: OpticalSwitch
+) -> SwitchPlan:
+    target = CrossConnects({c.input_port: c.output_port for c in circuits if c.switch == switch.name})
+    scope = scope_of(lab, switch)
+    seen = device.read()
+    return SwitchPlan(switch.name, target, scope, seen, device.plan(target, seen, scope))
+
+
+def scope_of(lab: Lab, switch: LabSwitch) -> frozenset[int] | None:
+    """Inputs of a switch that the lab may touch; None (all) when its NICs feed every input."""
+    ours = frozenset(port for name, port in port_owners(lab) if name == switch.name and port <= switch.inputs)
+    return None if len(ours) == switch.inputs else ours
+
+
+def port_owners(lab: Lab) -> dict[tuple[str, int], str]:
+    """The NIC (`a/nic1`) at every switch port of the lab."""
+    return {
+        (end.switch, end.port): f"{host.name}/{nic.name}"
+        for host in lab.hosts
+        for nic in host.nics
+        for end in (nic.transmit, nic.receive)
+    }
+
+
+def pair_label(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
+    """A cross-connect as people know it: `a/nic1 -> b/nic1`, or the port where nobody of the lab is."""
+    source, target = (owners.get((switch, port), f"port {port}") for port in pair)
+    return f"{source} -> {target}"
+
+
+def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
+    """The plan as rows for people: `+` to make, `-` to remove, `=` kept, and one line a switch with the sum."""
+    owners = port_owners(lab)
+    return tuple(line for switch in plan.switches for line in _switch_lines(owners, switch))
+
+
+def _switch_lines(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> Iterator[str]:
+    seen, wanted = in_scope(plan), plan.target.pairs
+    rows = [("-", pair) for pair in seen - wanted]
+    rows += [("+", pair) for pair in wanted - seen]
+    rows += [("=", pair) for pair in wanted & seen]
+    # Sorted by input port, a removal before what replaces it.
+    for sign, pair in sorted(rows, key=lambda row: (row[1][0], "-+=".index(row[0]))):
+        yield f"{sign} {plan.switch} {pair[0]:>4} -> {pair[1]:<4}  {pair_label(owners, plan.switch, pair)}"
+    yield _footer(plan, seen)
+
+
+def in_scope(plan: SwitchPlan) -> frozenset[Pair]:
+    """What the switch held, as far as the lab may touch it."""
+    pairs = plan.seen.connections.pairs
+    return pairs if plan.scope is None else frozenset(pair for pair in pairs if pair[0] in plan.scope)
+
+
+def _footer(plan: SwitchPlan, seen: frozenset[Pair]) -> str:
+    wanted = plan.target.pairs
+    text = f"{plan.switch}: {len(wanted - seen)} to make, {len(seen - wanted)} to remove, {len(wanted & seen)} kept"
+    foreign = len(plan.seen.connections) - len(seen)
+    if foreign:
+        text += f", {foreign} of others untouched"
+    if not plan.steps:
+        return f"{text}; nothing to do"
+    seconds = sum(step.estimated_s for step in plan.steps)
+    text += f"; {len(plan.steps)} step{'s' if len(plan.steps) > 1 else ''}, about {seconds:.2g} s of the device"
+    blinking = len((wanted & seen) & frozenset().union(*(step.disturbed for step in plan.steps)))
+    return text + (f"; the {blinking} kept may lose light meanwhile" if blinking else "")

@@ -1,0 +1,135 @@
+"""A lab in hand: its switches open, its hosts reached, one topology after the other brought into force.
+
+`open_lab` opens what the lab file names; `LabSession.bring_up` takes a design all the way: plan, apply with
+journal, verify light, install routes, prove fibres by probe frames. Each step is also a method of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from ocs_drivers import OpticalSwitch, open_switch
+from testbed.design.model import Routes, Topology, Wiring
+from testbed.design.routes import find_routes
+from testbed.design.strides import Method
+from testbed.design.topology import AllReduceDemand, find_topology
+from testbed.design.wiring import wire
+from testbed.errors import TopologyError
+from testbed.lab.fleet import Fleet, SshFleet
+from testbed.lab.forwarding import forwarding_plan, install, read_macs
+from testbed.lab.model import Lab
+from testbed.operate.apply import apply_plan
+from testbed.operate.journal import Journal
+from testbed.operate.model import ApplyResult, LabPlan, VerifyReport
+from testbed.operate.plan import plan_lab
+from testbed.operate.verify import verify_lab
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """A topology, laid onto the lab's NICs, with routes between all nodes."""
+
+    name: str
+    topology: Topology
+    wiring: Wiring
+    routes: Routes
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtUp:
+    """What it took to bring a design into force; `routes_s` is the time from the first write until routes stood."""
+
+    design: Design
+    plan: LabPlan
+    apply: ApplyResult
+    verified: VerifyReport
+    routes_s: float
+
+
+def design_for(
+    lab: Lab,
+    *,
+    name: str = "default",
+    simplex: bool = False,
+    method: Method = "geometric",
+    demands: tuple[AllReduceDemand, ...] = (),
+) -> Design:
+    """The topology for all hosts of a lab and all their NICs, wired and routed. Raises `TopologyError`."""
+    degrees = {len(host.nics) for host in lab.hosts}
+    if len(degrees) != 1:
+        raise TopologyError(
+            f"{lab.path}: hosts have {sorted(degrees)} NICs; a topology needs the same number on every host: "
+            "list equally many `nics` for each"
+        )
+    topology = find_topology(len(lab.hosts), degrees.pop(), simplex=simplex, method=method, demands=demands)
+    wiring = wire(topology, planes=len(lab.switches))
+    return Design(name, topology, wiring, find_routes(wiring))
+
+
+@contextmanager
+def open_lab(lab: Lab, journal: Journal, *, model_hosts: bool = False) -> Iterator[LabSession]:
+    """Open every switch and, unless hosts are only modelled, reach every host; close all on leaving.
+
+    Raises the transport errors of `ocs_drivers` and `HostError`.
+    """
+    with ExitStack() as stack:
+        switches = {
+            switch.name: stack.enter_context(open_switch(switch.address)) for switch in lab.switches
+        }
+        fleet = None if model_hosts else stack.enter_context(SshFleet(lab))
+        yield LabSession(lab, switches, fleet, journal)
+
+
+class LabSession:
+    """The lab's switches and hosts, and what may be done with them in which order.
+
+    `fleet` is None when hosts are only modelled: then routes are computed but installed nowhere, and the
+    proof by probe frames is left out.
+    """
+
+    def __init__(
+        self, lab: Lab, switches: Mapping[str, OpticalSwitch], fleet: Fleet | None, journal: Journal
+    ) -> None:
+        self.lab = lab
+        self.switches = switches
+        self.fleet = fleet
+        self.journal = journal
+        self._macs: Mapping[str, Mapping[str, str]] | None = None
+
+    def plan(self, design: Design) -> LabPlan:
+        """Read the switches and say what would change."""
+        return plan_lab(self.lab, design.wiring, self.switches)
+
+    def apply(self, plan: LabPlan) -> ApplyResult:
+        """Carry a plan out, journal first. Raises `DriftError`, `ApplyFailed`, and switch errors."""
+        return apply_plan(self.lab, plan, self.switches, self.journal)
+
+    def install_routes(self, design: Design) -> None:
+        """Addresses, routes and permanent neighbours of every host, over SSH."""
+        if self.fleet is None:
+            return
+        if self._macs is None:
+            self._macs = read_macs(self.fleet)
+        install(self.fleet, forwarding_plan(self.lab, design.wiring, design.routes, self._macs))
+
+    def verify(self, plan: LabPlan) -> VerifyReport:
+        """Compare switches, light and (with real hosts) fibres with the plan."""
+        return verify_lab(self.lab, plan, self.switches, self.fleet)
+
+    def bring_up(self, design: Design, note: Note = lambda _text: None) -> BroughtUp:
+        """Plan, apply, route and verify one design; `note` is told what happens."""
+        plan = self.plan(design)
+        note(f"{len(plan.circuits)} circuits planned, {'some' if plan.has_changes else 'nothing'} to change")
+        started = time.monotonic()
+        applied = self.apply(plan)
+        self.install_routes(design)
+        routes_s = time.monotonic() - started
+        note(f"switches done in {applied.total_s * 1000:.0f} ms, routes stand after {routes_s * 1000:.0f} ms")
+        verified = self.verify(plan)
+        note(f"verified: {len(verified.findings)} findings on {verified.circuits} circuits")
+        return BroughtUp(design, plan, applied, verified, routes_s)

@@ -1,0 +1,46 @@
+"""Prove that what is there is what was planned: cross-connects, light against the budget, and fibres by probe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ocs_drivers.contract import OpticalSwitch
+from testbed.design.model import Wiring
+from testbed.lab.fleet import Fleet
+from testbed.lab.model import Lab
+from testbed.lab.probe import probe_links
+from testbed.operate.hearing import compare, links_heard
+from testbed.operate.light import judge_circuits, read_light
+from testbed.operate.model import Circuit, LinkFinding, VerifyReport
+from testbed.operate.plan import circuits_of
+
+
+def verify_circuits(
+    lab: Lab, circuits: Iterable[Circuit], switches: Mapping[str, OpticalSwitch]
+) -> tuple[LinkFinding, ...]:
+    """Read the switches and judge every circuit; nothing is written to any device."""
+    planned = tuple(circuits)
+    return judge_circuits(lab, planned, read_light(planned, switches))
+
+
+def verify_lab(
+    lab: Lab,
+    wiring: Wiring,
+    switches: Mapping[str, OpticalSwitch],
+    fleet: Fleet | None = None,
+    *,
+    epoch: int = 0,
+) -> VerifyReport:
+    """The switches' own word and, with a fleet, the hosts' word on every fibre.
+
+    Without a fleet (hosts only modelled) `links_heard` is 0 and only the switches are asked. Raises the
+    drivers' errors and `HostError`; what is merely not as planned is in the report.
+    """
+    circuits = circuits_of(lab, wiring)
+    findings = verify_circuits(lab, circuits, switches)
+    if fleet is None:
+        return VerifyReport(len(circuits), 0, findings)
+    heard = probe_links(fleet, lab, epoch)
+    return VerifyReport(
+        len(circuits), links_heard(lab, wiring, heard), findings + compare(lab, wiring, heard)
+    )

@@ -1,0 +1,160 @@
+"""The arrows between the rooms hold, and the contracts that say so can fail."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("fpga", "lightning", "ocs_drivers", "sim", "testbed")
+
+# One import that must not be, for each contract of pyproject.toml: (contract, file, line).
+VIOLATIONS = [
+    ("ocs_drivers imports nothing of ours", "ocs_drivers/model.py", "import testbed.errors"),
+    ("fpga imports nothing of ours", "fpga/__init__.py", "import sim.models"),
+    ("sim.models imports nothing of ours", "sim/models/__init__.py", "import fpga"),
+    ("inside sim: lab over twins over models", "sim/models/__init__.py", "import sim.twins"),
+    (
+        "simulators share no codec with drivers, and know no orchestrator",
+        "sim/twins/__init__.py",
+        "from ocs_drivers import model",
+    ),
+    (
+        "nobody imports sim.twins or sim.lab: they are processes",
+        "testbed/lab/model.py",
+        "import sim.lab",
+    ),
+    ("lightning imports fpga and sim.models only", "lightning/__init__.py", "import testbed.errors"),
+    ("testbed knows neither inference nor modules", "testbed/measure/model.py", "import lightning"),
+    (
+        "inside testbed: cli over measure over operate over lab over design over errors",
+        "testbed/design/model.py",
+        "import testbed.lab.model",
+    ),
+    ("testbed.design drives no device", "testbed/design/model.py", "import ocs_drivers.model"),
+    ("only testbed.design asks the models", "testbed/operate/model.py", "import sim.models"),
+    (
+        "testbed.node imports nothing of ours: it is copied to the hosts",
+        "testbed/node/__init__.py",
+        "from testbed import errors",
+    ),
+]
+
+
+def contracts() -> list[str]:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return [contract["name"] for contract in config["tool"]["importlinter"]["contracts"]]
+
+
+def broken_contracts(tree: Path) -> set[str]:
+    """Names of the contracts that import-linter reports as broken in a copy of the packages."""
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from importlinter.cli import lint_imports_command as main; main()",
+    ]
+    result = subprocess.run(
+        [*command, "--no-cache"],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    verdicts = {name: f"{name} BROKEN" in result.stdout for name in contracts()}
+    assert all(f"{name} " in result.stdout for name in verdicts), result.stdout + result.stderr
+    return {name for name, is_broken in verdicts.items() if is_broken}
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of the packages, to break."""
+    pytest.importorskip("importlinter")
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_every_contract_has_a_violation_to_prove_it():
+    assert [name for name, _, _ in VIOLATIONS] == contracts()
+
+
+def test_the_arrows_hold(tree):
+    assert broken_contracts(tree) == set()
+
+
+@pytest.mark.parametrize(("name", "path", "line"), VIOLATIONS)
+def test_a_violation_is_caught(tree, name, path, line):
+    """Also where the import hides in a function."""
+    with (tree / path).open("a") as file:
+        file.write(f"\n\ndef hidden():\n    {line}\n")
+    assert name in broken_contracts(tree)
+
+
+# ------------------------------------------------------------------------------ foreign libraries
+
+
+def imported_libraries(path: Path) -> set[str]:
+    """Top-level names a module imports, anywhere in it, without standard library and our own rooms."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.add(node.module or "")
+    tops = {name.partition(".")[0] for name in names}
+    return tops - set(sys.stdlib_module_names) - set(PACKAGES)
+
+
+@pytest.mark.parametrize(
+    ("room", "allowed"),
+    [
+        ("sim/models", {"numpy"}),
+        ("sim/twins", {"numpy"}),
+        ("testbed/design", {"numpy"}),
+        ("testbed/node", {"torch"}),
+        ("ocs_drivers", {"numpy", "pytest", "pyvisa", "pyvisa_py"}),  # pytest: the suite we ship
+    ],
+)
+def test_core_rooms_need_only_numpy(room, allowed):
+    paths = sorted((ROOT / room).rglob("*.py"))
+    assert paths
+    foreign = {str(path.relative_to(ROOT)): imported_libraries(path) - allowed for path in paths}
+    assert {path: names for path, names in foreign.items() if names} == {}
+
+
+def test_core_rooms_import_without_any_extra():
+    """On a machine with numpy alone, every core room but the VISA transport and the contract suite imports."""
+    modules = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for room in ("ocs_drivers", "sim/models", "sim/twins", "testbed/design")
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if path.name != "__main__.py" and not imported_libraries(path) - {"numpy"}
+    ]
+    program = """
+import importlib, sys
+class OnlyNumpy:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if path is None and top in FORBIDDEN:
+            raise ModuleNotFoundError(f"{name} is an extra", name=name)
+FORBIDDEN = {"pyvisa", "pyvisa_py", "serial", "pydantic", "yaml", "typer", "rich", "asyncssh", "anyio",
+    "sqlalchemy", "pyarrow", "jsonschema", "networkx", "scipy", "matplotlib", "torch", "pytest"}
+sys.meta_path.insert(0, OnlyNumpy())
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+print(len(sys.argv) - 1)
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program, *modules], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert result.stderr == ""
+    assert int(result.stdout) == len(modules) > 0

@@ -1,0 +1,46 @@
+"""The examples in docstrings are true. They are the hand-computed checks of the formulas."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("fpga", "lightning", "ocs_drivers", "sim", "testbed")
+
+
+def has_example(path: Path) -> bool:
+    tree = ast.parse(path.read_text())
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    texts = (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, documented))
+    return any(">>> " in text for text in texts if text)
+
+
+def modules_with_examples() -> list[str]:
+    paths = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    return [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in paths
+        if has_example(path)
+    ]
+
+
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_examples_are_true(name):
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in PACKAGES:
+            raise
+        pytest.skip(f"{error.name} is not installed in this environment")
+    failed, tried = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+    assert tried > 0
+    assert failed == 0
+
+
+def test_there_are_examples():
+    assert "ocs_drivers.model" in modules_with_examples()

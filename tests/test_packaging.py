@@ -1,0 +1,103 @@
+"""The wheel holds the five packages with their data, and nothing else."""
+
+from __future__ import annotations
+
+import configparser
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("fpga", "lightning", "ocs_drivers", "sim", "testbed")
+BUILD = "import sys, setuptools.build_meta as backend; print(backend.build_wheel(sys.argv[1]))"
+
+
+def shipped_files() -> set[str]:
+    """Modules and data of the five packages, as the checkout has them."""
+    wanted = (".py", ".json", ".typed")
+    return {
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.suffix in wanted or path.name == "py.typed"
+    }
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """A wheel built from a copy of the sources, tests included."""
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in (*PACKAGES, "tests"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    built = subprocess.run(
+        [sys.executable, "-c", BUILD, str(target)], cwd=source, capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    with zipfile.ZipFile(next(target.glob("lightbed-*.whl"))) as archive:
+        yield archive
+
+
+def test_the_wheel_holds_the_five_packages_and_no_tests(wheel):
+    tops = {name.partition("/")[0] for name in wheel.namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
+
+
+def test_every_module_and_data_file_is_in_the_wheel(wheel):
+    in_wheel = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert in_wheel == shipped_files()
+    assert "sim/lab/wiring.schema.json" in in_wheel
+    assert {f"{package}/py.typed" for package in PACKAGES} <= in_wheel
+
+
+def dist_info(wheel, name: str) -> str:
+    path = next(path for path in wheel.namelist() if path.endswith(f".dist-info/{name}"))
+    return wheel.read(path).decode()
+
+
+def test_numpy_is_the_only_core_dependency(wheel):
+    metadata = Parser().parsestr(dist_info(wheel, "METADATA"))
+    core = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
+    assert [line.partition(">")[0] for line in core] == ["numpy"]
+
+
+def test_every_extra_of_the_readme_table_exists(wheel):
+    metadata = Parser().parsestr(dist_info(wheel, "METADATA"))
+    rows = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| `[")]
+    named = {row.split("`")[1].strip("[]") for row in rows}
+    assert named == set(metadata.get_all("Provides-Extra"))
+
+
+def test_the_licence_is_in_the_wheel(wheel):
+    assert dist_info(wheel, "licenses/LICENSE") == (ROOT / "LICENSE").read_text()
+
+
+def test_every_entry_point_leads_somewhere(wheel):
+    """The module exists in the wheel and assigns, defines or imports the name."""
+    entry_points = configparser.ConfigParser(delimiters=("=",))
+    entry_points.optionxform = str
+    entry_points.read_string(dist_info(wheel, "entry_points.txt"))
+    targets = [target for section in entry_points.sections() for target in entry_points[section].values()]
+    assert targets
+    for target in targets:
+        module, _, name = target.partition(":")
+        path = module.replace(".", "/")
+        found = [path for path in (f"{path}.py", f"{path}/__init__.py") if path in wheel.namelist()]
+        assert len(found) == 1, target
+        assert name in wheel.read(found[0]).decode(), target
+
+
+def test_tests_run_on_what_was_installed():
+    """In `.venv` the checkout itself, in `.venv-board` the wheel and not the checkout beside it."""
+    import ocs_drivers
+
+    origin = importlib.metadata.distribution("lightbed").read_text("direct_url.json") or ""
+    is_editable = '"editable": true' in origin
+    assert Path(ocs_drivers.__file__).is_relative_to(ROOT / "ocs_drivers") == is_editable
