@@ -89,7 +89,7 @@ def parse_address(text: str) -> Address:
 
 
 def _port(port: int | None, text: str) -> int | None:
-    if port is not None and not 1 <= port <= 65535:  # noqa: PLR2004  (TCP)
+    if port is not None and not 1 <= port <= 65535:
         raise _misunderstood(text, f"there is no TCP port {port}")
     return port
 

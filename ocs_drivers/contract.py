@@ -48,13 +48,16 @@ class OpticalSwitch(Protocol):
         """What this very device can do; known once the switch was opened."""
 
     def open(self) -> None:
-        """Connect, log in and find out capabilities. Raises `ConnectError`, `LoginFailed`."""
+        """Connect, log in and find out capabilities; does nothing on an open switch.
+
+        Raises `ConnectError`, `LoginFailed`, `Timeout`, `ProtocolDesync`.
+        """
 
     def close(self) -> None:
         """Hang up. Does nothing on a closed switch; circuits stay as they are."""
 
     def __enter__(self) -> Self:
-        """Open (unless open already) and return the switch."""
+        """Open and return the switch."""
 
     def __exit__(self, *exc_info: object) -> None:
         """Close."""

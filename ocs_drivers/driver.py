@@ -76,9 +76,7 @@ class SwitchDriver(ABC):
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
         """Steps from `seen` to `target`; see `ocs_drivers.planning.plan`."""
-        return planning.plan(
-            target, seen, capabilities=self.capabilities, scope=scope, device=self._address
-        )
+        return planning.plan(target, seen, capabilities=self.capabilities, scope=scope, device=self._address)
 
     def apply(
         self,

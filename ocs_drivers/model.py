@@ -37,7 +37,7 @@ class CrossConnects(Mapping[int, int]):
         outputs = dict(sorted(items))
         if len(outputs) != len(set(items)):
             raise ValueError("an input is given two outputs")
-        self._outputs = outputs
+        self._outputs: dict[int, int] = outputs
 
     def __getitem__(self, port: int) -> int:
         return self._outputs[port]

@@ -149,7 +149,7 @@ def split_replies(line: str) -> tuple[str, ...]:
     position = 0
     while position <= len(line):
         match = _REPLY.match(line, position)
-        assert match is not None  # the pattern matches the empty string  # noqa: S101
+        assert match is not None  # the pattern matches the empty string
         replies.append(match.group().strip())
         if match.end() < len(line) and line[match.end()] != ";":
             raise _desync("unbalanced quotes or parentheses", line)
@@ -171,7 +171,7 @@ def decode_identity(reply: str) -> Identity:
     '002414'
     """
     fields = [field.strip() for field in reply.split(",")]
-    if len(fields) != 4 or not fields[0] or not fields[1]:  # noqa: PLR2004  (IEEE 488.2: four fields)
+    if len(fields) != 4 or not fields[0] or not fields[1]:
         raise _desync("not an identity of four fields", reply)
     return Identity(*fields)
 
@@ -299,6 +299,6 @@ def _list(reply: str) -> list[str]:
 def _desync(why: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(
         f"the reply is not SCPI as Polatis speaks it: {why}",
-        received=received if len(received) <= 200 else f"{received[:200]}...",  # noqa: PLR2004
+        received=received if len(received) <= 200 else f"{received[:200]}...",
         cure="Check that the address is a Polatis SCPI port and that nobody shares this connection.",
     )

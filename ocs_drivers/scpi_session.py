@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from ocs_drivers import scpi, wire
@@ -50,6 +50,20 @@ class ScpiSession:
             self._in_use = False
             self._transport.close()
 
+    def hang_up(self) -> None:
+        """Drop the connection, for the next question to make a new one."""
+        with self._lock:
+            self._transport.close()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it was opened and not closed since; a broken line is mended by the next exchange."""
+        return self._in_use
+
+    def turn(self) -> AbstractContextManager[object]:
+        """Holds off the questions of other threads over several of ours; re-entrant."""
+        return self._lock
+
     def ready(self) -> None:
         """Make sure that there is a fresh connection, before a write. Nothing that matters is sent.
 
@@ -78,7 +92,9 @@ class ScpiSession:
         except ConnectionLost:
             return self.ask(query, decode)
 
-    def ask_checked(self, query: str, decode: Callable[[str], _T]) -> tuple[_T | None, tuple[DeviceError, ...]]:
+    def ask_checked(
+        self, query: str, decode: Callable[[str], _T]
+    ) -> tuple[_T | None, tuple[DeviceError, ...]]:
         """The answer and the error queue in one round trip; the answer is None when refused.
 
         A refused query is silent, so the queue's entry is what ends the answer. Further entries are

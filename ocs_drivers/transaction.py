@@ -223,4 +223,3 @@ _SEVERITY = (Status.DONE, Status.FAILED, Status.UNKNOWN)
 
 def _worst(statuses: Iterable[Status]) -> Status:
     return max(statuses, key=_SEVERITY.index, default=Status.DONE)
-

@@ -26,7 +26,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ocs_drivers.errors import Unsupported
-from ocs_drivers.transport import Deadline, lost, readable_bytes, refused, silent, wait_for
+from ocs_drivers.transport import (
+    Deadline,
+    acknowledge_at_once,
+    lost,
+    readable_bytes,
+    refused,
+    silent,
+    wait_for,
+)
 
 if TYPE_CHECKING:
     from pyvisa.resources import MessageBasedResource
@@ -36,9 +44,9 @@ _CHUNK_BYTES = 4096
 
 
 @cache
-def _resource_manager() -> Any:  # noqa: ANN401  (PyVISA is an extra: its types are not always there)
+def _resource_manager() -> Any:
     try:
-        import pyvisa  # noqa: PLC0415  (an extra, needed only here)
+        import pyvisa
     except ImportError as error:
         raise Unsupported(
             "PyVISA is not installed", cure="Install it with: pip install 'lightbed[visa]'."
@@ -117,6 +125,7 @@ class VisaTransport:
         try:
             count = readable_bytes(connection)
             data = resource.read_bytes(count) if count else b""
+            acknowledge_at_once(connection)
         except (_visa_error(), OSError) as error:
             raise lost(self._device, error) from error
         if not data:
@@ -131,6 +140,7 @@ class VisaTransport:
 
 @cache
 def _visa_error() -> type[Exception]:
-    import pyvisa  # noqa: PLC0415  (an extra, needed only here)
+    import pyvisa
 
-    return pyvisa.Error
+    error: type[Exception] = pyvisa.Error
+    return error

@@ -1,6 +1,6 @@
 """The log of everything said on the wire, line by line, with passwords blanked out.
 
-    logging.getLogger("ocs_drivers.wire").setLevel(logging.DEBUG)
+logging.getLogger("ocs_drivers.wire").setLevel(logging.DEBUG)
 """
 
 from __future__ import annotations

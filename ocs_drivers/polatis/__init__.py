@@ -32,7 +32,9 @@ def scpi_switch(
     address = address.with_port(SCPI_PORT)
     if ":" in address.host:
         raise AddressError(
-            "pyvisa-py reaches IPv4 addresses only", device=str(address), cure="Use the IPv4 address or polatis+tl1."
+            "pyvisa-py reaches IPv4 addresses only",
+            device=str(address),
+            cure="Use the IPv4 address or polatis+tl1.",
         )
     transport = VisaTransport(address.host, address.port or SCPI_PORT, device=str(address))
     return PolatisScpi(str(address), transport, timeout_s=timeout_s)

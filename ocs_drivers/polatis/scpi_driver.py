@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from itertools import batched
 
 from ocs_drivers import planning, scpi
 from ocs_drivers.contract import Guard, unguarded
 from ocs_drivers.driver import SwitchDriver
-from ocs_drivers.errors import DeviceError, ProtocolDesync, TransportError, lost_when_closed
+from ocs_drivers.errors import DeviceError, OcsError, ProtocolDesync, TransportError
 from ocs_drivers.model import (
     Capabilities,
     CrossConnects,
@@ -26,3 +25,185 @@ from ocs_drivers.model import (
     Snapshot,
     Step,
 )
+from ocs_drivers.polatis.readings import chunks, power_reading
+from ocs_drivers.polatis.refusals import explain
+from ocs_drivers.scpi_session import ScpiSession
+from ocs_drivers.transaction import judge, judge_after_loss
+from ocs_drivers.transport import Transport, lost
+
+MAX_PORTS_PER_QUERY = 256
+
+_COMMAND_OF = {"replace": scpi.replace_all, "add": scpi.add, "remove": scpi.remove}
+
+
+class PolatisScpi(SwitchDriver):
+    """One Polatis over SCPI, on any transport; `open` before use.
+
+    SCPI has no login, no attenuators and no unsolicited messages. `timeout_s` bounds every wait for an
+    answer; a write is given the device's own switching time on top.
+    """
+
+    def __init__(self, address: str, transport: Transport, *, timeout_s: float) -> None:
+        super().__init__(address)
+        self._session = ScpiSession(transport, device=address, timeout_s=timeout_s)
+        self._timeout_s = timeout_s
+        self._identity: Identity | None = None
+        self._capabilities: Capabilities | None = None
+        self._monitored: frozenset[Side] = frozenset()
+
+    def open(self) -> None:
+        """Connect, ask for identity and size, empty the error queue, and try the power monitors."""
+        if self._session.in_use:
+            return
+        self._identity = self._session.open()
+        try:
+            inputs, outputs = self._ask_size(self._identity)
+            self._monitored = frozenset(
+                side for side, port in ((Side.IN, 1), (Side.OUT, inputs + 1)) if self._has_monitor(port)
+            )
+        except OcsError:
+            self._session.close()
+            raise
+        self._capabilities = Capabilities(
+            inputs,
+            outputs,
+            atomic_whole=True,
+            bulk_add=True,
+            power_monitor=bool(self._monitored),
+            shutter=True,
+            max_ports_per_query=MAX_PORTS_PER_QUERY,
+        )
+
+    def close(self) -> None:
+        """Hang up; circuits stay as they are."""
+        self._session.close()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this very device can do; raises `ConnectionLost` before the first `open`."""
+        if self._capabilities is None:
+            raise lost(self.address, "it was never opened")
+        return self._capabilities
+
+    def identity(self) -> Identity:
+        """Who the device said it is."""
+        if self._identity is None:
+            raise lost(self.address, "it was never opened")
+        return self._identity
+
+    def ports(self) -> Mapping[int, PortInfo]:
+        """All ports with their state now; SCPI tells no labels."""
+        total = self.capabilities.inputs + self.capabilities.outputs
+        states = self._session.ask_again(scpi.PORT_STATES, scpi.decode_port_states)
+        if len(states) != total:
+            raise self._desync(f"{len(states)} port states for {total} ports")
+        return {number: self._port_info(number, state) for number, state in enumerate(states, 1)}
+
+    def _port_info(self, number: int, state: PortState) -> PortInfo:
+        side = self._side(number)
+        return PortInfo(number, side, state, has_power_monitor=side in self._monitored)
+
+    def _side(self, port: int) -> Side:
+        return Side.IN if port <= self.capabilities.inputs else Side.OUT
+
+    def read(self) -> Snapshot:
+        """The configuration the device holds now."""
+        return Snapshot(self._session.ask_again(scpi.CONNECTIONS, self._decode), time.monotonic())
+
+    def _decode(self, reply: str) -> CrossConnects:
+        connections = scpi.decode_connections(reply)
+        try:
+            planning.check_target(connections, None, self.capabilities)
+        except OcsError as error:
+            raise ProtocolDesync(f"ports this switch does not have: {error}", received=reply) from error
+        return connections
+
+    def execute(self, step: Step, guard: Guard = unguarded) -> Outcome:
+        """Do one step and read back, in two round trips; see the contract for what it raises."""
+        command = f"{_COMMAND_OF[step.kind](step.pairs)};{scpi.OPERATION_COMPLETE}"
+        with self._writing, self._session.turn():
+            self._session.ready()
+            guard()
+            started = time.monotonic()
+            complete: float | None = None
+            try:
+                self._session.ask(command, scpi.decode_complete, timeout_s=self._timeout_s + step.estimated_s)
+                complete = time.monotonic()
+                found, refusals = self._session.ask_checked(scpi.CONNECTIONS, self._decode)
+            except TransportError as error:
+                device_s = (complete or time.monotonic()) - started
+                return judge_after_loss(step, error, self.read, device_s=device_s)
+            read_back = None if found is None else Snapshot(found, time.monotonic())
+            return judge(
+                step, read_back, device_s=complete - started, error=self._explain(refusals, step, command)
+            )
+
+    def _explain(self, refusals: tuple[DeviceError, ...], step: Step, sent: str) -> DeviceError | None:
+        if not refusals:
+            return None
+        refusals[0].sent = sent
+        return explain(refusals[0], step, self.ports)
+
+    def power(self, ports: Collection[int]) -> dict[int, Power | None]:
+        """Optical power in dBm, asked for in as few queries as the device takes."""
+        planning.check_known(ports, self.capabilities, device=self.address)
+        readings: dict[int, Power | None] = dict.fromkeys(ports)
+        monitored = [port for port in readings if self._side(port) in self._monitored]
+        for chunk in chunks(monitored, MAX_PORTS_PER_QUERY):
+            readings.update(zip(chunk, self._ask_power(chunk), strict=True))
+        return readings
+
+    def _ask_power(self, ports: Collection[int]) -> list[Power | None]:
+        values, refusals = self._session.ask_checked(scpi.power(ports), scpi.decode_powers)
+        if values is None:
+            raise refusals[0]
+        if len(values) != len(ports):
+            raise self._desync(f"{len(values)} power readings for {len(ports)} ports")
+        return [power_reading(value) for value in values]
+
+    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
+        """Enable or disable ports, and prove it by reading their states back.
+
+        Raises `DeviceError` when the device refuses, or keeps silent and does not do it.
+        """
+        planning.check_known(ports, self.capabilities, device=self.address)
+        command = scpi.set_shutters(ports, is_open=is_open)
+        with self._writing, self._session.turn():
+            self._session.ready()
+            guard()
+            self._session.ask(f"{command};{scpi.OPERATION_COMPLETE}", scpi.decode_complete)
+            refusals = self._session.drain_errors(command)
+            found = self.ports()
+        wanted = PortState.ENABLED if is_open else PortState.DISABLED
+        wrong = [port for port in ports if found[port].state is not wanted]
+        if wrong:
+            raise DeviceError(
+                f"these ports are not {wanted.value} though the device was told",
+                device=self.address,
+                ports=wrong,
+                sent=command,
+                device_code=refusals[0].device_code if refusals else "",
+            )
+
+    def _ask_size(self, identity: Identity) -> tuple[int, int]:
+        size, refusals = self._session.ask_checked(f"{scpi.CLEAR};{scpi.SIZE}", scpi.decode_size)
+        told = scpi.size_in_product_code(identity.model)
+        if size is None and told is None:
+            raise refusals[0]
+        if size is not None and told is not None and size != told:
+            raise self._desync(f"size {size} but product code {identity.model}")
+        known = size or told
+        assert known is not None
+        return known
+
+    def _has_monitor(self, port: int) -> bool:
+        values, _ = self._session.ask_checked(scpi.power([port]), scpi.decode_powers)
+        return values is not None
+
+    def _desync(self, what: str) -> ProtocolDesync:
+        self._session.hang_up()
+        return ProtocolDesync(
+            f"the device contradicts itself: {what}",
+            device=self.address,
+            cure="Check that this address is a Polatis and that its firmware is not busy starting.",
+        )

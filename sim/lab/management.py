@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+from contextlib import suppress
 from ipaddress import IPv4Network
+from pathlib import Path
 
 from sim.lab.document import Document
 from sim.lab.errors import LabError
@@ -28,11 +30,13 @@ def build_management(document: Document, names: LabNames) -> None:
     netns.batch(
         "ip",
         [
-            f"link add {root} addrgenmode none type veth peer name uplink netns {names.management}",
+            f"link add {root} type veth peer name uplink netns {names.management}",
             f"addr add {document.root_address}/{document.subnet.prefixlen} dev {root}",
-            f"link set {root} up",
         ],
     )
+    with suppress(FileNotFoundError):  # a kernel without IPv6
+        Path(f"/proc/sys/net/ipv6/conf/{root}/disable_ipv6").write_text("1\n")
+    netns.batch("ip", [f"link set {root} up"])
     netns.batch("ip", [f"link set uplink master {_BRIDGE} up"], names.management)
 
 

@@ -1,0 +1,1 @@
+"""Pure models that planner, inference and simulated devices share: light, network, clock."""

@@ -160,8 +160,8 @@ def fair_rates(usage: NDArray[np.float64], capacity: float) -> NDArray[np.float6
 
     Two flows share link 0, the second alone goes on over link 1:
 
-    >>> fair_rates(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 2.0]]), 1.0).tolist()
-    [0.6666666666666666, 0.3333333333333333, 0.3333333333333333]
+    >>> fair_rates(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 2.0]]), 3.0).tolist()
+    [2.0, 1.0, 1.0]
     """
     rates = np.full(usage.shape[1], np.inf)
     rising = usage.any(axis=0)

@@ -28,25 +28,19 @@ class VerbError(Exception):
     """The request cannot be done; the message goes to whoever asked."""
 
 
-class Request(Mapping[str, Any]):
+class Request:
     """One request, with typed access to its fields. Every accessor raises `VerbError` naming the field."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self._fields = fields
 
-    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - a JSON value
+    def __contains__(self, name: str) -> bool:
+        return name in self._fields
+
+    def __getitem__(self, name: str) -> Any:
         if name not in self._fields:
             raise VerbError(f"field {name!r} is missing")
         return self._fields[name]
-
-    def __iter__(self) -> Any:  # noqa: ANN401 - Iterator[str], as Mapping wants
-        return iter(self._fields)
-
-    def __len__(self) -> int:
-        return len(self._fields)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._fields
 
     def text(self, name: str) -> str:
         """A field that must be a string."""
@@ -99,7 +93,7 @@ class Request(Mapping[str, Any]):
 
 
 def _is_pair(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(type(item) is int for item in value)  # noqa: PLR2004
+    return isinstance(value, list) and len(value) == 2 and all(type(item) is int for item in value)
 
 
 async def answer(verbs: Mapping[str, Verb], line: bytes) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def fibres_of(wiring: Mapping[str, Any]) -> tuple[Fibre, ...]:
     return fibres
 
 
-def _fibre(nic: str, direction: Any, row: Mapping[str, Any]) -> Fibre:  # noqa: ANN401 - a literal of a loop
+def _fibre(nic: str, direction: Any, row: Mapping[str, Any]) -> Fibre:
     loss_db = float(row.get("loss_db", DEFAULT_FIBRE_LOSS_DB))
     return Fibre(nic, direction, (row["switch"], row["port"]), loss_db)
 

@@ -112,11 +112,16 @@ class Listener:
         loop = asyncio.get_running_loop()
         while True:
             connection, _ = await loop.sock_accept(self._sock)
-            with contextlib.suppress(OSError):
-                reader, writer = await asyncio.open_connection(sock=connection, limit=_LINE_LIMIT_BYTES)
-                task = loop.create_task(self._converse(reader, writer))
-                self._conversations[task] = writer
-                task.add_done_callback(self._conversations.pop)
+            try:
+                # Not left to asyncio: it looks at the protocol number, which accepted sockets may lack.
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                streams = await asyncio.open_connection(sock=connection, limit=_LINE_LIMIT_BYTES)
+            except OSError:
+                connection.close()  # the client is gone already
+                continue
+            task = loop.create_task(self._converse(*streams))
+            self._conversations[task] = streams[1]
+            task.add_done_callback(self._conversations.pop)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -230,7 +230,7 @@ def _done(act: Callable[[], None]) -> Reply:
 
 def _two_fibres(request: Request) -> tuple[str, str]:
     fibres = request["fibres"]
-    if not isinstance(fibres, list) or len(fibres) != 2 or not all(isinstance(name, str) for name in fibres):  # noqa: PLR2004
+    if not isinstance(fibres, list) or len(fibres) != 2 or not all(isinstance(name, str) for name in fibres):
         raise VerbError(f"field 'fibres' must name two fibres, not {fibres!r}")
     return fibres[0], fibres[1]
 

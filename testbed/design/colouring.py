@@ -15,7 +15,7 @@ from testbed.errors import TopologyError
 Edge = tuple[int, int]
 Option = tuple[int, int]
 
-#: Edges painted before the search gives up (some seconds). It has never been met by a circulant.
+#: Edges painted before the search gives up (some seconds). Chains settle connected circulants long before.
 STEP_LIMIT = 200_000
 
 

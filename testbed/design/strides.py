@@ -17,7 +17,7 @@ from testbed.errors import TopologyError
 
 Method = Literal["geometric", "exhaustive"]
 
-#: How many sets of strides `exhaustive` is willing to look at (about 20 microseconds each).
+#: How many sets of strides `exhaustive` is willing to look at (about 10 microseconds each).
 EXHAUSTIVE_LIMIT = 250_000
 
 #: Times each sequence is chosen anew on the load of all others.

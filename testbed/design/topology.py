@@ -50,10 +50,11 @@ def find_topology(
     antipodal matching n/2. Simplex: strides are one-way rings and a NIC's transmitter and receiver
     may face different nodes.
 
-    Without demands, one AllReduce over all nodes is meant. With demands, rings go one by one to the
-    group whose members would otherwise have most bytes to send per ring, the group of all nodes
-    first, so that the graph is connected. A stride is used once as long as another one serves; only
-    the antipodal stride of groups of two is doubled, where an even degree leaves no other way.
+    Without demands, one AllReduce over all nodes is meant. With demands, rings are shared in proportion
+    to the bytes that members send, the group of all nodes first, so that the graph is connected.
+    `method` chooses among the strides of one group after the other. A stride is used once as long as
+    another one serves; only the antipodal stride of groups of two is doubled, where an even degree
+    leaves no other way.
 
     Raises `TopologyError` when no such topology exists or a group does not divide the nodes.
 
@@ -159,7 +160,8 @@ def _share(rings: int, nodes: int, weights: Mapping[int, float], room: Mapping[i
     """Rings for each group, given one at a time where most bytes per ring remain.
 
     The published rule, ceil(d * share) for the heaviest first, starves the second group whenever few
-    rings are shared; one at a time is the split that makes the slowest group fastest.
+    rings are shared. One at a time, to the group with most bytes for each ring it would then have, is
+    proportional to the bytes too (highest averages, D'Hondt) and starves only who is not worth a ring.
     """
     shares = dict.fromkeys(weights, 0)
     for _ in range(rings):

@@ -1,0 +1,1 @@
+"""What is there: the lab file, its hosts over SSH, forwarding, and simulated labs."""

@@ -78,7 +78,9 @@ def _check_names(document: Document, shape: LabShape) -> None:
     switches: list[tuple[str, Location]] = [
         (switch.name, ("switches", i, "name")) for i, switch in enumerate(shape.switches)
     ]
-    hosts: list[tuple[str, Location]] = [(host.name, ("hosts", i, "name")) for i, host in enumerate(shape.hosts)]
+    hosts: list[tuple[str, Location]] = [
+        (host.name, ("hosts", i, "name")) for i, host in enumerate(shape.hosts)
+    ]
     _check_unique(document, "name", switches + hosts)
     for i, host in enumerate(shape.hosts):
         nics: list[tuple[str, Location]] = [
@@ -142,7 +144,9 @@ def _check_side(document: Document, switch: SwitchShape, use: _Use) -> None:
     port, last = use.fibre.number, switch.inputs + switch.outputs
     inputs, outputs = f"1..{switch.inputs}", f"{switch.inputs + 1}..{last}"
     if not 1 <= port <= last:
-        what = f"the {use.direction} fibre of {use.user} ends nowhere: switch '{switch.name}' has no port {port}"
+        what = (
+            f"the {use.direction} fibre of {use.user} ends nowhere: switch '{switch.name}' has no port {port}"
+        )
         raise document.error(use.where, what, f"inputs are {inputs}, outputs are {outputs}")
     if use.direction == "transmit" and port > switch.inputs:
         what = f"the transmit fibre of {use.user} ends in output {port} of switch '{switch.name}'"
@@ -203,7 +207,9 @@ def _check_addresses(document: Document, shape: LabShape) -> None:
             _check_data(document, shape, address, owner, where)
 
 
-def _check_managed(document: Document, shape: LabShape, address: IPv4Address, owner: str, where: Location) -> None:
+def _check_managed(
+    document: Document, shape: LabShape, address: IPv4Address, owner: str, where: Location
+) -> None:
     network = shape.management
     if address not in network:
         what = f"{owner} has {address}, outside the management network {network}"
@@ -216,7 +222,9 @@ def _check_managed(document: Document, shape: LabShape, address: IPv4Address, ow
         raise document.error(where, what, f"choose another address inside {network}")
 
 
-def _check_data(document: Document, shape: LabShape, address: IPv4Address, owner: str, where: Location) -> None:
+def _check_data(
+    document: Document, shape: LabShape, address: IPv4Address, owner: str, where: Location
+) -> None:
     if address in shape.management:
         what = f"{owner} has {address}, inside the management network {shape.management}"
         raise document.error(where, what, "links and nodes need addresses of a network of their own")

@@ -45,12 +45,16 @@ class Check:
 def check_machine() -> Iterator[Check]:
     """What a simulated lab needs of this machine."""
     version = platform.python_version()
-    yield Check("python", platform.python_version_tuple() >= ("3", "11"), version, "install Python 3.11 or newer")
+    yield Check(
+        "python", platform.python_version_tuple() >= ("3", "11"), version, "install Python 3.11 or newer"
+    )
     for extra, module in (("testbed", "asyncssh"), ("visa", "pyvisa_py"), ("sim", "jsonschema")):
         found = importlib.util.find_spec(module) is not None
         yield Check(f"extra {extra}", found, module, f"pip install 'lightbed[{extra}]'")
     root = os.geteuid() == 0
-    yield Check("root", root, f"uid {os.geteuid()}", "run as root; without, hosts are modelled (--hosts model)")
+    yield Check(
+        "root", root, f"uid {os.geteuid()}", "run as root; without, hosts are modelled (--hosts model)"
+    )
     for program, cure in _PROGRAMS.items():
         path = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
         yield Check(f"program {program}", path is not None, path or "not found", cure)
@@ -80,7 +84,9 @@ def _check_kernel() -> Check:
 def _check_labs() -> Iterator[Check]:
     for entry in lab_status():
         live = bool(entry.get("live", True))
-        yield Check(f"lab {entry['lab_id']}", live, json.dumps(entry), "its supervisor is gone: testbed sim down")
+        yield Check(
+            f"lab {entry['lab_id']}", live, json.dumps(entry), "its supervisor is gone: testbed sim down"
+        )
 
 
 def check_lab(lab: Lab) -> Iterator[Check]:

@@ -28,5 +28,7 @@ def control(address: str, request: Mapping[str, Any], *, timeout_s: float = 10.0
         what = f"the control socket {address} does not answer ({error})"
         raise LabStartError(f"{what}; see whether the lab runs with `testbed sim status`") from error
     if not reply.get("ok"):
-        raise LabStartError(f"the control socket {address} refused {request.get('do')!r}: {reply.get('error')}")
+        raise LabStartError(
+            f"the control socket {address} refused {request.get('do')!r}: {reply.get('error')}"
+        )
     return reply

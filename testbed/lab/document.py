@@ -69,7 +69,9 @@ def parse_document(path: Path, text: str) -> Document:
 def _not_yaml(path: Path, error: yaml.MarkedYAMLError) -> LabFileError:
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 1
-    return LabFileError(f"{path}:{line}: not YAML ({error.problem or error.context}); correct the punctuation")
+    return LabFileError(
+        f"{path}:{line}: not YAML ({error.problem or error.context}); correct the punctuation"
+    )
 
 
 def _lines(

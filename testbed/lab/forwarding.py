@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
+from typing import Any
 
 from testbed.design.model import Link, Routes, Wiring
 from testbed.errors import HostError
 from testbed.lab.fleet import Completed, Fleet
 from testbed.lab.model import Lab, LabHost
 
-Macs = Mapping[tuple[str, str], str]
+Macs = Mapping[str, Mapping[str, str]]
+"""MAC addresses by host and NIC."""
 
 ROUTE_PROTOCOL = 107  # marks our routes, so that exactly these can be flushed; unassigned in rt_protos
 NODE_LABEL = "lo:lightbed"  # marks the node address on lo, for the same reason
@@ -51,7 +53,7 @@ class HostForwarding:
 def forwarding_plan(lab: Lab, wiring: Wiring, routes: Routes, macs: Macs) -> dict[str, HostForwarding]:
     """What every host needs so that all pairs reach one another along `routes`.
 
-    Node i of the wiring is host i of the lab. `macs` maps (host, NIC) to the MAC address (`read_macs`).
+    Node i of the wiring is host i of the lab; `macs` comes from `read_macs`.
     """
     return {
         lab.hosts[node].name: HostForwarding(
@@ -91,7 +93,7 @@ def _addresses(lab: Lab, host: LabHost) -> Iterator[str]:
 def _neighbours(lab: Lab, wiring: Wiring, node: int, macs: Macs) -> Iterator[str]:
     for link in _links_from(wiring, node):
         peer = lab.nic(link.target)
-        mac = macs[lab.hosts[link.target.node].name, peer.name]
+        mac = macs[lab.hosts[link.target.node].name][peer.name]
         interface = lab.nic(link.source).name
         yield f"neigh replace {peer.address} lladdr {mac} nud permanent dev {interface}"
 
@@ -125,30 +127,30 @@ def _all_addresses(host: LabHost) -> Iterator[IPv4Address]:
     yield from (nic.address for nic in host.nics)
 
 
-def read_macs(fleet: Fleet) -> dict[tuple[str, str], str]:
-    """The MAC address of every NIC of the lab file, by (host, NIC).
+def read_macs(fleet: Fleet) -> dict[str, dict[str, str]]:
+    """The MAC address of every NIC of the lab file, by host and NIC.
 
     Raises `HostError` when a host lacks an interface, or when one of them carries the management address:
     forwarding would flush it and cut us off.
     """
     done = fleet.run({host.name: "ip -j address show" for host in fleet.hosts})
     _demand(done, "interfaces cannot be listed")
-    macs: dict[tuple[str, str], str] = {}
-    for host in fleet.hosts:
-        interfaces = {entry["ifname"]: entry for entry in json.loads(done[host.name].stdout)}
-        for nic in host.nics:
-            macs[host.name, nic.name] = _mac(host, nic.name, interfaces)
-    return macs
+    return {host.name: _macs_of(host, json.loads(done[host.name].stdout)) for host in fleet.hosts}
 
 
-def _mac(host: LabHost, nic: str, interfaces: Mapping[str, dict[str, object]]) -> str:
+def _macs_of(host: LabHost, listed: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    interfaces = {entry["ifname"]: entry for entry in listed}
+    return {nic.name: _mac(host, nic.name, interfaces) for nic in host.nics}
+
+
+def _mac(host: LabHost, nic: str, interfaces: Mapping[str, Mapping[str, Any]]) -> str:
     entry = interfaces.get(nic)
     if entry is None:
         there = ", ".join(sorted(interfaces))
-        raise HostError(f"host {host.name} has no interface {nic} (it has {there}); correct the lab file", host=host.name)
-    held = entry.get("addr_info")
-    addresses = {each.get("local") for each in held if isinstance(each, dict)} if isinstance(held, list) else set()
-    if str(host.management) in addresses:
+        raise HostError(
+            f"host {host.name} has no interface {nic} (it has {there}); correct the lab file", host=host.name
+        )
+    if str(host.management) in (held.get("local") for held in entry.get("addr_info", ())):
         what = f"interface {nic} of host {host.name} carries the management address {host.management}"
         raise HostError(f"{what}; name the NICs of the optical links in the lab file", host=host.name)
     return str(entry["address"])

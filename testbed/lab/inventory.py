@@ -112,7 +112,9 @@ def relocate(lab: Lab, subnet: IPv4Network) -> Lab:
         lab,
         management=subnet,
         hosts=tuple(replace(host, management=_moved(lab, host.management, subnet)) for host in lab.hosts),
-        switches=tuple(replace(switch, address=_moved_switch(lab, switch, subnet)) for switch in lab.switches),
+        switches=tuple(
+            replace(switch, address=_moved_switch(lab, switch, subnet)) for switch in lab.switches
+        ),
     )
 
 
@@ -122,7 +124,7 @@ def _moved(lab: Lab, address: IPv4Address, subnet: IPv4Network) -> IPv4Address:
 
 def _moved_switch(lab: Lab, switch: LabSwitch, subnet: IPv4Network) -> str:
     place = endpoint(switch.address)
-    assert place is not None  # checked when the lab was loaded  # noqa: S101
+    assert place is not None  # checked when the lab was loaded
     moved = _moved(lab, IPv4Address(place.host), subnet)
     return switch.address.replace(place.host, str(moved), 1)
 
@@ -143,7 +145,8 @@ def render_lab(lab: Lab) -> str:
         "ssh": _ssh_keys(lab),
         "hosts": [_host_keys(lab, host) for host in lab.hosts],
     }
-    return yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
+    text: str = yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
+    return text
 
 
 def _switch_keys(lab: Lab, switch: LabSwitch) -> dict[str, Any]:

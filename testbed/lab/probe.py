@@ -99,7 +99,8 @@ def _silence(launch: Launch, event: str, silent: list[str]) -> str:
     except HostError:
         done = {}
     words = [f"{host} ({done[host].stderr.strip()[-200:]})" if host in done else host for host in silent]
-    return f"the link probe is not '{event}' on {', '.join(words)}; it needs root, Python 3 and the NICs of the lab file"
+    what = f"the link probe is not '{event}' on {', '.join(words)}"
+    return f"{what}; it needs root, Python 3 and the NICs of the lab file"
 
 
 def _hearings(reports: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], NicHearing]:

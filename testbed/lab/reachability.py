@@ -50,7 +50,9 @@ def ping_all(fleet: Fleet, *, deadline_s: float = 2.0) -> Reachability:
     failed = [result for result in done.values() if result.exit_status != 0]
     if failed:
         said = "; ".join(f"{result.host}: {result.stderr.strip()[-200:]}" for result in failed)
-        raise HostError(f"ping cannot be run on {said}; it needs root and Python 3 there", host=failed[0].host)
+        raise HostError(
+            f"ping cannot be run on {said}; it needs root and Python 3 there", host=failed[0].host
+        )
     return _read(fleet.hosts, {host: json.loads(result.stdout) for host, result in done.items()})
 
 

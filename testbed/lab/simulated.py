@@ -1,104 +1,26 @@
-"""A simulated lab as a process: the lab file becomes a wiring document, `python -m sim.lab` makes it live.
+"""A simulated lab: start it from its lab file, find those that run, take them down.
 
-The process ends, and everything it made with it, when its standard input closes: also when we are killed.
 Twins answer on the very addresses of the lab file, so nothing else needs to know that the lab is simulated.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import selectors
 import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Literal, Self
+from typing import Any, Literal, Self
 
-import testbed
 from testbed.errors import LabStartError
-from testbed.lab.checks import endpoint
 from testbed.lab.inventory import relocate
 from testbed.lab.keys import ensure_key
-from testbed.lab.model import FibreEnd, Lab, LabHost, LabNic, LabSwitch
+from testbed.lab.model import Lab
+from testbed.lab.supervisor import START_TIMEOUT_S, StartRefused, Supervisor, ask, start
+from testbed.lab.wiring_document import HostsMode, wiring_document
 
-HostsMode = Literal["kernel", "model"]
-PLANT_CONTROL_PORT = 7000
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 10.0
-_LANGUAGE_PORTS = {"polatis+scpi": 5025, "polatis+tl1": 3082}
-_NO_KERNEL_HOSTS = frozenset({"not_root", "no_namespaces"})
-
-
-class _StartRefused(LabStartError):
-    """The supervisor said no; `reason` is its own code, `what` its words."""
-
-    def __init__(self, reason: str, what: str, cure: str) -> None:
-        self.reason = reason
-        self.what = what
-        super().__init__(f"the simulated lab did not start: {what}; {cure}")
-
-
-def wiring_document(lab: Lab, *, hosts: HostsMode = "kernel", public_key: str = "") -> dict[str, Any]:
-    """The lab as the document that `python -m sim.lab` reads (its schema lies beside that module)."""
-    document: dict[str, Any] = {
-        "version": 1,
-        "lab": lab.name,
-        "hosts_mode": hosts,
-        "management": str(lab.management),
-        "control": f"{lab.management.network_address + 1}:{PLANT_CONTROL_PORT}",
-        "link": {
-            "rate_mbps": lab.link.rate_mbps,
-            "mtu": lab.link.mtu,
-            "transmit_power_dbm": lab.link.transmit_power_dbm,
-        },
-        "switches": [_switch_entry(lab, switch) for switch in lab.switches],
-        "hosts": [_host_entry(host) for host in lab.hosts],
-    }
-    return document | ({"authorized_key": public_key} if public_key else {})
-
-
-def _switch_entry(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
-    twin = lab.twins[switch.name]
-    place = endpoint(switch.address)
-    assert place is not None  # checked when the lab was loaded  # noqa: S101
-    ports = _LANGUAGE_PORTS | {"polatis+tl1": twin.tl1_port}
-    if place.port is not None:
-        ports[place.language] = place.port
-    return {
-        "name": switch.name,
-        "kind": "polatis",
-        "inputs": switch.inputs,
-        "outputs": switch.outputs,
-        "scpi": f"{place.host}:{ports['polatis+scpi']}",
-        "tl1": f"{place.host}:{ports['polatis+tl1']}",
-        "control": f"{place.host}:{twin.control_port}",
-        "switch_time_s": twin.switch_time_s,
-        "boot_mode": twin.boot_mode,
-        "insertion_loss_db": switch.insertion_loss_db,
-    }
-
-
-def _host_entry(host: LabHost) -> dict[str, Any]:
-    return {
-        "name": host.name,
-        "management": str(host.management),
-        "ssh_port": host.ssh_port,
-        "nics": [_nic_entry(nic) for nic in host.nics],
-    }
-
-
-def _nic_entry(nic: LabNic) -> dict[str, Any]:
-    return {"name": nic.name, "transmit": _fibre_entry(nic.transmit), "receive": _fibre_entry(nic.receive)}
-
-
-def _fibre_entry(fibre: FibreEnd) -> dict[str, Any]:
-    return {"switch": fibre.switch, "port": fibre.port, "loss_db": fibre.loss_db}
+HostsChoice = Literal["kernel", "model", "auto"]
 
 
 @dataclass(slots=True)
@@ -116,8 +38,7 @@ class SimulatedLab:
     pid: int
     control: Mapping[str, str]
     reason: str
-    _process: subprocess.Popen[str]
-    _detached: bool
+    _supervisor: Supervisor
 
     def __enter__(self) -> Self:
         return self
@@ -125,23 +46,23 @@ class SimulatedLab:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._detached:
+        if not self._supervisor.detached:
             self.close()
 
     def close(self) -> None:
-        """Close the supervisor's input and wait until it has removed everything. Safe to call again."""
-        _stop(self._process)
+        """End the lab and wait until everything it made is gone. Safe to call again."""
+        self._supervisor.stop()
 
     @property
     def is_running(self) -> bool:
         """Whether the supervisor still lives."""
-        return self._process.poll() is None
+        return self._supervisor.process.poll() is None
 
 
 def start_lab(
     lab: Lab,
     *,
-    hosts: Literal["kernel", "model", "auto"] = "auto",
+    hosts: HostsChoice = "auto",
     detached: bool = False,
     move: bool = False,
     timeout_s: float = START_TIMEOUT_S,
@@ -153,24 +74,22 @@ def start_lab(
     Raises `LabStartError`.
     """
     if not lab.simulated:
-        raise LabStartError(f"lab '{lab.name}' is real and runs already; only a lab with 'simulated: true' is started")
+        raise LabStartError(
+            f"lab '{lab.name}' is real and runs already; only a lab with 'simulated: true' is started"
+        )
     public_key = ensure_key(lab.ssh_key)
     mode, reason = _choose_mode(hosts)
-    try:
-        return _start_somewhere(lab, mode, reason, public_key, detached=detached, move=move, timeout_s=timeout_s)
-    except _StartRefused as refused:
-        if hosts != "auto" or refused.reason not in _NO_KERNEL_HOSTS:
-            raise
-        return _start_somewhere(
-            lab, "model", refused.what, public_key, detached=detached, move=move, timeout_s=timeout_s
-        )
+    return _start_somewhere(lab, mode, reason, public_key, detached=detached, move=move, timeout_s=timeout_s)
 
 
-def _choose_mode(hosts: Literal["kernel", "model", "auto"]) -> tuple[HostsMode, str]:
+def _choose_mode(hosts: HostsChoice) -> tuple[HostsMode, str]:
     if hosts != "auto":
         return hosts, "asked for" if hosts == "model" else ""
     if os.geteuid() != 0:
         return "model", "kernel hosts need root"
+    tried = subprocess.run(["unshare", "--net", "--uts", "--mount", "true"], capture_output=True, check=False)
+    if tried.returncode:
+        return "model", "this kernel or container refuses new namespaces"
     return "kernel", ""
 
 
@@ -178,21 +97,22 @@ def _start_somewhere(
     lab: Lab, mode: HostsMode, reason: str, public_key: str, *, detached: bool, move: bool, timeout_s: float
 ) -> SimulatedLab:
     """Start in the lab's own subnet or, when allowed, in the first candidate that is free."""
-    taken: _StartRefused | None = None
+    taken: StartRefused | None = None
     for subnet in candidate_subnets(lab.management, mode, move=move):
         moved = lab if subnet == lab.management else relocate(lab, subnet)
         document = wiring_document(moved, hosts=mode, public_key=public_key)
         try:
-            process, ready = _start(document, detached=detached, timeout_s=timeout_s)
-        except _StartRefused as refused:
+            supervisor = start(document, detached=detached, timeout_s=timeout_s)
+        except StartRefused as refused:
             if refused.reason != "subnet_taken":
                 raise
             taken = refused
             continue
+        ready = supervisor.ready
         return SimulatedLab(
-            moved, ready["hosts"], ready["lab_id"], process.pid, ready["control"], reason, process, detached
+            moved, ready["hosts"], ready["lab_id"], ready["pid"], ready["control"], reason, supervisor
         )
-    assert taken is not None  # noqa: S101, at least one candidate was tried
+    assert taken is not None  # at least one candidate was tried
     raise taken
 
 
@@ -203,132 +123,58 @@ def candidate_subnets(own: IPv4Network, mode: HostsMode, *, move: bool) -> Itera
         yield own
     if move or not usable:
         first = IPv4Network("10.99.0.0/16" if mode == "kernel" else "127.99.0.0/16")
-        prefix = max(own.prefixlen, 16) if own.prefixlen < 24 else 24  # noqa: PLR2004, a /24 unless the lab is larger
+        prefix = max(16, min(own.prefixlen, 24))  # a /24 unless the lab needs more
         yield from (subnet for subnet in first.subnets(new_prefix=prefix) if subnet != own)
 
 
-def _start(document: dict[str, Any], *, detached: bool, timeout_s: float) -> tuple[subprocess.Popen[str], Any]:
-    """Start the supervisor on a wiring document; gives the process and its ready line."""
-    arguments = ["--detached"] if detached else []
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
-        process = subprocess.Popen(  # noqa: S603, our own module
-            _supervisor(arguments),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=complaints,
-            text=True,
-            env=_environment(),
-            # A Ctrl-C at the terminal goes to us alone; the lab must outlive it until we have tidied up.
-            start_new_session=True,
-        )
-        try:
-            _send(process, json.dumps(document))
-            ready = _ready_line(process, complaints, timeout_s)
-        except BaseException:
-            _stop(process)
-            raise
-    if detached:
-        _let_go(process)
-    return process, ready
+def hosts_of(lab: Lab, hosts: HostsChoice = "auto") -> HostsMode:
+    """Whether the hosts of a lab that is up are reached over SSH (`kernel`) or only modelled.
+
+    `auto` goes by the addresses: modelled labs live on the loopback network, and nothing else does.
+    """
+    if hosts != "auto":
+        return hosts
+    return "model" if lab.management.is_loopback else "kernel"
 
 
-def _send(process: subprocess.Popen[str], line: str) -> None:
-    assert process.stdin is not None  # noqa: S101, opened as a pipe
-    try:
-        process.stdin.write(line + "\n")
-        process.stdin.flush()
-    except BrokenPipeError:
-        pass  # it ended already; what it printed says why
+def find_running(lab: Lab) -> Lab:
+    """The lab where it really is: at its own addresses, or where the one live simulated lab of its name is.
 
-
-def _ready_line(process: subprocess.Popen[str], complaints: IO[str], timeout_s: float) -> Any:
-    line = _read_line(process, timeout_s)
-    try:
-        ready = json.loads(line)
-    except json.JSONDecodeError:
-        raise LabStartError(_silent(process, complaints, line, timeout_s)) from None
-    if not ready.get("ready"):
-        raise _StartRefused(
-            ready.get("code", ""), ready.get("error", "no reason given"), ready.get("cure", "see `testbed doctor`")
-        )
-    return ready
-
-
-def _read_line(process: subprocess.Popen[str], timeout_s: float) -> str:
-    """The first line of output, or what there is of it by the deadline."""
-    assert process.stdout is not None  # noqa: S101, opened as a pipe
-    descriptor, received = process.stdout.fileno(), b""
-    deadline = time.monotonic() + timeout_s
-    with selectors.DefaultSelector() as selector:
-        selector.register(descriptor, selectors.EVENT_READ)
-        while not received.endswith(b"\n") and selector.select(max(0.0, deadline - time.monotonic())):
-            piece = os.read(descriptor, 65536)
-            if not piece:
-                break
-            received += piece
-    return received.decode(errors="replace")
-
-
-def _silent(process: subprocess.Popen[str], complaints: IO[str], line: str, timeout_s: float) -> str:
-    complaints.seek(0)
-    last = (complaints.read().strip().splitlines() or [line.strip() or "it said nothing"])[-1]
-    status = process.poll()
-    what = f"was not ready within {timeout_s:g} s" if status is None else f"ended with status {status}"
-    return f"the simulated lab {what}: {last}; run `testbed doctor`"
-
-
-def _let_go(process: subprocess.Popen[str]) -> None:
-    """Leave a detached supervisor running: close our ends of its pipes."""
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            pipe.close()
-
-
-def _stop(process: subprocess.Popen[str]) -> None:
-    """Close the input, wait, and end by pid what has not ended: first gently."""
-    if process.stdin is not None and not process.stdin.closed:
-        try:
-            process.stdin.close()
-        except BrokenPipeError:
-            pass
-    for end in (process.terminate, process.kill):
-        try:
-            process.wait(STOP_TIMEOUT_S)
-            break
-        except subprocess.TimeoutExpired:
-            end()
-    process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+    Modelled labs and those that had to move are not at the lab file's addresses. Real labs are returned as
+    they are. Raises `LabStartError` when several live labs of that name are elsewhere.
+    """
+    if not lab.simulated:
+        return lab
+    subnets = [entry["subnet"] for entry in lab_status() if entry["live"] and entry["lab"] == lab.name]
+    if not subnets or str(lab.management) in subnets:
+        return lab
+    if len(subnets) > 1:
+        what = f"lab '{lab.name}' runs {len(subnets)} times, in {', '.join(subnets)}"
+        raise LabStartError(f"{what}; end the others with `testbed sim down LAB_ID`")
+    return relocate(lab, IPv4Network(subnets[0]))
 
 
 def lab_status() -> list[dict[str, Any]]:
-    """Every simulated lab on this machine, live or debris, as the supervisor's `--status` lists them."""
-    found: list[dict[str, Any]] = json.loads(_ask(["--status"]))
-    return found
+    """Every simulated lab on this machine: `lab_id`, `lab`, `live`, `hosts`, `pid`, `subnet`.
+
+    One that is not live is what a killed supervisor left behind; only its id is known.
+    """
+    return [
+        {
+            "lab_id": entry["id"],
+            "lab": entry["lab"],
+            "live": entry["state"] == "live",
+            "hosts": "kernel" if entry["namespaces"] else "model",
+            "pid": entry["pid"],
+            "subnet": entry["subnet"],
+        }
+        for entry in ask(["--status"])
+    ]
 
 
-def lab_down(ids: Iterable[str] = (), *, all_labs: bool = False) -> str:
-    """Remove labs whose supervisor is gone; also live ones when named or with `all_labs`."""
-    return _ask(["--down", *ids, *(["--all"] if all_labs else [])])
+def lab_down(ids: Iterable[str] = (), *, all_labs: bool = False) -> tuple[str, ...]:
+    """Remove labs whose supervisor is gone, also live ones when named or with `all_labs`; returns their ids.
 
-
-def _ask(arguments: list[str]) -> str:
-    done = subprocess.run(  # noqa: S603, our own module
-        _supervisor(arguments), capture_output=True, text=True, env=_environment(), timeout=START_TIMEOUT_S, check=False
-    )
-    if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
-        raise LabStartError(f"`sim.lab {' '.join(arguments)}` failed: {last}; run `testbed doctor`")
-    return done.stdout
-
-
-def _supervisor(arguments: list[str]) -> list[str]:
-    return [sys.executable, "-m", "sim.lab", *arguments]
-
-
-def _environment() -> dict[str, str]:
-    """Ours, with the directory that holds this very installation first on the import path."""
-    root = str(Path(testbed.__file__).resolve().parent.parent)
-    rest = os.environ.get("PYTHONPATH", "")
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (root, rest)))}
+    Raises `LabStartError` for an id that no lab has.
+    """
+    return tuple(ask(["--down", *ids, *(["--all"] if all_labs else [])])["removed"])

@@ -6,7 +6,6 @@ runs, `SIMULATED` = `true`, so that a file that was copied elsewhere still says 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, fields
 from importlib.metadata import PackageNotFoundError, version
@@ -50,7 +49,7 @@ def write_rows(path: Path, row_type: type[Row], rows: Iterable[Row], *, simulate
     table = pa.Table.from_pylist([asdict(row) for row in rows], schema=schema)
     unfinished = path.with_suffix(".unfinished")
     pq.write_table(table, unfinished, compression="zstd")
-    os.replace(unfinished, path)
+    unfinished.replace(path)
 
 
 def read_rows(path: Path, row_type: type[Row]) -> tuple[Row, ...]:

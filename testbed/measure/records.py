@@ -16,7 +16,7 @@ from testbed.lab.model import Lab
 from testbed.measure.model import NicBytes, Timing
 from testbed.operate.model import Circuit
 
-Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 REPATCH = "repatch"
 

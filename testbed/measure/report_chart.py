@@ -130,7 +130,7 @@ def _shade(series: Sequence[Series], axes: _Axes) -> Markup:
     bands = [_band(axes, size) for size in axes.sizes if size in limited]
     merged: list[tuple[float, float]] = []
     for start, end in bands:
-        if merged and abs(merged[-1][1] - start) < 0.5:  # noqa: PLR2004 - half a pixel: the same border
+        if merged and abs(merged[-1][1] - start) < 0.5:  # half a pixel: the same border
             start = merged.pop()[0]  # noqa: PLW2901 - the band grows
         merged.append((start, end))
     return tag("g", (_band_markup(start, end) for start, end in merged))

@@ -94,6 +94,7 @@ tr.limited td, tr.limited th {{ background: var(--band); }}
 details {{ margin: 1rem 0; }}
 summary {{ cursor: pointer; font-weight: 600; padding: 0.3rem 0; }}
 footer {{ margin-top: 3rem; color: var(--muted); font-size: 0.85rem; }}
+@media (max-width: 40rem) {{ .tiles {{ grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); }} }}
 @media print {{
   :root {{{_LIGHT} --paper: #fff; }}
   html {{ font-size: 10.5pt; }} body {{ max-width: none; padding: 0; }}

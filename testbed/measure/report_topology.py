@@ -131,7 +131,7 @@ def _arrowheads(key: str) -> Markup:
 
 def _node(node: int, nodes: int, name: str) -> Markup:
     x, y = _point(node, nodes)
-    if len(name) <= 3:  # noqa: PLR2004 - what fits in the circle
+    if len(name) <= 3:  # what fits in the circle
         label = tag("text", name, x=x, y=y, class_="node-name")
     else:
         outer_x, outer_y = _point(node, nodes, _RADIUS + _NODE_RADIUS + 16)

@@ -17,8 +17,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,10 +25,11 @@ from types import TracebackType
 from typing import Literal, Self, cast
 
 import sqlalchemy as sa
-from sqlalchemy.schema import CreateTable
 
 from testbed.errors import ResultsError
 from testbed.lab.model import Lab
+from testbed.measure import database
+from testbed.measure.database import Database
 from testbed.measure.model import NicBytes, Timing
 from testbed.measure.nccl_json import redact_document
 from testbed.measure.parquet import lightbed_version, read_rows, write_rows
@@ -48,60 +48,8 @@ from testbed.measure.records import (
 DATABASE = "lightbed.sqlite"
 FinalStatus = Literal["done", "failed", "interrupted"]
 
-_LOCK_TIMEOUT_S = 30.0
 _SECRET_WORD = re.compile(r"(pass(word|phrase)?|token|secret|api-?key|credential)", re.IGNORECASE)
 _SECRET_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
-
-_tables = sa.MetaData()
-
-_runs = sa.Table(
-    "runs",
-    _tables,
-    sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("lab", sa.Text, nullable=False),
-    sa.Column("lab_info", sa.JSON, nullable=False),
-    sa.Column("status", sa.Text, nullable=False),
-    sa.Column("error", sa.Text, nullable=False, server_default=""),
-    sa.Column("started", sa.Text, nullable=False),
-    sa.Column("finished", sa.Text),
-    sa.Column("simulated", sa.Boolean, nullable=False),
-    sa.Column("hosts", sa.Text, nullable=False),
-)
-_environment = sa.Table(
-    "environment",
-    _tables,
-    sa.Column("run", sa.Text, sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("value", sa.JSON, nullable=False),
-)
-_topologies = sa.Table(
-    "topologies",
-    _tables,
-    sa.Column("run", sa.Text, sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("ordinal", sa.Integer, primary_key=True),
-    sa.Column("topology", sa.JSON, nullable=False),
-)
-_circuits = sa.Table(
-    "circuits",
-    _tables,
-    sa.Column("run", sa.Text, sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("topology", sa.Text, primary_key=True),
-    sa.Column("ordinal", sa.Integer, primary_key=True),
-    sa.Column("source", sa.Text, nullable=False),
-    sa.Column("target", sa.Text, nullable=False),
-    sa.Column("switch", sa.Text, nullable=False),
-    sa.Column("input_port", sa.Integer, nullable=False),
-    sa.Column("output_port", sa.Integer, nullable=False),
-)
-_phases = sa.Table(
-    "phases",
-    _tables,
-    sa.Column("run", sa.Text, sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("ordinal", sa.Integer, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("at", sa.Text, nullable=False),
-    sa.Column("data", sa.JSON, nullable=False),
-)
 
 
 def redact_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -134,15 +82,17 @@ class RunStore:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.database = self.path / DATABASE
-        self._engine = sa.create_engine(
-            f"sqlite:///{self.database}", poolclass=sa.NullPool, connect_args={"timeout": _LOCK_TIMEOUT_S}
-        )
+        self._database = Database(self.path / DATABASE)
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file; the journal of operations may live in it too."""
+        return self._database.path
 
     def begin(
         self,
         lab: Lab | LabInfo,
-        simulated: bool,  # noqa: FBT001 - the record of a run, in the order people say it
+        simulated: bool,
         hosts: str,
         seeds: Mapping[str, int],
         arguments: Sequence[str] | None = None,
@@ -151,14 +101,14 @@ class RunStore:
 
         `hosts` is `kernel`, `model` or `real`; `arguments` default to this process's own (redacted).
         """
-        self._create()
+        self._database.create()
         info = lab if isinstance(lab, LabInfo) else LabInfo.of(lab)
         started, directory = self._new_directory()
         lock = _take_lock(directory)
-        run = Run(self, directory.name, directory, simulated=simulated, lock=lock)
-        with self._writing() as connection:
+        run = Run(self._database, directory, simulated=simulated, lock=lock)
+        with self._database.writing() as connection:
             connection.execute(
-                _runs.insert().values(
+                database.runs.insert().values(
                     id=run.run_id,
                     lab=info.name,
                     lab_info=asdict(info),
@@ -178,20 +128,26 @@ class RunStore:
         """All runs, the newest first; none when there is no database yet."""
         if not self.database.exists():
             return ()
-        with self._reading() as connection:
-            rows = connection.execute(_runs.select().order_by(_runs.c.id.desc())).all()
+        with self._database.reading() as connection:
+            rows = connection.execute(database.runs.select().order_by(database.runs.c.id.desc())).all()
         return tuple(self._summary(row) for row in rows)
 
     def load(self, run_id: str) -> StoredRun:
         """Everything of one run, named by its id, by the unambiguous beginning of it, or by `last`."""
         summary = self._find(run_id)
         of_run = summary.run_id
-        with self._reading() as connection:
-            info = connection.scalar(sa.select(_runs.c.lab_info).where(_runs.c.id == of_run))
-            environment = _select(connection, _environment, of_run, _environment.c.name)
-            topologies = _select(connection, _topologies, of_run, _topologies.c.ordinal)
-            circuits = _select(connection, _circuits, of_run, _circuits.c.topology, _circuits.c.ordinal)
-            phases = _select(connection, _phases, of_run, _phases.c.ordinal)
+        with self._database.reading() as connection:
+            info = connection.scalar(sa.select(database.runs.c.lab_info).where(database.runs.c.id == of_run))
+            environment = _select(connection, database.environment, of_run, database.environment.c.name)
+            topologies = _select(connection, database.topologies, of_run, database.topologies.c.ordinal)
+            circuits = _select(
+                connection,
+                database.circuits,
+                of_run,
+                database.circuits.c.topology,
+                database.circuits.c.ordinal,
+            )
+            phases = _select(connection, database.phases, of_run, database.phases.c.ordinal)
         return StoredRun(
             summary=summary,
             lab=_lab_info(cast("Mapping[str, object]", info)),
@@ -240,36 +196,6 @@ class RunStore:
             else:
                 return started, directory
 
-    def _create(self) -> None:
-        """Make the directory and the tables; one process at a time, so that two may start together."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / f".{DATABASE}.lock").open("w") as lock, self._errors():
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            with self._engine.begin() as connection:
-                connection.exec_driver_sql("PRAGMA journal_mode=WAL")
-                for table in _tables.sorted_tables:
-                    connection.execute(CreateTable(table, if_not_exists=True))
-
-    @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
-        with self._errors(), self._engine.begin() as connection:
-            yield connection
-
-    @contextmanager
-    def _reading(self) -> Iterator[sa.Connection]:
-        with self._errors(), self._engine.connect() as connection:
-            yield connection
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sa.exc.DatabaseError as error:
-            raise ResultsError(
-                f"{self.database}: {error.orig}. If another program holds it, wait; "
-                f"if the file is damaged, move it away: the files in {self.path}/<run>/ stay readable"
-            ) from error
-
 
 class Run:
     """The handle to add to one run. As a context manager it finishes the run, also on an error.
@@ -277,11 +203,11 @@ class Run:
     Add what is known as soon as it is known: what was added survives a crash.
     """
 
-    def __init__(self, store: RunStore, run_id: str, directory: Path, *, simulated: bool, lock: int) -> None:
-        self.run_id = run_id
+    def __init__(self, database: Database, directory: Path, *, simulated: bool, lock: int) -> None:
+        self.run_id = directory.name
         self.directory = directory
         self.simulated = simulated
-        self._store = store
+        self._database = database
         self._lock: int | None = lock
         self._timings: list[Timing] = []
         self._nic_bytes: list[NicBytes] = []
@@ -303,9 +229,9 @@ class Run:
 
     def add_environment(self, name: str, value: Json) -> None:
         """Keep one fact of the environment (versions, seeds, kernel settings); the last one said counts."""
-        with self._store._writing() as connection:
+        with self._database.writing() as connection:
             connection.execute(
-                _environment.insert()
+                database.environment.insert()
                 .prefix_with("OR REPLACE")
                 .values(run=self.run_id, name=name, value=value)
             )
@@ -316,7 +242,7 @@ class Run:
 
     def add_topology(self, topology: StoredTopology) -> None:
         """Keep a topology, in the order it was used."""
-        self._append(_topologies, topology=asdict(topology))
+        self._append(database.topologies, topology=asdict(topology))
 
     def add_circuits(self, topology: str, rows: Iterable[StoredCircuit]) -> None:
         """Keep the circuits that carry the topology of that name."""
@@ -325,12 +251,12 @@ class Run:
             for ordinal, row in enumerate(rows)
         ]
         if values:
-            with self._store._writing() as connection:
-                connection.execute(_circuits.insert(), values)
+            with self._database.writing() as connection:
+                connection.execute(database.circuits.insert(), values)
 
     def add_phase(self, name: str, data: Mapping[str, Json]) -> None:
         """Keep the figures of something that happened: a name and JSON with units in its keys."""
-        self._append(_phases, name=name, at=datetime.now(UTC).isoformat(), data=data)
+        self._append(database.phases, name=name, at=datetime.now(UTC).isoformat(), data=data)
 
     def add_repatch(self, repatch: Repatch) -> None:
         """Keep a change of topology; the report gives it a section of its own."""
@@ -359,17 +285,17 @@ class Run:
         path.parent.mkdir(exist_ok=True)
         unfinished = path.with_suffix(".unfinished")
         unfinished.write_text(json.dumps(redact_document(document), indent=1) + "\n")
-        os.replace(unfinished, path)
+        unfinished.replace(path)
         return path
 
     def finish(self, status: FinalStatus, *, error: str = "") -> None:
         """Say how the run ended and let go of its lock; the first word counts."""
         if self._lock is None:
             return
-        with self._store._writing() as connection:
+        with self._database.writing() as connection:
             connection.execute(
-                _runs.update()
-                .where(_runs.c.id == self.run_id)
+                database.runs.update()
+                .where(database.runs.c.id == self.run_id)
                 .values(status=status, error=error, finished=datetime.now(UTC).isoformat())
             )
         os.close(self._lock)
@@ -377,7 +303,7 @@ class Run:
 
     def _append(self, table: sa.Table, **values: object) -> None:
         ordinal = sa.select(sa.func.count()).where(table.c.run == self.run_id).scalar_subquery()
-        with self._store._writing() as connection:
+        with self._database.writing() as connection:
             connection.execute(table.insert().values(run=self.run_id, ordinal=ordinal, **values))
 
 

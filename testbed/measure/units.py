@@ -28,20 +28,20 @@ def seconds_text(seconds: float | None) -> str:
     """
     if seconds is None:
         return "not measured"
-    if seconds >= 60:  # noqa: PLR2004 - a minute
+    if seconds >= 60:
         return f"{int(seconds // 60)} min {seconds % 60:.0f} s"
     if seconds >= 1 or seconds == 0:
         return f"{seconds:.3g} s"
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"  # noqa: PLR2004
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
 
 
 def number_text(value: float) -> str:
-    """Three figures, thousands kept whole, no exponent.
+    r"""Three figures, thousands kept whole, no exponent.
 
     >>> [number_text(v) for v in (0, 0.01234, 3.14159, 94.06, 395.4, 12345.6)]
-    ['0', '0.0123', '3.14', '94.1', '395', '12 346']
+    ['0', '0.0123', '3.14', '94.1', '395', '12\xa0346']
     """
-    if abs(value) >= 100:  # noqa: PLR2004 - three figures are whole numbers from here on
+    if abs(value) >= 100:
         return f"{value:,.0f}".replace(",", "\N{NO-BREAK SPACE}")
     return f"{value:.3g}"
 

@@ -26,7 +26,7 @@ def checksum(data: bytes) -> int:
     >>> hex(checksum(bytes.fromhex("0001f203f4f5f6f7")))
     '0x220d'
     """
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF

@@ -1,0 +1,1 @@
+"""Make it so: plan, journal, apply, verify."""

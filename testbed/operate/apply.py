@@ -29,7 +29,9 @@ def require_permission(lab: Lab, really_move: str | None) -> None:
     if lab.simulated or really_move == lab.name:
         return
     said = f"'--really-move {really_move}' names another lab" if really_move else "nobody said to move it"
-    raise RefusedToMove(f"lab '{lab.name}' is real and {said}; to move its light give --really-move {lab.name}")
+    raise RefusedToMove(
+        f"lab '{lab.name}' is real and {said}; to move its light give --really-move {lab.name}"
+    )
 
 
 def apply_plan(
@@ -46,7 +48,9 @@ def apply_plan(
         for name, snapshot in seen.items():
             journal.settle(lab.name, switches[name].address, snapshot)
         _demand_no_drift(lab, plan, seen)
-        reports = _each(plan, lambda part: _run(part, seen[part.switch], switches[part.switch], journal, operation))
+        reports = _each(
+            plan, lambda part: _run(part, seen[part.switch], switches[part.switch], journal, operation)
+        )
         result = ApplyResult(
             operation=operation,
             reports=reports,
@@ -144,7 +148,8 @@ def _account(lab: Lab, reports: Mapping[str, ApplyReport]) -> str:
 
 def _account_switch(owners: Mapping[tuple[str, int], str], name: str, report: ApplyReport) -> str:
     by_status = {
-        status: [pair for pair, became in sorted(report.pairs.items()) if became is status] for status in Status
+        status: [pair for pair, became in sorted(report.pairs.items()) if became is status]
+        for status in Status
     }
     text = f"{name}: {len(by_status[Status.DONE])} done"
     for status in (Status.FAILED, Status.UNKNOWN):

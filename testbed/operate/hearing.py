@@ -14,7 +14,10 @@ _DEAF = NicHearing(carrier=False, sent=0, frames=())
 
 def links_heard(lab: Lab, wiring: Wiring, heard: Heard) -> int:
     """How many links carried a probe frame of this epoch from their source to their target."""
-    return sum(_frame(lab, link.source, heard.epoch) in _hearing(lab, heard, link.target).frames for link in wiring.links)
+    return sum(
+        _frame(lab, link.source, heard.epoch) in _hearing(lab, heard, link.target).frames
+        for link in wiring.links
+    )
 
 
 def compare(lab: Lab, wiring: Wiring, heard: Heard) -> tuple[LinkFinding, ...]:
@@ -58,13 +61,15 @@ def _judge_link(
     subject, target = lab.link_label(link), lab.nic_label(link.target)
     other = heard_instead.get(link)
     if not _hearing(lab, heard, link.target).carrier:
-        yield LinkFinding("no_carrier", subject, f"{target} receives no light{_silenced(lab, wiring, link.target)}")
+        yield LinkFinding(
+            "no_carrier", subject, f"{target} receives no light{_silenced(lab, wiring, link.target)}"
+        )
     elif other is not None and heard_instead.get(other) == link:
         if link < other:  # the pair is one finding
             yield _swapped(lab, link, other)
     elif other is not None:
-        detail = f"{target} hears {lab.nic_label(other.source)} instead of {lab.nic_label(link.source)}; {_fibres(lab, link)}"
-        yield LinkFinding("swapped", subject, detail)
+        what = f"{target} hears {lab.nic_label(other.source)} instead of {lab.nic_label(link.source)}"
+        yield LinkFinding("swapped", subject, f"{what}; {_fibres(lab, link)}")
     elif not _is_consequence(lab, wiring, heard, link):
         yield LinkFinding("not_heard", subject, _not_heard(lab, heard, link))
 
@@ -124,4 +129,6 @@ def _strangers(lab: Lab, wiring: Wiring, heard: Heard) -> Iterator[LinkFinding]:
 
 
 def _is_ours(lab: Lab, frame: Frame) -> bool:
-    return any(host.name == frame.host and any(nic.name == frame.nic for nic in host.nics) for host in lab.hosts)
+    return any(
+        host.name == frame.host and any(nic.name == frame.nic for nic in host.nics) for host in lab.hosts
+    )

@@ -141,9 +141,7 @@ class Journal:
     def _close_step(
         self, operation: str, switch: str, ordinal: int, status: Status, read_back: Snapshot | None
     ) -> None:
-        step = (
-            (_steps.c.operation == operation) & (_steps.c.switch == switch) & (_steps.c.ordinal == ordinal)
-        )
+        step = (_steps.c.operation == operation) & (_steps.c.switch == switch) & (_steps.c.ordinal == ordinal)
         known = {
             "outcome": status.value,
             "outcome_at": _now(),
@@ -161,7 +159,9 @@ class Journal:
         )
         with self._engine.connect() as connection:
             rows = connection.execute(query).mappings().all()
-        return tuple(_open_step(row) for row in rows if row["state"] != "running" or not _lives(row["owner"]))
+        return tuple(
+            _open_step(dict(row)) for row in rows if row["state"] != "running" or not _lives(row["owner"])
+        )
 
     def settle(self, lab: str, address: str, read_back: Snapshot) -> tuple[tuple[OpenStep, Status], ...]:
         """Conclude unfinished steps on this switch from a read: done, failed, or (neither) still unknown.
@@ -177,7 +177,11 @@ class Journal:
 
     def history(self, operation: str) -> tuple[Mapping[str, Any], ...]:
         """The steps of an operation as stored, in order."""
-        query = sa.select(_steps).where(_steps.c.operation == operation).order_by(_steps.c.switch, _steps.c.ordinal)
+        query = (
+            sa.select(_steps)
+            .where(_steps.c.operation == operation)
+            .order_by(_steps.c.switch, _steps.c.ordinal)
+        )
         with self._engine.connect() as connection:
             return tuple(dict(row) for row in connection.execute(query).mappings())
 
@@ -195,6 +199,11 @@ class Journal:
         with self._engine.begin() as connection:
             connection.execute(statement)
         self.commit_s += time.monotonic() - begin
+
+
+def journal_in(runs_dir: str | Path) -> Journal:
+    """The journal of a directory of runs; it shares the file with their results."""
+    return Journal(Path(runs_dir) / "lightbed.sqlite")
 
 
 def _make_durable(connection: Any, _record: object) -> None:

@@ -76,7 +76,7 @@ def _judge_circuit(lab: Lab, circuit: Circuit, reading: SwitchReading) -> Iterat
     subject = lab.link_label(circuit.link)
     is_there = reading.snapshot.connections.get(circuit.input_port) == circuit.output_port
     if not is_there:
-        yield LinkFinding("missing_circuit", subject, _missing(lab, circuit, reading.snapshot))
+        yield LinkFinding("missing_circuit", subject, _missing(circuit, reading.snapshot))
     budget = budget_of(lab, circuit)
     entering = reading.power.get(circuit.input_port)
     yield from _judge_input(lab, circuit, entering, budget)
@@ -85,7 +85,7 @@ def _judge_circuit(lab: Lab, circuit: Circuit, reading: SwitchReading) -> Iterat
         yield from _judge_output(lab, circuit, entering, leaving, budget)
 
 
-def _missing(lab: Lab, circuit: Circuit, snapshot: Snapshot) -> str:
+def _missing(circuit: Circuit, snapshot: Snapshot) -> str:
     """Where the planned cross-connect is not, and what holds its ports instead."""
     held = snapshot.connections.get(circuit.input_port)
     holder = snapshot.connections.inputs_of.get(circuit.output_port)
@@ -129,7 +129,9 @@ def _judge_output(
 def _excess(
     lab: Lab, circuit: Circuit, what: str, excess_db: float, found_dbm: float, expected_dbm: float
 ) -> LinkFinding:
-    detail = f"{what} loses {excess_db:.1f} dB more than planned ({found_dbm:.1f} dBm, not {expected_dbm:.1f})"
+    detail = (
+        f"{what} loses {excess_db:.1f} dB more than planned ({found_dbm:.1f} dBm, not {expected_dbm:.1f})"
+    )
     return LinkFinding("excess_loss", lab.link_label(circuit.link), detail)
 
 

@@ -65,7 +65,8 @@ class ApplyResult:
 class LinkFinding:
     """One fact about one link that is not as planned; `kind` is one of
     `missing_circuit`, `extra_circuit`, `excess_loss`, `no_light`, `no_carrier`, `swapped`, `not_heard`,
-    `foreign` (a probe frame of another run or lab)."""
+    `foreign` (a probe frame of another run or lab).
+    """
 
     kind: str
     subject: str

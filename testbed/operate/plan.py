@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.model import CrossConnects
@@ -12,6 +13,7 @@ from testbed.lab.model import Lab, LabSwitch
 from testbed.operate.model import Circuit, LabPlan, SwitchPlan
 
 Pair = tuple[int, int]
+_CHANGES = {"-": "remove", "+": "make", "=": "keep"}
 
 
 def circuits_of(lab: Lab, wiring: Wiring) -> tuple[Circuit, ...]:
@@ -92,15 +94,48 @@ def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
     return tuple(line for switch in plan.switches for line in _switch_lines(owners, switch))
 
 
-def _switch_lines(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> Iterator[str]:
+def plan_json(lab: Lab, plan: LabPlan) -> dict[str, Any]:
+    """The plan for programs: `has_changes`, and for every switch its rows and steps."""
+    owners = port_owners(lab)
+    return {
+        "has_changes": plan.has_changes,
+        "switches": [_switch_json(owners, part) for part in plan.switches],
+    }
+
+
+def _switch_json(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> dict[str, Any]:
+    return {
+        "switch": plan.switch,
+        "revision": plan.seen.revision,
+        "circuits": [
+            {
+                "change": _CHANGES[sign],
+                "input_port": pair[0],
+                "output_port": pair[1],
+                "link": pair_label(owners, plan.switch, pair),
+            }
+            for sign, pair in _rows(plan)
+        ],
+        "steps": [
+            {"kind": step.kind, "pairs": len(step.pairs), "estimated_s": step.estimated_s}
+            for step in plan.steps
+        ],
+    }
+
+
+def _rows(plan: SwitchPlan) -> list[tuple[str, Pair]]:
+    """Signed pairs, by input port; a removal before what replaces it."""
     seen, wanted = in_scope(plan), plan.target.pairs
     rows = [("-", pair) for pair in seen - wanted]
     rows += [("+", pair) for pair in wanted - seen]
     rows += [("=", pair) for pair in wanted & seen]
-    # Sorted by input port, a removal before what replaces it.
-    for sign, pair in sorted(rows, key=lambda row: (row[1][0], "-+=".index(row[0]))):
+    return sorted(rows, key=lambda row: (row[1][0], "-+=".index(row[0])))
+
+
+def _switch_lines(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> Iterator[str]:
+    for sign, pair in _rows(plan):
         yield f"{sign} {plan.switch} {pair[0]:>4} -> {pair[1]:<4}  {pair_label(owners, plan.switch, pair)}"
-    yield _footer(plan, seen)
+    yield _footer(plan, in_scope(plan))
 
 
 def in_scope(plan: SwitchPlan) -> frozenset[Pair]:
@@ -118,6 +153,8 @@ def _footer(plan: SwitchPlan, seen: frozenset[Pair]) -> str:
     if not plan.steps:
         return f"{text}; nothing to do"
     seconds = sum(step.estimated_s for step in plan.steps)
-    text += f"; {len(plan.steps)} step{'s' if len(plan.steps) > 1 else ''}, about {seconds:.2g} s of the device"
+    text += (
+        f"; {len(plan.steps)} step{'s' if len(plan.steps) > 1 else ''}, about {seconds:.2g} s of the device"
+    )
     blinking = len((wanted & seen) & frozenset().union(*(step.disturbed for step in plan.steps)))
     return text + (f"; the {blinking} kept may lose light meanwhile" if blinking else "")

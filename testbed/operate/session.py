@@ -6,6 +6,7 @@ journal, verify light, install routes, prove fibres by probe frames. Each step i
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -78,9 +79,7 @@ def open_lab(lab: Lab, journal: Journal, *, model_hosts: bool = False) -> Iterat
     Raises the transport errors of `ocs_drivers` and `HostError`.
     """
     with ExitStack() as stack:
-        switches = {
-            switch.name: stack.enter_context(open_switch(switch.address)) for switch in lab.switches
-        }
+        switches = {switch.name: stack.enter_context(open_switch(switch.address)) for switch in lab.switches}
         fleet = None if model_hosts else stack.enter_context(SshFleet(lab))
         yield LabSession(lab, switches, fleet, journal)
 
@@ -119,7 +118,11 @@ class LabSession:
 
     def verify(self, plan: LabPlan) -> VerifyReport:
         """Compare switches, light and (with real hosts) fibres with the plan."""
-        return verify_lab(self.lab, plan, self.switches, self.fleet)
+        return verify_lab(self.lab, plan.wiring, self.switches, self.fleet, epoch=self._next_epoch())
+
+    def _next_epoch(self) -> int:
+        """A number that no earlier probe of ours or of anybody else is likely to carry."""
+        return secrets.randbits(31)
 
     def bring_up(self, design: Design, note: Note = lambda _text: None) -> BroughtUp:
         """Plan, apply, route and verify one design; `note` is told what happens."""

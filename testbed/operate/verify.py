@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ocs_drivers.contract import OpticalSwitch
-from testbed.design.model import Wiring
 from testbed.lab.fleet import Fleet
 from testbed.lab.model import Lab
 from testbed.lab.probe import probe_links
 from testbed.operate.hearing import compare, links_heard
 from testbed.operate.light import judge_circuits, read_light
-from testbed.operate.model import Circuit, LinkFinding, VerifyReport
-from testbed.operate.plan import circuits_of
+from testbed.operate.model import Circuit, LabPlan, LinkFinding, VerifyReport
 
 
 def verify_circuits(
@@ -25,7 +23,7 @@ def verify_circuits(
 
 def verify_lab(
     lab: Lab,
-    wiring: Wiring,
+    plan: LabPlan,
     switches: Mapping[str, OpticalSwitch],
     fleet: Fleet | None = None,
     *,
@@ -36,11 +34,9 @@ def verify_lab(
     Without a fleet (hosts only modelled) `links_heard` is 0 and only the switches are asked. Raises the
     drivers' errors and `HostError`; what is merely not as planned is in the report.
     """
-    circuits = circuits_of(lab, wiring)
-    findings = verify_circuits(lab, circuits, switches)
+    findings = verify_circuits(lab, plan.circuits, switches)
     if fleet is None:
-        return VerifyReport(len(circuits), 0, findings)
+        return VerifyReport(len(plan.circuits), 0, findings)
     heard = probe_links(fleet, lab, epoch)
-    return VerifyReport(
-        len(circuits), links_heard(lab, wiring, heard), findings + compare(lab, wiring, heard)
-    )
+    findings += compare(lab, plan.wiring, heard)
+    return VerifyReport(len(plan.circuits), links_heard(lab, plan.wiring, heard), findings)

@@ -1,5 +1,6 @@
 import random
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -58,7 +59,7 @@ def test_routes_are_shortest_loop_free_trees(true_hops):
             assert set(path) <= present
             assert path[0].source.node == source
             assert path[-1].target.node == target
-            assert all(a.target.node == b.source.node for a, b in zip(path, path[1:], strict=False))
+            assert all(a.target.node == b.source.node for a, b in pairwise(path))
             assert path[1:] == (routes.path(path[0].target.node, target) if len(path) > 1 else ())
         assert find_routes(wiring) == routes
         seen["multi-hop"] += hops.max() > 2

@@ -134,7 +134,7 @@ def sizes(draw):
 @st.composite
 def demands_of(draw, nodes):
     divisors = [k for k in range(2, nodes + 1) if nodes % k == 0]
-    groups = draw(st.lists(st.sampled_from(divisors), max_size=3))
+    groups = draw(st.lists(st.sampled_from(divisors) | st.just(divisors[0]), max_size=3))
     return [AllReduceDemand(group, draw(st.integers(0, 2**30))) for group in groups]
 
 
@@ -177,7 +177,7 @@ def test_every_topology_is_connected_regular_and_as_asked(true_hops):
         "multi-hop": 50,
         "simplex": 50,
         "exhaustive": 20,
-        "odd duplex": 20,
-        "parallel": 1,
+        "odd duplex": 8,
+        "parallel": 3,
     }.items():
         assert seen[fact] >= floor, seen

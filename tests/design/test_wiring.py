@@ -55,6 +55,9 @@ def assert_realises(wiring, topology):
     every_nic = {Nic(node, index) for node in range(topology.nodes) for index in range(topology.degree)}
     assert Counter(link.source for link in wiring.links) == dict.fromkeys(every_nic, 1)
     assert Counter(link.target for link in wiring.links) == dict.fromkeys(every_nic, 1)
+    assert all(
+        wiring.link_from[link.source] == wiring.link_into[link.target] == link for link in wiring.links
+    )
     if not topology.simplex:
         assert {Link(link.target, link.source) for link in wiring.links} == set(wiring.links)
 

@@ -77,9 +77,10 @@ async def run(options: argparse.Namespace) -> None:
     sockets = {front: _bound(getattr(options, front)) for front in ("scpi", "tl1", "control")}
     addresses = {front: "{}:{}".format(*sock.getsockname()) for front, sock in sockets.items()}
     await twin.serve(**sockets)
+    ended = _end_of_input()
     print(json.dumps({"ready": True, "simulated": True, **addresses}), flush=True)
     try:
-        await _end_of_input()
+        await ended.wait()
     finally:
         await twin.close()
 
@@ -89,13 +90,13 @@ def _bound(address: str) -> socket.socket:
     return bound_socket(host, int(port))
 
 
-async def _end_of_input() -> None:
+def _end_of_input() -> asyncio.Event:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     threading.Thread(target=_drain_input, args=(loop, ended), daemon=True).start()
-    await ended.wait()
+    return ended
 
 
 def _drain_input(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:

@@ -28,7 +28,7 @@ class SwitchDevice:
     leaves: nothing, what was connected when the mode was chosen, or what was connected last.
     """
 
-    def __init__(  # noqa: PLR0913 - the parts of a device
+    def __init__(
         self,
         name: str,
         matrix: Matrix,

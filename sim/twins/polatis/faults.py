@@ -35,7 +35,7 @@ class Faults:
     max_sessions: int | None = None
     stuck: set[Pair] = field(default_factory=set)
     lossy_db: dict[Pair, float] = field(default_factory=dict)
-    rng: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 - noise, not a secret
+    rng: random.Random = field(default_factory=lambda: random.Random(0))
 
     def take_dropped_command(self) -> bool:
         """Whether this set command is to be ignored without a word."""

@@ -20,7 +20,7 @@ class LineBroken(ConnectionError):
 class Line:
     """Reads and writes one connection, records both, and lets the faults have their way."""
 
-    def __init__(  # noqa: PLR0913 - the parts of a connection
+    def __init__(
         self,
         front: str,
         session: int,

@@ -6,14 +6,12 @@ clients share (SCPI-99 gives an instrument one queue). `*OPC?` answers when noth
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from sim.twins.polatis.device import BOOT_MODES, SwitchDevice
 from sim.twins.polatis.matrix import Reason, Refused
+from sim.twins.polatis.scpi_errors import ErrorQueue, ScpiError
 from sim.twins.polatis.scpi_syntax import (
-    NO_ERROR,
-    ScpiError,
     Unit,
     header_pattern,
     port_list,
@@ -23,7 +21,6 @@ from sim.twins.polatis.scpi_syntax import (
 )
 
 MAX_POWER_PORTS = 256
-_QUEUE_LENGTH = 16
 _OPERATION_COMPLETE, _COMMAND_ERROR, _EXECUTION_ERROR = 1, 32, 16
 _ERROR_AVAILABLE = 4
 
@@ -40,37 +37,6 @@ _NUMBER_OF: Mapping[Reason, int] = {
 }
 
 Handler = Callable[[Sequence[str]], str | Awaitable[str] | None]
-
-
-class ErrorQueue:
-    """First in, first out; when it is full its last entry becomes -350 and newer ones are lost."""
-
-    def __init__(self, length: int = _QUEUE_LENGTH) -> None:
-        self._length = length
-        self._errors: deque[ScpiError] = deque()
-
-    def __len__(self) -> int:
-        return len(self._errors)
-
-    def push(self, error: ScpiError) -> None:
-        """Add an error."""
-        if len(self._errors) < self._length:
-            self._errors.append(error)
-        else:
-            self._errors[-1] = ScpiError(-350)
-
-    def pop(self) -> str:
-        """Take the oldest, as text."""
-        return str(self._errors.popleft()) if self._errors else NO_ERROR
-
-    def pop_all(self) -> str:
-        """Take all, as one text."""
-        texts = [self.pop() for _ in range(max(1, len(self._errors)))]
-        return ",".join(texts)
-
-    def clear(self) -> None:
-        """Forget all."""
-        self._errors.clear()
 
 
 class ScpiFront:
@@ -111,7 +77,7 @@ class ScpiFront:
     def report(self, error: ScpiError) -> None:
         """Put an error into the queue."""
         self.errors.push(error)
-        self._event_status |= _COMMAND_ERROR if error.number > -200 else _EXECUTION_ERROR  # noqa: PLR2004
+        self._event_status |= _COMMAND_ERROR if error.number > -200 else _EXECUTION_ERROR
 
     def _table(self) -> dict[str, Handler]:
         common: dict[str, Handler] = {

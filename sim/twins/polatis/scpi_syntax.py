@@ -7,9 +7,11 @@ Sans I/O. A line ends with LF or CRLF; `;` chains commands; a keyword may be wri
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+
+from sim.twins.polatis.scpi_errors import ScpiError
 
 MAX_LINE_BYTES = 1 << 16
 
@@ -19,37 +21,6 @@ _MAX_LIST = 4096
 
 _PIECE = re.compile(r"[A-Za-z]+|\W")
 _PIECES = {"[": "(?:", "]": ")?", "?": r"\?", "*": r"\*", ":": ":"}
-
-
-class ScpiError(Exception):
-    """An error for the queue: SCPI-99 number and text, and what it is about."""
-
-    TEXTS: Mapping[int, str] = {
-        -102: "Syntax error",
-        -108: "Parameter not allowed",
-        -109: "Missing parameter",
-        -113: "Undefined header",
-        -221: "Settings conflict",
-        -222: "Data out of range",
-        -223: "Too much data",
-        -224: "Illegal parameter value",
-        -240: "Hardware error",
-        -350: "Queue overflow",
-        -363: "Input buffer overrun",
-    }
-
-    def __init__(self, number: int, about: str = "") -> None:
-        self.number = number
-        self.about = about
-        super().__init__(str(self))
-
-    def __str__(self) -> str:
-        text = self.TEXTS[self.number]
-        quoted = f"{text};{self.about}" if self.about else text
-        return f'{self.number}, "{quoted}"'
-
-
-NO_ERROR = '0, "No error"'
 
 
 class LineReader:

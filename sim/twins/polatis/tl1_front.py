@@ -52,7 +52,7 @@ class Tl1Front:
     `account` is (user, password). The idle limit is counted on the device's clock; 0 means none.
     """
 
-    def __init__(  # noqa: PLR0913 - what the device prints on its label
+    def __init__(
         self,
         device: SwitchDevice,
         *,
@@ -187,12 +187,14 @@ class Tl1Front:
 
     def _report_change(self, change: str) -> None:
         self._reports += 1
+        listeners = [session for session in self._sessions if session.user]
+        if not listeners:
+            return
         now = _wall_clock()
         line = f"DATE={now:%y-%m-%d},TIME={now:%H-%M-%S},DBCHGSEQ={self._reports}:{change}"
         data = report(self.name, self._reports, "REPT DBCHG", [line], now)
-        for session in self._sessions:
-            if session.user:
-                session.send(data)
+        for session in listeners:
+            session.send(data)
 
 
 class Tl1Session:

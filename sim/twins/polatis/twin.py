@@ -17,8 +17,9 @@ from sim.twins.polatis.faults import Faults
 from sim.twins.polatis.line import Line
 from sim.twins.polatis.matrix import Matrix, WhenOccupied
 from sim.twins.polatis.panel import Panel
+from sim.twins.polatis.scpi_errors import ScpiError
 from sim.twins.polatis.scpi_front import ScpiFront
-from sim.twins.polatis.scpi_syntax import LineReader, ScpiError
+from sim.twins.polatis.scpi_syntax import LineReader
 from sim.twins.polatis.tl1_front import Tl1Front
 from sim.twins.polatis.transcript import Transcript
 
@@ -37,7 +38,7 @@ class PolatisTwin:
     chained queries joined by `;` or on separate lines). The serial number begins with SIM.
     """
 
-    def __init__(  # noqa: PLR0913 - a device has that many properties
+    def __init__(
         self,
         name: str,
         inputs: int,

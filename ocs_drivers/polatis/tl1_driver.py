@@ -1,0 +1,251 @@
+"""A Polatis switch over TL1: needs a login, reports changes by itself, and knows attenuators and labels.
+
+TL1 has no command for the whole configuration, so a change is one removal and one addition, each with lists.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+
+from ocs_drivers import planning
+from ocs_drivers.address import Credentials
+from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.driver import SwitchDriver
+from ocs_drivers.errors import DeviceError, OcsError, ProtocolDesync, TransportError, Unsupported
+from ocs_drivers.model import (
+    Attenuation,
+    Capabilities,
+    CrossConnects,
+    Event,
+    Identity,
+    Outcome,
+    PortInfo,
+    PortState,
+    Power,
+    Side,
+    Snapshot,
+    Step,
+)
+from ocs_drivers.polatis import tl1_words
+from ocs_drivers.polatis.readings import chunks, power_reading
+from ocs_drivers.polatis.refusals import explain
+from ocs_drivers.tl1 import port_list, port_range
+from ocs_drivers.tl1_session import Tl1Session
+from ocs_drivers.transaction import judge, judge_after_loss
+from ocs_drivers.transport import Transport, lost
+
+MAX_PORTS_PER_QUERY = 256
+
+
+class PolatisTl1(SwitchDriver):
+    """One Polatis over TL1, on any transport; `open` before use.
+
+    `timeout_s` bounds every wait for an answer; a write is given the device's own switching time on top.
+    """
+
+    def __init__(
+        self, address: str, transport: Transport, *, credentials: Credentials, timeout_s: float
+    ) -> None:
+        super().__init__(address)
+        self._session = Tl1Session(transport, device=address, credentials=credentials, timeout_s=timeout_s)
+        self._timeout_s = timeout_s
+        self._identity: Identity | None = None
+        self._capabilities: Capabilities | None = None
+        self._monitored: frozenset[int] = frozenset()
+
+    def open(self) -> None:
+        """Connect, log in, and ask for identity, size, power monitors and attenuators."""
+        if self._session.in_use:
+            return
+        self._session.open()
+        try:
+            self._identity = self._ask_identity()
+            inputs, outputs = self._session.ask(
+                "RTRV-EQPT", tl1_words.decode_size, aid="SYSTEM", keywords="PARAMETER=SIZE"
+            )
+            self._monitored = self._configured("PMON")
+            attenuated = self._configured("ATTEN")
+        except OcsError:
+            self._session.close()
+            raise
+        self._capabilities = Capabilities(
+            inputs,
+            outputs,
+            bulk_add=True,
+            power_monitor=bool(self._monitored),
+            attenuator=bool(attenuated),
+            shutter=True,
+            async_events=True,
+            login=True,
+            max_ports_per_query=MAX_PORTS_PER_QUERY,
+        )
+
+    def close(self) -> None:
+        """Log out and hang up; circuits stay as they are."""
+        self._session.close()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this very device can do; raises `ConnectionLost` before the first `open`."""
+        if self._capabilities is None:
+            raise lost(self.address, "it was never opened")
+        return self._capabilities
+
+    def identity(self) -> Identity:
+        """Who the device said it is."""
+        if self._identity is None:
+            raise lost(self.address, "it was never opened")
+        return self._identity
+
+    def ports(self) -> Mapping[int, PortInfo]:
+        """All ports with state and label now."""
+        capabilities = self.capabilities
+        everything = port_range(1, capabilities.inputs + capabilities.outputs)
+        states = self._session.ask_again("RTRV-PORT-SHUTTER", tl1_words.decode_shutters, aid=everything)
+        labels = self._labels(everything)
+        self._demand(range(1, capabilities.inputs + capabilities.outputs + 1), states)
+        return {
+            number: PortInfo(
+                number,
+                Side.IN if number <= capabilities.inputs else Side.OUT,
+                state,
+                labels.get(number, ""),
+                number in self._monitored,
+            )
+            for number, state in sorted(states.items())
+        }
+
+    def _labels(self, aid: str) -> dict[int, str]:
+        try:
+            return self._session.ask_again("RTRV-PORT-LABEL", tl1_words.decode_port_values, aid=aid)
+        except Unsupported:
+            return {}
+
+    def read(self) -> Snapshot:
+        """The configuration the device holds now."""
+        return Snapshot(self._session.ask_again("RTRV-PATCH", self._decode), time.monotonic())
+
+    def _decode(self, lines: tuple[str, ...]) -> CrossConnects:
+        connections = tl1_words.decode_pairs(lines)
+        try:
+            planning.check_target(connections, None, self.capabilities)
+        except OcsError as error:
+            raise ProtocolDesync(f"ports this switch does not have: {error}") from error
+        return connections
+
+    def execute(self, step: Step, guard: Guard = unguarded) -> Outcome:
+        """Do one step and read back; raises `Unsupported` for a step that TL1 has no command for."""
+        verb, aid = self._command_of(step)
+        with self._writing, self._session.turn():
+            self._session.ready()
+            guard()
+            started = time.monotonic()
+            refusal: OcsError | None = None
+            try:
+                self._session.ask(
+                    verb,
+                    tl1_words.nothing,
+                    aid=aid,
+                    timeout_s=self._timeout_s + step.estimated_s,
+                    before_resending=guard,
+                )
+            except TransportError as error:
+                return judge_after_loss(step, error, self.read, device_s=time.monotonic() - started)
+            except OcsError as error:
+                refusal = explain(error, step, self.ports) if isinstance(error, DeviceError) else error
+            return self._read_back(step, refusal, device_s=time.monotonic() - started)
+
+    def _read_back(self, step: Step, refusal: OcsError | None, *, device_s: float) -> Outcome:
+        try:
+            return judge(step, self.read(), device_s=device_s, error=refusal)
+        except OcsError as error:
+            return judge(step, None, device_s=device_s, error=refusal or error)
+
+    def _command_of(self, step: Step) -> tuple[str, str]:
+        if step.kind == "remove":
+            return "DLT-PATCH", port_list(step.pairs)
+        if step.kind == "add":
+            return "ENT-PATCH", f"{port_list(step.pairs)},{port_list(step.pairs.values())}"
+        raise self._unsupported("the whole configuration at once")
+
+    def power(self, ports: Collection[int]) -> dict[int, Power | None]:
+        """Optical power in dBm, asked for in as few commands as the device takes."""
+        planning.check_known(ports, self.capabilities, device=self.address)
+        readings: dict[int, Power | None] = dict.fromkeys(ports)
+        monitored = [port for port in readings if port in self._monitored]
+        for chunk in chunks(monitored, MAX_PORTS_PER_QUERY):
+            found = self._session.ask_again("RTRV-PORT-POWER", tl1_words.decode_powers, aid=port_list(chunk))
+            self._demand(chunk, found)
+            readings.update((port, power_reading(found[port])) for port in chunk)
+        return readings
+
+    def attenuation(self, port: int) -> Attenuation:
+        """The attenuator of an output port."""
+        self._require_attenuator(port)
+        return self._session.ask_again("RTRV-PORT-ATTEN", tl1_words.decode_attenuation, aid=str(port))
+
+    def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = unguarded) -> None:
+        """Set the attenuator of an output port, and prove it by reading back; raises `DeviceError`."""
+        self._require_attenuator(port)
+        self._write("SET-PORT-ATTEN", str(port), guard, keywords=tl1_words.encode_attenuation(attenuation))
+        found = self.attenuation(port)
+        if found != attenuation:
+            raise self._not_done((port,), f"{found} is set, not {attenuation}")
+
+    def _require_attenuator(self, port: int) -> None:
+        planning.check_outputs((port,), self.capabilities, device=self.address)
+        if not self.capabilities.attenuator:
+            raise self._unsupported("attenuators", (port,))
+
+    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
+        """Let light pass these ports or not, and prove it by reading back; raises `DeviceError`."""
+        planning.check_known(ports, self.capabilities, device=self.address)
+        if not ports:
+            return
+        self._write("RLS-PORT-SHUTTER" if is_open else "OPR-PORT-SHUTTER", port_list(ports), guard)
+        found = self.ports()
+        wanted = PortState.ENABLED if is_open else PortState.DISABLED
+        wrong = [port for port in ports if found[port].state is not wanted]
+        if wrong:
+            raise self._not_done(wrong, f"not {wanted.value}")
+
+    def _write(self, verb: str, aid: str, guard: Guard, *, keywords: str = "") -> None:
+        with self._writing, self._session.turn():
+            self._session.ready()
+            guard()
+            self._session.ask(verb, tl1_words.nothing, aid=aid, keywords=keywords, before_resending=guard)
+
+    def _not_done(self, ports: Collection[int], what: str) -> DeviceError:
+        return DeviceError(
+            f"the device reported success, but read back: {what}",
+            device=self.address,
+            ports=ports,
+            cure="Look at these ports on the device.",
+        )
+
+    def events(self, since: int = 0) -> tuple[Event, ...]:
+        """Reports of alarms and of changes by anybody, us included, after number `since`."""
+        return self._session.events(since)
+
+    def _ask_identity(self) -> Identity:
+        network_element = self._session.ask("RTRV-NETYPE", tuple)
+        return tl1_words.decode_identity(network_element, self._session.ask("RTRV-INV", tuple, aid="OCS"))
+
+    def _configured(self, equipment: str) -> frozenset[int]:
+        """Ports that have such equipment; none when the switch does not know it."""
+        try:
+            return self._session.ask(
+                "RTRV-EQPT",
+                tl1_words.decode_configured_ports,
+                aid=equipment,
+                keywords="PARAMETER=CONFIG",
+            )
+        except (Unsupported, DeviceError):
+            return frozenset()
+
+    def _demand(self, wanted: Collection[int], found: Collection[int]) -> None:
+        missing = [port for port in wanted if port not in found]
+        if missing:
+            self._session.hang_up()
+            raise ProtocolDesync("the reply leaves ports out", device=self.address, ports=missing)

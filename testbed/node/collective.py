@@ -1,0 +1,284 @@
+"""One rank of an AllReduce measurement, on CPU (Gloo) or GPU (NCCL): split over rings, timed, every result checked.
+
+    python3 collective.py RANK < job.json-line, then `go`
+
+The first line of input is the job, the same for all ranks:
+
+    {"nodes": 12, "backend": "gloo", "store": "10.99.0.11:29500", "addresses": [...], "nics": [[...], ...],
+     "timeout_s": 60, "min_time_s": 0.5, "min_iterations": 2, "max_iterations": 20,
+     "configurations": [{"name": "one_ring", "sizes": [1024, ...], "rings": [[0, 5, 10, ...], ...]}, ...]}
+
+A ring lists its nodes in the order in which data passes. A node takes part in every ring that holds it; its tensor
+is split evenly over them, and they run at the same time. Each ring is a process group of its own whose rank order is
+the ring's: with sorted ranks all rings would silently use the same links.
+
+Prints JSON lines: `ready`, then per size `row` (times, wrong elements, bytes sent by each NIC), `done`, or `error`.
+Only the management network carries the store, barriers and agreements. Standard library and torch only: this file is
+copied to the hosts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import sys
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+import torch.distributed as dist
+
+# Gloo's ring sends to the rank below, NCCL's to the rank above; ranks are numbered so that data passes in ring order.
+DIRECTION = {"gloo": -1, "nccl": 1}
+GLOO_THREADS = 2
+PATTERN = 251  # values stay far below 2^24, so that float32 sums are exact
+
+
+def say(event: str, **details: object) -> None:
+    """One JSON line on standard output."""
+    print(json.dumps({"event": event, **details}), flush=True)
+
+
+def ring_rank(order: list[int], node: int, backend: str) -> int:
+    """The rank of a node in the process group of a ring, so that data passes in the ring's order.
+
+    >>> ring_rank([0, 5, 10, 3], 5, "nccl"), ring_rank([0, 5, 10, 3], 5, "gloo")
+    (1, 3)
+    """
+    return DIRECTION[backend] * order.index(node) % len(order)
+
+
+class Agreement:
+    """Barriers and small agreements over the store; every rank makes the same calls in the same order."""
+
+    def __init__(self, store: dist.Store, rank: int, nodes: int) -> None:
+        self.store = store
+        self.rank = rank
+        self.nodes = nodes
+        self.calls = 0
+
+    def _key(self) -> str:
+        self.calls += 1
+        return f"agree/{self.calls}"
+
+    def barrier(self) -> None:
+        """Wait until all ranks are here."""
+        key = self._key()
+        if self.store.add(key, 1) == self.nodes:
+            self.store.set(f"{key}/all", "1")
+        self.store.wait([f"{key}/all"])
+
+    def gather(self, value: object) -> list[Any]:
+        """Every rank's value, in rank order, on rank 0; an empty list elsewhere."""
+        key = self._key()
+        self.store.set(f"{key}/{self.rank}", json.dumps(value))
+        if self.rank:
+            return []
+        return [json.loads(self.store.get(f"{key}/{rank}")) for rank in range(self.nodes)]
+
+    def from_first(self, value: object) -> Any:
+        """Rank 0's value, on all ranks."""
+        key = self._key()
+        if self.rank == 0:
+            self.store.set(key, json.dumps(value))
+        return json.loads(self.store.get(key))
+
+
+@dataclass
+class Node:
+    """What this rank is and has."""
+
+    job: dict[str, Any]
+    rank: int
+    store: dist.Store
+    device: torch.device
+
+    @property
+    def nics(self) -> list[str]:
+        """This node's interfaces."""
+        nics: list[str] = self.job["nics"][self.rank]
+        return nics
+
+    def process_group(self, name: str, order: list[int]) -> Any:
+        """The process group of one ring, on this node's own address (never on what its hostname means)."""
+        position = ring_rank(order, self.rank, self.job["backend"])
+        store = dist.PrefixStore(name, self.store)
+        timeout = timedelta(seconds=self.job["timeout_s"])
+        if self.job["backend"] == "nccl":
+            options = dist.ProcessGroupNCCL.Options()
+            options._timeout = timeout
+            return dist.ProcessGroupNCCL(store, position, len(order), options)
+        options = dist.ProcessGroupGloo._Options()
+        address = self.job["addresses"][self.rank]
+        options._devices = [dist.ProcessGroupGloo.create_device(hostname=address)]
+        options._threads = GLOO_THREADS
+        options._timeout = timeout
+        return dist.ProcessGroupGloo(store, position, len(order), options)
+
+    def sent_bytes(self) -> dict[str, int]:
+        """Bytes that each NIC has sent since it came up."""
+        counters = {nic: Path(f"/sys/class/net/{nic}/statistics/tx_bytes") for nic in self.nics}
+        return {nic: int(path.read_text(encoding="ascii")) for nic, path in counters.items()}
+
+
+def fill(tensor: torch.Tensor, rank: int, iteration: int) -> None:
+    """This rank's input of one iteration: differs by rank, by place and by iteration."""
+    torch.arange(tensor.numel(), out=tensor).remainder_(PATTERN).add_(3 * rank + iteration)
+
+
+def expected(like: torch.Tensor, ranks: list[int], iteration: int) -> torch.Tensor:
+    """The sum of the inputs of `ranks`, exact in float32."""
+    total = torch.empty_like(like)
+    torch.arange(total.numel(), out=total)
+    return total.remainder_(PATTERN).add_(iteration).mul_(len(ranks)).add_(3 * sum(ranks))
+
+
+def processor_times() -> tuple[int, int]:
+    """(busy, all) clock ticks of this machine since it started; idle and waiting for disks are not busy."""
+    with open("/proc/stat", encoding="ascii") as stat:
+        ticks = [int(word) for word in stat.readline().split()[1:9]]
+    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+
+
+class Configuration:
+    """One way to run the AllReduce: the rings this node takes part in, and the sizes to measure."""
+
+    def __init__(self, node: Node, description: dict[str, Any]) -> None:
+        self.node = node
+        self.name: str = description["name"]
+        self.sizes: list[int] = description["sizes"]
+        orders = list(enumerate(description["rings"]))
+        self.mine = [(index, order) for index, order in orders if node.rank in order]
+        self.groups = [node.process_group(f"{self.name}/{index}", order) for index, order in self.mine]
+        self.members = sorted(self.mine[0][1])
+
+    def reduce(self, tensor: torch.Tensor) -> None:
+        """AllReduce in place, split evenly over the rings, all rings at once."""
+        shares = tensor.tensor_split(len(self.groups))
+        works = [group.allreduce([share]) for group, share in zip(self.groups, shares, strict=True)]
+        for work in works:
+            work.wait()
+        if self.node.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def run(self, agreement: Agreement) -> None:
+        """Measure all sizes."""
+        for size in self.sizes:
+            say("at", configuration=self.name, size=size)
+            row = self.measure(size, agreement)
+            if row is not None:
+                say("row", configuration=self.name, size=size, **row)
+        agreement.barrier()
+
+    def measure(self, size: int, agreement: Agreement) -> dict[str, object] | None:
+        """Warm up, agree on a number of iterations, time them back to back, check every result.
+
+        Gives the row on rank 0: times are those of the slowest rank of each iteration.
+        """
+        job, rank = self.node.job, self.node.rank
+        tensor = torch.empty(max(1, size // 4), device=self.node.device)
+        fill(tensor, rank, 0)
+        agreement.barrier()
+        begin = time.perf_counter()
+        self.reduce(tensor)
+        warm_s = time.perf_counter() - begin
+        wrong = self.count_wrong(tensor, 0)
+        wanted = math.ceil(job["min_time_s"] / max(warm_s, 1e-6))
+        iterations = agreement.from_first(min(max(wanted, job["min_iterations"]), job["max_iterations"]))
+        inputs = [torch.empty_like(tensor) for _ in range(iterations)]
+        for iteration, values in enumerate(inputs):
+            fill(values, rank, iteration)
+        sent, busy, times = self.timed(inputs, agreement)
+        wrong += sum(self.count_wrong(values, iteration) for iteration, values in enumerate(inputs))
+        ranks = agreement.gather({"sent": sent, "wrong": wrong, "times": times})
+        if rank:
+            return None
+        slowest = [max(values) for values in zip(*(entry["times"] for entry in ranks), strict=True)]
+        return {
+            "iterations": iterations,
+            "time_us": max(sum(entry["times"]) for entry in ranks) / iterations * 1e6,
+            "min_us": min(slowest) * 1e6,
+            "max_us": max(slowest) * 1e6,
+            "wrong": [entry["wrong"] for entry in ranks],
+            "sent_bytes": [entry["sent"] for entry in ranks],
+            "processor_busy": busy,
+        }
+
+    def timed(
+        self, inputs: list[torch.Tensor], agreement: Agreement
+    ) -> tuple[dict[str, int], float, list[float]]:
+        """Bytes sent by each NIC, share of processor time that was busy, and seconds of each iteration.
+
+        Counters are read between barriers, so that they hold these iterations of all ranks and nothing else.
+        """
+        agreement.barrier()
+        sent_before, ticks_before = self.node.sent_bytes(), processor_times()
+        agreement.barrier()
+        marks = [time.perf_counter()]
+        for values in inputs:
+            self.reduce(values)
+            marks.append(time.perf_counter())
+        agreement.barrier()
+        sent_after, ticks_after = self.node.sent_bytes(), processor_times()
+        sent = {nic: sent_after[nic] - sent_before[nic] for nic in sent_after}
+        busy = (ticks_after[0] - ticks_before[0]) / max(1, ticks_after[1] - ticks_before[1])
+        agreement.barrier()
+        return sent, busy, [after - before for before, after in zip(marks, marks[1:], strict=False)]
+
+    def count_wrong(self, tensor: torch.Tensor, iteration: int) -> int:
+        """Elements that are not exactly the sum of all members' inputs."""
+        return int((tensor != expected(tensor, self.members, iteration)).sum())
+
+
+def open_store(job: dict[str, Any], rank: int) -> dist.Store:
+    """The store of the job, held by rank 0, on the management network."""
+    host, _, port = job["store"].rpartition(":")
+    timeout = timedelta(seconds=job["timeout_s"])
+    return dist.TCPStore(host, int(port), job["nodes"], rank == 0, timeout=timeout)
+
+
+def read_line() -> str:
+    """One line of input, unbuffered: what follows belongs to nobody else."""
+    line = bytearray()
+    while not line.endswith(b"\n") and (byte := os.read(0, 1)):
+        line += byte
+    return line.decode()
+
+
+def main() -> int:
+    """One rank: get ready, wait for `go`, measure everything."""
+    rank = int(sys.argv[1])
+    job = json.loads(read_line())
+    torch.set_num_threads(1)
+    device = torch.device("cuda", 0) if job["backend"] == "nccl" else torch.device("cpu")
+    system = f"{platform.system()} {platform.release()}"
+    versions = {"torch": torch.__version__, "host_python": platform.python_version(), "host_system": system}
+    say("ready", rank=rank, versions=versions)
+    if read_line().strip() != "go":
+        return 1
+    try:
+        node = Node(job, rank, open_store(job, rank), device)
+        agreement = Agreement(node.store, rank, job["nodes"])
+        configurations = [Configuration(node, description) for description in job["configurations"]]
+        agreement.barrier()
+        for configuration in configurations:
+            configuration.run(agreement)
+        say("done", rank=rank)
+        agreement.barrier()  # rank 0 holds the store: it leaves last
+    except (RuntimeError, dist.DistError) as error:
+        say("error", rank=rank, message=str(error).strip().splitlines()[0][:500])
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    os._exit(status)  # process groups whose peers are gone would wait for them

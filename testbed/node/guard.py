@@ -1,0 +1,130 @@
+"""Run one command so that nothing of it outlives us: not the deadline, not the end of our input.
+
+    python3 guard.py --deadline 60 --nic nic1 --nic nic2 -- python3 collective.py ...
+
+The command gets a session of its own and a pipe that carries our input on to it. It is killed, with everything
+it started, when our input ends, when the deadline passes, and on SIGTERM or SIGHUP. At the end we print one line:
+`{"event": "guard", "reason": "exit"|"deadline"|"input_closed"|"signal", "status", "seconds", "dark_nics"}`.
+Standard library only: this file is copied to the hosts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PR_SET_CHILD_SUBREAPER = 36
+POLL_S = 0.1
+
+
+class Guard:
+    """One guarded command, and why it ended."""
+
+    def __init__(self, command: list[str], deadline_s: float) -> None:
+        self.began = time.monotonic()
+        self.deadline_s = deadline_s
+        self.signalled = False
+        # Orphans of the command become our children, so that we can find and end them.
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._note_signal)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+    def _note_signal(self, _number: int, _frame: object) -> None:
+        self.signalled = True
+
+    def watch(self) -> str:
+        """Pass input on until there is a reason to end; gives the reason."""
+        while self.process.poll() is None:
+            if self.signalled:
+                return "signal"
+            if time.monotonic() - self.began >= self.deadline_s:
+                return "deadline"
+            if not self._pass_input():
+                return "input_closed"
+        return "exit"
+
+    def _pass_input(self) -> bool:
+        """Carry over what has arrived, waiting briefly for it; False when the input has ended."""
+        if not select.select([0], [], [], POLL_S)[0]:
+            return True
+        data = os.read(0, 65536)
+        assert self.process.stdin is not None  # opened as a pipe
+        try:
+            self.process.stdin.write(data)
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # the command has ended or does not read; its status says how
+        return bool(data)
+
+    def end(self) -> None:
+        """Kill the command's session and every orphan of it, and reap them all."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        while children := child_pids():
+            for pid in children:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            reap()
+
+
+def child_pids() -> list[int]:
+    """Our children, orphans that came to us included."""
+    text = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
+    return [int(pid) for pid in text.split()]
+
+
+def reap() -> None:
+    """Take the status of one child, waiting for it."""
+    try:
+        os.waitpid(-1, 0)
+    except ChildProcessError:
+        pass
+
+
+def is_dark(nic: str) -> bool:
+    """Whether a NIC has no carrier (or is down, or gone)."""
+    try:
+        return Path(f"/sys/class/net/{nic}/carrier").read_text(encoding="ascii").strip() != "1"
+    except OSError:
+        return True
+
+
+def main() -> int:
+    """Guard the command after `--`; gives its exit status, or 1 when it was killed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--deadline", type=float, required=True, metavar="SECONDS")
+    parser.add_argument("--nic", action="append", default=[], help="say at the end whether it has carrier")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    guard = Guard(command, options.deadline)
+    try:
+        reason = guard.watch()
+    finally:
+        dark = [nic for nic in options.nic if is_dark(nic)]
+        guard.end()
+    status = guard.process.returncode
+    seconds = round(time.monotonic() - guard.began, 3)
+    line = {"event": "guard", "reason": reason, "status": status, "seconds": seconds, "dark_nics": dark}
+    print("\n" + json.dumps(line), flush=True)  # the command may have died in the middle of a line
+    return status if reason == "exit" and status >= 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

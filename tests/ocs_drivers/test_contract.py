@@ -1,0 +1,33 @@
+"""Both drivers against the simulated switch, over real sockets."""
+
+from __future__ import annotations
+
+import pytest
+
+from ocs_drivers import open_switch
+from ocs_drivers.testing import SwitchContract
+
+
+class TestPolatisScpi(SwitchContract):
+    @pytest.fixture
+    def switch(self, twin):
+        pytest.importorskip("pyvisa_py")
+        with open_switch(twin.scpi) as switch:
+            yield switch
+
+
+class TestPolatisTl1(SwitchContract):
+    @pytest.fixture
+    def switch(self, twin):
+        with open_switch(twin.tl1) as switch:
+            yield switch
+
+
+class TestPolatisScpiAnsweringOnSeparateLines(SwitchContract):
+    """Whether chained queries are answered on one line or several is not confirmed on a unit."""
+
+    @pytest.fixture
+    def switch(self, separate_lines_process):
+        pytest.importorskip("pyvisa_py")
+        with open_switch(separate_lines_process.scpi) as switch:
+            yield switch

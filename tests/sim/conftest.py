@@ -1,0 +1,209 @@
+"""Simulated switches for tests: served by an event loop in a thread, asked over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from sim.models.clock import RealClock, VirtualClock
+from sim.twins.listener import bound_socket
+from sim.twins.plant import Plant, Renderer
+from sim.twins.polatis import PolatisTwin
+
+PATIENCE_S = 10.0
+
+
+def connect(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+class Scpi:
+    """A client of the SCPI front that knows nothing but lines."""
+
+    def __init__(self, address: str) -> None:
+        self.socket = connect(address)
+        self._stream = self.socket.makefile("rb")
+
+    def send(self, line: str, ending: str = "\n") -> None:
+        self.socket.sendall((line + ending).encode())
+
+    def line(self) -> str:
+        """The next line with its ending taken off, '' at the end of the connection."""
+        raw = self._stream.readline()
+        assert not raw or raw.endswith(b"\r\n"), raw
+        return raw[:-2].decode()
+
+    def ask(self, line: str, ending: str = "\n") -> str:
+        self.send(line, ending)
+        return self.line()
+
+    def rest(self) -> bytes:
+        """Everything until the connection ends."""
+        try:
+            return self._stream.read()
+        except ConnectionResetError:
+            return b""
+
+    def close(self) -> None:
+        self._stream.close()
+        self.socket.close()
+
+
+class Tl1:
+    """A client of the TL1 front that knows nothing but frames."""
+
+    def __init__(self, address: str) -> None:
+        self.socket = connect(address)
+        self._rest = b""
+
+    def send(self, command: str) -> None:
+        self.socket.sendall(command.encode() + b"\r\n")
+
+    def frame(self) -> str:
+        """The next frame, '' at the end of the connection."""
+        while b"\r\n;" not in self._rest:
+            data = self.socket.recv(65536)
+            if not data:
+                return ""
+            self._rest += data
+        frame, _, self._rest = self._rest.partition(b"\r\n;")
+        return frame.decode("latin-1")
+
+    def answer(self, command: str) -> str:
+        """The answer to one command, reports on the way skipped."""
+        self.send(command)
+        while (frame := self.frame()).startswith("\r\n") and "\r\nA  " in frame:
+            pass
+        return frame
+
+    def ask(self, command: str) -> list[str]:
+        """The data lines of a completed command."""
+        frame = self.answer(command)
+        assert re.search(r"^M  \S+ COMPLD\r?$", frame, re.MULTILINE), frame
+        return re.findall(r'^   "(.*)"\r?$', frame, re.MULTILINE)
+
+    def denied(self, command: str) -> str:
+        """The code with which a command is denied."""
+        frame = self.answer(command)
+        found = re.search(r"^M  \S+ DENY\r\n   (\w{4})\r\n", frame, re.MULTILINE)
+        assert found, frame
+        return found[1]
+
+    def login(self) -> Tl1:
+        assert self.ask("ACT-USER::admin:1::root;") == []
+        return self
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class LiveTwin:
+    """A twin that answers on three addresses of this machine."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, twin: PolatisTwin, plant: Plant, stack: ExitStack
+    ) -> None:
+        self.twin = twin
+        self.plant = plant
+        self._loop = loop
+        self._stack = stack
+        sockets = [bound_socket("127.0.0.1", 0) for _ in range(3)]
+        self.scpi_address, self.tl1_address, self.control_address = (
+            "{}:{}".format(*sock.getsockname()) for sock in sockets
+        )
+        self.run(twin.serve(*sockets))
+
+    def run(self, doing: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(doing, self._loop).result(PATIENCE_S)
+
+    def scpi(self) -> Scpi:
+        client = Scpi(self.scpi_address)
+        self._stack.callback(client.close)
+        return client
+
+    def tl1(self) -> Tl1:
+        client = Tl1(self.tl1_address)
+        self._stack.callback(client.close)
+        return client
+
+    def open_control(self) -> Any:
+        """A file of lines to and from the control socket."""
+        connection = connect(self.control_address)
+        stream = connection.makefile("rwb")
+        self._stack.callback(connection.close)
+        self._stack.callback(stream.close)
+        return stream
+
+    def control(self, do: str, **fields: Any) -> dict[str, Any]:
+        with connect(self.control_address) as client:
+            client.sendall(json.dumps({"do": do, **fields}).encode() + b"\n")
+            with client.makefile("rb") as stream:
+                return json.loads(stream.readline())
+
+    def set_fault(self, fault: str, **fields: Any) -> None:
+        assert self.control("set_fault", fault=fault, **fields) == {"ok": True}
+
+    def clear_fault(self, fault: str, **fields: Any) -> None:
+        assert self.control("clear_fault", fault=fault, **fields) == {"ok": True}
+
+    def truth(self) -> dict[str, Any]:
+        return self.control("truth")
+
+    def until(self, fact: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The truth as soon as `fact` holds of it; fails when that takes too long."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not fact(truth := self.truth()):
+            assert time.monotonic() < deadline_s, truth
+        return truth
+
+
+@pytest.fixture(scope="session")
+def twin_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield loop
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture
+def start_twin(twin_loop: asyncio.AbstractEventLoop) -> Iterator[Callable[..., LiveTwin]]:
+    """Starts twins; takes the options of `PolatisTwin`, a wiring document, and `virtual=True` for its clock."""
+    with ExitStack() as stack:
+
+        def start(
+            inputs: int = 8,
+            outputs: int = 8,
+            *,
+            wiring: dict[str, Any] | None = None,
+            renderers: Sequence[Renderer] = (),
+            virtual: bool = False,
+            **options: Any,
+        ) -> LiveTwin:
+            plant = Plant(wiring or {"hosts": [], "switches": [{"name": "ocs1"}]}, renderers)
+            clock = VirtualClock() if virtual else RealClock()
+            options = {"switch_time_s": 0.02 if virtual else 0.001, **options}
+            live = LiveTwin(
+                twin_loop,
+                PolatisTwin("ocs1", inputs, outputs, plant=plant, clock=clock, **options),
+                plant,
+                stack,
+            )
+            stack.callback(lambda: live.run(live.twin.close()))
+            return live
+
+        yield start

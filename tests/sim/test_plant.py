@@ -1,0 +1,296 @@
+"""Light goes from laser to receiver along fibres and cross-connects; renderers hear of every change once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.models.light import Attenuator
+from sim.twins.control import answer
+from sim.twins.fibre import FibreError
+from sim.twins.plant import Plant, plant_verbs
+
+
+def wiring(hosts="ab", nics=2, loss_db=0.3, **link):
+    """Transmitter k ends in input k+1, receiver k hangs on output 101+k."""
+    rows, k = [], 0
+    for host in hosts:
+        ends = []
+        for number in range(1, nics + 1):
+            k += 1
+            ends.append(
+                {
+                    "name": f"nic{number}",
+                    "transmit": {"switch": "ocs1", "port": k, "loss_db": loss_db},
+                    "receive": {"switch": "ocs1", "port": 100 + k},
+                }
+            )
+        rows.append({"name": host, "nics": ends})
+    return {"link": link, "switches": [{"name": "ocs1", "insertion_loss_db": 1.2}], "hosts": rows}
+
+
+class Recorder:
+    def __init__(self):
+        self.calls = []
+
+    def render(self, before, after):
+        self.calls.append((before, after))
+
+
+@pytest.fixture
+def recorder():
+    return Recorder()
+
+
+@pytest.fixture
+def plant(recorder):
+    return Plant(wiring(), [recorder])
+
+
+def test_the_renderer_gets_complete_maps_once_per_change(plant, recorder):
+    plant.switch_changed("ocs1", {1: 103})
+    plant.switch_changed("ocs1", {1: 103})
+    plant.switch_changed("ocs1", {1: 103, 4: 101})
+    plant.switch_changed("ocs1", {})
+    first, both = {"b/nic1": "a/nic1"}, {"b/nic1": "a/nic1", "a/nic1": "b/nic2"}
+    assert recorder.calls == [({}, first), (first, both), (both, {})]
+
+
+def test_a_failing_renderer_is_told_the_same_change_again():
+    class Fails(Recorder):
+        def render(self, before, after):
+            super().render(before, after)
+            if len(self.calls) == 1:
+                raise RuntimeError("tc")
+
+    renderer = Fails()
+    plant = Plant(wiring(), [renderer])
+    with pytest.raises(RuntimeError, match="tc"):
+        plant.switch_changed("ocs1", {1: 103})
+    plant.switch_changed("ocs1", {1: 103})
+    assert renderer.calls == [({}, {"b/nic1": "a/nic1"})] * 2
+
+
+def test_power_by_hand(plant):
+    plant.switch_changed("ocs1", {1: 103})
+    assert plant.input_power_dbm("ocs1", 1) == pytest.approx(-0.3)
+    assert plant.output_power_dbm("ocs1", 103) == pytest.approx(-1.5)
+    (path,) = plant.paths()
+    assert (path.transmitter, path.receiver, path.input, path.output) == ("a/nic1", "b/nic1", 1, 103)
+    assert (path.power_dbm, path.loss_db, path.arrives) == (pytest.approx(-1.8), pytest.approx(1.8), True)
+
+
+def test_dark_places_read_the_floor(plant):
+    plant.switch_changed("ocs1", {1: 103})
+    assert plant.input_power_dbm("ocs1", 50) == -60.0
+    assert plant.output_power_dbm("ocs1", 101) == -60.0
+    assert plant.output_power_dbm("ocs2", 101) == -60.0
+
+
+def test_attenuators_take_light_away(plant):
+    plant.switch_changed("ocs1", {1: 103}, {103: Attenuator(loss_db=2.0)})
+    assert plant.output_power_dbm("ocs1", 103) == pytest.approx(-3.5)
+    plant.switch_changed("ocs1", {1: 103}, {103: Attenuator(ceiling_dbm=-10.0)})
+    assert plant.output_power_dbm("ocs1", 103) == pytest.approx(-10.0)
+
+
+def test_too_little_light_is_no_carrier(recorder):
+    plant = Plant(wiring(receive_floor_dbm=-10.0), [recorder])
+    plant.switch_changed("ocs1", {1: 103})
+    plant.set_extra_loss("a/nic1:transmit", 8.3)  # -1.8 - 8.3 = -10.1
+    assert recorder.calls[-1] == ({"b/nic1": "a/nic1"}, {})
+    assert not plant.paths()[0].arrives
+    plant.set_extra_loss("a/nic1:transmit", 8.1)
+    assert recorder.calls[-1] == ({}, {"b/nic1": "a/nic1"})
+
+
+FAULTS = {
+    "cut at the transmitter": (
+        lambda p: p.cut("a/nic1:transmit"),
+        lambda p: p.uncut("a/nic1:transmit"),
+        -60.0,
+    ),
+    "cut at the receiver": (lambda p: p.cut("b/nic1:receive"), lambda p: p.uncut("b/nic1:receive"), -60.0),
+    "laser off": (lambda p: p.set_laser("a/nic1", on=False), lambda p: p.set_laser("a/nic1", on=True), -60.0),
+    "dirt": (
+        lambda p: p.set_extra_loss("b/nic1:receive", 3.0),
+        lambda p: p.set_extra_loss("b/nic1:receive", 0.0),
+        -4.8,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_come_and_go(plant, name):
+    fault, clear, power_dbm = FAULTS[name]
+    clean = plant.faults()
+    plant.switch_changed("ocs1", {1: 103})
+    fault(plant)
+    assert plant.faults() != clean
+    assert plant.paths()[0].power_dbm == pytest.approx(power_dbm)
+    clear(plant)
+    assert plant.faults() == clean
+    assert plant.paths()[0].power_dbm == pytest.approx(-1.8)
+
+
+def test_where_a_fault_shows_on_the_monitors(plant):
+    plant.switch_changed("ocs1", {1: 103})
+    plant.cut("b/nic1:receive")
+    assert plant.output_power_dbm("ocs1", 103) == pytest.approx(-1.5)  # behind the monitor
+    plant.cut("a/nic1:transmit")
+    assert plant.output_power_dbm("ocs1", 103) == -60.0
+    assert plant.input_power_dbm("ocs1", 1) == -60.0
+
+
+def test_swapped_fibres_of_one_host_lead_to_the_other_nic(plant, recorder):
+    plant.switch_changed("ocs1", {1: 103, 2: 104})
+    straight = {"b/nic1": "a/nic1", "b/nic2": "a/nic2"}
+    plant.swap("a/nic1:transmit", "a/nic2:transmit")
+    crossed = {"b/nic1": "a/nic2", "b/nic2": "a/nic1"}
+    assert recorder.calls[-1] == (straight, crossed)
+    plant.unswap("a/nic2:transmit")
+    assert recorder.calls[-1] == (crossed, straight)
+    plant.swap("b/nic1:receive", "b/nic2:receive")
+    assert recorder.calls[-1] == (straight, crossed)
+    plant.unswap()
+    assert recorder.calls[-1] == (crossed, straight)
+
+
+def test_what_cannot_be(plant):
+    for fault in (
+        lambda: plant.cut("a/nic9:transmit"),
+        lambda: plant.uncut("nonsense"),
+        lambda: plant.set_laser("z/nic1", on=False),
+        lambda: plant.swap("a/nic1:transmit", "a/nic1:receive"),
+        lambda: plant.swap("a/nic1:transmit", "a/nic1:transmit"),
+    ):
+        with pytest.raises(FibreError):
+            fault()
+    plant.swap("a/nic1:transmit", "a/nic2:transmit")
+    with pytest.raises(FibreError, match="already"):
+        plant.swap("a/nic1:transmit", "b/nic1:transmit")
+
+
+def test_two_fibres_do_not_fit_into_one_port():
+    document = wiring()
+    document["hosts"][1]["nics"][0]["transmit"]["port"] = 1
+    with pytest.raises(FibreError, match="ocs1:1 holds two fibres, a/nic1:transmit and b/nic1:transmit"):
+        Plant(document)
+
+
+def test_a_lone_switch_has_light_on_every_input():
+    plant = Plant({"hosts": [], "switches": [{"name": "ocs1", "insertion_loss_db": 2.0}]})
+    plant.switch_changed("ocs1", {7: 42})
+    assert plant.input_power_dbm("ocs1", 7) == pytest.approx(-0.3)
+    assert plant.output_power_dbm("ocs1", 42) == pytest.approx(-2.3)
+    assert plant.output_power_dbm("ocs1", 43) == -60.0
+    assert plant.paths() == ()
+
+
+def test_two_switches_are_apart():
+    document = wiring()
+    document["hosts"][1]["nics"][0]["receive"] = {"switch": "ocs2", "port": 3}
+    plant = Plant(document)
+    plant.switch_changed("ocs1", {1: 103})
+    assert plant.paths() == ()
+    plant.switch_changed("ocs2", {1: 3})
+    assert plant.paths() == ()  # no fibre of a transmitter ends in input 1 of ocs2
+
+
+NICS = [f"{host}/nic{number}" for host in "abc" for number in (1, 2)]
+
+
+def test_what_is_rendered_is_what_the_fibres_say():
+    seen = Counter()
+
+    @given(
+        st.permutations(range(6)),
+        st.integers(0, 6),
+        st.sets(st.sampled_from(NICS), max_size=2),
+        st.sets(st.sampled_from(NICS), max_size=2),
+        st.permutations(range(6)),
+    )
+    def check(order, connected, cut, dark, shuffled):
+        recorder, swapped = Recorder(), shuffled[:2]
+        plant = Plant(wiring("abc"), [recorder])
+        plant.swap(*(f"{NICS[index]}:transmit" for index in swapped))
+        for nic in cut:
+            plant.cut(f"{nic}:receive")
+        for nic in dark:
+            plant.set_laser(nic, on=False)
+        plant.switch_changed("ocs1", {source + 1: 101 + order[source] for source in range(connected)})
+        plugged = list(range(6))
+        plugged[swapped[0]], plugged[swapped[1]] = swapped[1], swapped[0]
+        expected = {
+            NICS[order[source]]: NICS[plugged[source]]
+            for source in range(connected)
+            if NICS[order[source]] not in cut and NICS[plugged[source]] not in dark
+        }
+        assert (recorder.calls or [({}, {})])[-1][1] == expected
+        assert len(recorder.calls) == bool(expected)
+        seen["lit"] += bool(expected)
+        seen["lost"] += len(expected) < connected
+        seen["crossed"] += any(source < connected for source in swapped)
+
+    check()
+    assert min(seen["lit"], seen["lost"], seen["crossed"]) >= 20, seen
+
+
+def ask(plant, **request):
+    return asyncio.run(answer(plant_verbs(plant), json.dumps(request).encode()))
+
+
+def test_the_plant_is_told_by_its_verbs(plant):
+    plant.switch_changed("ocs1", {1: 103})
+    assert ask(plant, do="cut", fibre="a/nic1:transmit") == {"ok": True}
+    assert ask(plant, do="loss", fibre="a/nic2:transmit", loss_db=2.5) == {"ok": True}
+    assert ask(plant, do="swap", fibres=["a/nic1:receive", "a/nic2:receive"]) == {"ok": True}
+    assert ask(plant, do="laser", nic="b/nic1", on=False) == {"ok": True}
+    truth = ask(plant, do="truth")
+    assert truth["faults"] == {
+        "cut": ["a/nic1:transmit"],
+        "extra_loss_db": {"a/nic2:transmit": 2.5},
+        "swapped": [["a/nic1:receive", "a/nic2:receive"]],
+        "lasers_off": ["b/nic1"],
+    }
+    assert truth["simulated"] is True
+    assert [path["arrives"] for path in truth["paths"]] == [False]
+    ask(plant, do="uncut", fibre="a/nic1:transmit")
+    ask(plant, do="loss", fibre="a/nic2:transmit", loss_db=0)
+    ask(plant, do="unswap")
+    ask(plant, do="laser", nic="b/nic1", on=True)
+    truth = ask(plant, do="truth")
+    assert not any(truth["faults"].values())
+    assert truth["paths"] == [
+        {
+            "transmitter": "a/nic1",
+            "receiver": "b/nic1",
+            "switch": "ocs1",
+            "input": 1,
+            "output": 103,
+            "power_dbm": -1.8,
+            "loss_db": 1.8,
+            "arrives": True,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("request_", "complaint"),
+    [
+        ({"do": "cut", "fibre": "q/nic1:transmit"}, "no fibre 'q/nic1:transmit'; fibres are named like"),
+        ({"do": "cut"}, "field 'fibre' is missing"),
+        ({"do": "loss", "fibre": "a/nic1:transmit", "loss_db": "much"}, "must be a number"),
+        ({"do": "swap", "fibres": ["a/nic1:transmit"]}, "must name two fibres"),
+        ({"do": "laser", "nic": "a/nic1", "on": 1}, "must be true or false"),
+    ],
+)
+def test_bad_requests_to_the_plant_are_explained(plant, request_, complaint):
+    reply = ask(plant, **request_)
+    assert reply["ok"] is False
+    assert complaint in reply["error"]

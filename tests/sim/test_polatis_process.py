@@ -1,0 +1,83 @@
+"""`python -m sim.twins.polatis`: one ready line, three addresses, an end with its standard input."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(*options):
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "sim.twins.polatis", *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+    )
+
+
+@pytest.fixture
+def process():
+    with start("--inputs", "16", "--outputs", "32", "--clock", "virtual", "--name", "ocs7") as child:
+        yield child
+        child.kill()
+
+
+def ask(address, line):
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10.0) as connection:
+        connection.sendall(line.encode() + b"\n")
+        with connection.makefile("rb") as stream:
+            return stream.readline().decode().rstrip("\r\n")
+
+
+def test_it_serves_until_its_input_closes(process):
+    ready = json.loads(process.stdout.readline())
+    assert (ready.pop("ready"), ready.pop("simulated"), sorted(ready)) == (
+        True,
+        True,
+        ["control", "scpi", "tl1"],
+    )
+    assert ask(ready["scpi"], "*IDN?").startswith("Polatis,I-OST-16x32-LU1-DMHNS-801,SIM")
+    assert json.loads(ask(ready["control"], '{"do": "advance", "seconds": 2}')) == {"ok": True, "now_s": 2.0}
+    with socket.create_connection(
+        ("127.0.0.1", int(ready["tl1"].rpartition(":")[2])), timeout=10.0
+    ) as client:
+        process.stdin.close()
+        assert process.wait(10.0) == 0
+        assert client.recv(1) == b""
+    assert process.stdout.read() == b""
+    assert process.stderr.read() == b""
+
+
+def test_it_ends_on_sigterm(process):
+    process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10.0) == 0
+    assert process.stderr.read() == b""
+
+
+def test_a_taken_address_is_said_in_one_line():
+    with socket.create_server(("127.0.0.1", 0)) as taken, start("--scpi", _address(taken)) as child:
+        output, complaint = child.communicate(timeout=10.0)
+    assert (child.returncode, output) == (1, b"")
+    assert complaint.startswith(b"cannot serve: ")
+    assert complaint.count(b"\n") == 1
+
+
+def _address(sock):
+    return "{}:{}".format(*sock.getsockname())
+
+
+def test_a_bad_number_is_a_usage_error():
+    with start("--inputs", "many") as child:
+        assert b"invalid int value" in child.communicate(timeout=10.0)[1]
+    assert child.returncode == 2
