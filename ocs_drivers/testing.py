@@ -298,9 +298,8 @@ class SwitchContract:
         ]
 
         def ask(number: int) -> None:
-            for turn in range(20):
-                if not questions[(number + turn) % len(questions)]():
-                    wrong.append((number, turn))
+            turns = range(20)
+            wrong.extend((number, n) for n in turns if not questions[(number + n) % len(questions)]())
 
         threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(questions))]
         for thread in threads:

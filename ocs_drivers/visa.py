@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from pyvisa.resources import MessageBasedResource
 
 _CHUNK_BYTES = 4096
-"""What pyvisa-py hands to the kernel in one go; it checks for room before each chunk only."""
+"""What pyvisa-py moves in one go. It checks for room before each chunk it sends only; and asked for more
+than this, it may take in bytes beyond what was asked and keep them where no wait on the socket sees them."""
 
 
 @cache
@@ -118,12 +119,12 @@ class VisaTransport:
                 raise lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
-        """What has arrived, at least one byte; exactly what the kernel holds, so pyvisa-py never waits."""
+        """What has arrived, at least one byte; never more than the kernel holds, so pyvisa-py never waits."""
         resource, connection = self._opened()
         if not wait_for(connection, select.POLLIN, deadline.remaining_s()):
             raise silent(self._device, deadline)
         try:
-            count = readable_bytes(connection)
+            count = min(readable_bytes(connection), _CHUNK_BYTES)
             data = resource.read_bytes(count) if count else b""
             acknowledge_at_once(connection)
         except (_visa_error(), OSError) as error:

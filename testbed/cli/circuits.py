@@ -27,23 +27,24 @@ from testbed.design.topology import as_json as topology_json
 from testbed.design.wiring import patch_list
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
-from testbed.lab.simulated import hosts_of
 from testbed.operate.apply import require_permission
-from testbed.operate.journal import Journal, journal_in
 from testbed.operate.path import describe_path, follow_path
 from testbed.operate.plan import describe, plan_json
-from testbed.operate.session import Design, LabSession, design_for, open_lab
+from testbed.operate.session import (
+    Design,
+    HostsChoice,
+    LabSession,
+    design_for,
+    hosts_of,
+    journal_in,
+    open_lab,
+)
 
 
 @contextmanager
-def _session(lab: Lab, hosts: str, runs_dir: Path) -> Iterator[LabSession]:
-    with journal_in(runs_dir) as journal, _opened(lab, hosts, journal) as session:
-        yield session
-
-
-@contextmanager
-def _opened(lab: Lab, hosts: str, journal: Journal) -> Iterator[LabSession]:
-    with open_lab(lab, journal, model_hosts=hosts_of(lab, hosts) == "model") as session:
+def _session(lab: Lab, hosts: HostsChoice, runs_dir: Path) -> Iterator[LabSession]:
+    modelled = hosts == "model" or hosts_of(lab, hosts) == "model"
+    with journal_in(runs_dir) as journal, open_lab(lab, journal, model_hosts=modelled) as session:
         yield session
 
 

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from testbed.cli.measuring import measure_lab
+from testbed.cli.measuring import Sizes, measure_lab
 from testbed.cli.options import DEFAULT_RUNS, AsJson, Groups, HostsMode, Method, RunsDirectory, Simplex
 from testbed.cli.output import DONE, print_json, print_lines, print_table
 from testbed.errors import ResultsError
-from testbed.measure.nccl_import import NcclTable, import_nccl, table_json
+from testbed.measure.nccl_import import import_nccl
+from testbed.measure.nccl_table import NcclTable, table_json
 from testbed.measure.records import RunSummary
 from testbed.measure.report import write_report
 from testbed.measure.store import RunStore
@@ -26,7 +27,7 @@ def nccl(
     method: Method = "geometric",
     demand: Groups = None,
     hosts: HostsMode = "auto",
-    sizes: Annotated[str, typer.Option("--sizes", metavar="MIN:MAX", help="Bytes, doubling.")] = "1Ki:8Mi",
+    sizes: Sizes = "1KiB:8MiB",
     deadline_s: Annotated[float, typer.Option("--deadline", help="Seconds until hosts end it.")] = 60.0,
     runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,

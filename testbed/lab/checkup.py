@@ -105,7 +105,7 @@ def check_lab(lab: Lab) -> Iterator[Check]:
 def _check_interpreter(python: str, program: str, cure: str) -> Check:
     run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run
     try:
-        done = run([python, "-P", "-c", program], capture_output=True, text=True, check=False, cwd="/")
+        done = run([python, "-I", "-c", program], capture_output=True, text=True, check=False, cwd="/")
     except OSError as error:
         return Check("hosts' interpreter", ok=False, found=f"{python}: {error.strerror}", cure=cure)
     found = (done.stdout if not done.returncode else done.stderr).strip().splitlines()

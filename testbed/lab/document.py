@@ -50,7 +50,12 @@ def read_document(path: Path) -> Document:
 
 def parse_document(path: Path, text: str) -> Document:
     """The same from text already read; `path` only names the file in errors."""
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        what = f"unacceptable character #x{error.character:04x}"
+        raise LabFileError(f"{path}:{line}: not YAML ({what}); remove it") from None
     try:
         node = loader.get_single_node()
         lines = dict(_lines(path, node, (), ())) if node else {}

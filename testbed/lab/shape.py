@@ -198,8 +198,13 @@ def read_shape(document: Document) -> LabShape:
     try:
         return LabShape.model_validate(document.data)
     except ValidationError as error:
-        details = min(error.errors(), key=lambda each: document.line(each["loc"]))
+        details = min(error.errors(), key=lambda each: _urgency(document, each))
         raise _explain(document, details) from None
+
+
+def _urgency(document: Document, details: ErrorDetails) -> tuple[bool, int]:
+    """A misspelt key first: it is also why another one is missing. Then from top to bottom."""
+    return details["type"] != "extra_forbidden", document.line(details["loc"])
 
 
 def _explain(document: Document, details: ErrorDetails) -> LabFileError:

@@ -27,6 +27,7 @@ _LEADING = ("size", "count", "type")
 _HALF = ("time", "algbw", "busbw", "#wrong")
 _SPREAD = ("i_min", "i_max", "i_p99", "i_cv%")
 _ERROR_CELL = re.compile(r"\de[+-]\d\d")  # `%5.0le`, as `error` was printed
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,11 @@ class Columns:
             return None
         both = (*_LEADING, "redop", "root")
         one = (*_LEADING, "root" if is_whole(cells[3]) else "redop")
-        whole = (*_HALF, *_SPREAD)
+        has_timestamp = _DATE.fullmatch(cells[-2]) is not None
         candidates = (
-            *(cls(leading, _older(cells, len(leading))) for leading in (_LEADING, one, both)),
-            cls(both, _HALF, has_timestamp=True),
-            cls(both, whole),
-            cls(both, whole, has_timestamp=True),
+            *(cls(leading, _older(cells, len(leading)), has_timestamp) for leading in (_LEADING, one, both)),
+            cls(both, (*_HALF[:3], "copybw", "#wrong"), has_timestamp),
+            cls(both, (*_HALF, *_SPREAD), has_timestamp),
         )
         return next((columns for columns in candidates if columns.cells() == len(cells)), None)
 

@@ -28,8 +28,6 @@ T = TypeVar("T")
 
 _BARE_NUMBERS = re.compile(r"(?<=[:,\[])\s*-?(?:inf|nan)(?=\s*[,}\]])")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.|\\\Z)*(?:"|\Z)|[\[\]{},]', re.DOTALL)
-_KEPT_VARIABLES = re.compile(r"^(NCCL|CUDA|UCX|OMPI_MCA|GLOO|OMP)_\w*$")
-_SECRET = re.compile(r"pass|token|secret|key|credential|auth", re.IGNORECASE)
 
 
 def parse_json(text: str, name: str = "output") -> NcclTable:
@@ -57,28 +55,6 @@ def parse_json(text: str, name: str = "output") -> NcclTable:
 
 def _lines(text: str) -> int:
     return text.count("\n") + 1
-
-
-def redact_document(document: Mapping[str, object]) -> dict[str, object]:
-    """The document with an `env` that holds only settings of communication, none of them a secret.
-
-    >>> redact_document({"env": ["HOME=/root", "NCCL_ALGO=Ring", "NCCL_TOKEN=x"]})
-    {'env': ['NCCL_ALGO=Ring']}
-    """
-    kept = dict(document)
-    if "env" in kept:
-        kept["env"] = _kept_environment(kept["env"])
-    return kept
-
-
-def _kept_environment(environment: object) -> list[str]:
-    if isinstance(environment, Mapping):
-        environment = [f"{key}={value}" for key, value in environment.items()]
-    entries = [entry for entry in environment if isinstance(entry, str)] if _is_list(environment) else []
-    names = {entry: entry.partition("=")[0] for entry in entries}
-    return [
-        entry for entry, name in names.items() if _KEPT_VARIABLES.match(name) and not _SECRET.search(name)
-    ]
 
 
 def _is_list(value: object) -> TypeGuard[Sequence[Any]]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +24,8 @@ from typing import Any, Self
 import sqlalchemy as sa
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
+
+BUSY_TIMEOUT_S = 30.0
 
 _metadata = sa.MetaData()
 
@@ -82,9 +86,11 @@ class Journal:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.commit_s = 0.0
+        self._adding = threading.Lock()  # switches are worked on in threads
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._engine = sa.create_engine(f"sqlite:///{self.path}", connect_args={"timeout": 30.0})
+        self._engine = sa.create_engine(f"sqlite:///{self.path}", connect_args={"timeout": BUSY_TIMEOUT_S})
         sa.event.listen(self._engine, "connect", _make_durable)
+        sa.event.listen(self._engine, "begin", _lock_at_once)
         with self._engine.begin() as connection:
             _metadata.create_all(connection)
 
@@ -198,7 +204,8 @@ class Journal:
         begin = time.monotonic()
         with self._engine.begin() as connection:
             connection.execute(statement)
-        self.commit_s += time.monotonic() - begin
+        with self._adding:
+            self.commit_s += time.monotonic() - begin
 
 
 def journal_in(runs_dir: str | Path) -> Journal:
@@ -206,9 +213,29 @@ def journal_in(runs_dir: str | Path) -> Journal:
     return Journal(Path(runs_dir) / "lightbed.sqlite")
 
 
-def _make_durable(connection: Any, _record: object) -> None:
-    connection.execute("PRAGMA journal_mode=WAL")
+def _make_durable(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin where `_lock_at_once` says, not at the first write
+    _use_wal(connection)
     connection.execute("PRAGMA synchronous=FULL")
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Turn a new file to WAL; SQLite does not wait for others here, so we do."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _lock_at_once(connection: sa.Connection) -> None:
+    """Take the write lock first: one taken after a read is refused at once when somebody else wrote meanwhile."""
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _judge(step: OpenStep, found: CrossConnects) -> Status:

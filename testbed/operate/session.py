@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 from ocs_drivers import OpticalSwitch, open_switch
 from testbed.design.model import Routes, Topology, Wiring
@@ -29,6 +31,9 @@ from testbed.operate.plan import plan_lab
 from testbed.operate.verify import verify_lab
 
 Note = Callable[[str], None]
+HostsChoice = Literal["auto", "kernel", "model"]
+HostsMode = Literal["real", "kernel", "model"]
+DATABASE = "lightbed.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,25 @@ def design_for(
     topology = find_topology(len(lab.hosts), degrees.pop(), simplex=simplex, method=method, demands=demands)
     wiring = wire(topology, planes=len(lab.switches))
     return Design(name, topology, wiring, find_routes(wiring))
+
+
+def hosts_of(lab: Lab, choice: HostsChoice = "auto") -> HostsMode:
+    """What the hosts of a standing lab are: `real`, or of a simulated one `kernel` or `model`.
+
+    Unless chosen, hosts are modelled where the management network is the loopback network: no namespace
+    can have its addresses.
+    """
+    if not lab.simulated:
+        return "real"
+    if choice != "auto":
+        return choice
+    return "model" if lab.management.is_loopback else "kernel"
+
+
+def journal_in(directory: Path) -> Journal:
+    """The journal of a results directory, which is made if it is not there."""
+    directory.mkdir(parents=True, exist_ok=True)
+    return Journal(directory / DATABASE)
 
 
 @contextmanager
@@ -118,7 +142,7 @@ class LabSession:
 
     def verify(self, plan: LabPlan) -> VerifyReport:
         """Compare switches, light and (with real hosts) fibres with the plan."""
-        return verify_lab(self.lab, plan.wiring, self.switches, self.fleet, epoch=self._next_epoch())
+        return verify_lab(self.lab, plan, self.switches, self.fleet, epoch=self._next_epoch())
 
     def _next_epoch(self) -> int:
         """A number that no earlier probe of ours or of anybody else is likely to carry."""

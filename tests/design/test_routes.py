@@ -67,7 +67,7 @@ def test_routes_are_shortest_loop_free_trees(true_hops):
         seen["not circulant"] += len({(t - s) % wiring.nodes for s, t in edges_of(wiring)}) > wiring.degree
 
     check()
-    assert min(seen["multi-hop"], seen["parallel"], seen["not circulant"]) >= 20, seen
+    assert min(seen["multi-hop"], seen["parallel"], seen["not circulant"]) >= 10, seen
 
 
 @pytest.mark.parametrize(

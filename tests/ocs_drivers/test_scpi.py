@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ocs_drivers import scpi
@@ -119,7 +119,6 @@ def feed_in_pieces(make, data: bytes, cuts: list[int]) -> list:
 def test_replies_are_the_same_however_split_joined_and_ended():
     split_inside_a_line_end = 0
 
-    @settings(max_examples=200)
     @given(lines, st.data())
     def check(groups, data):
         nonlocal split_inside_a_line_end
@@ -129,13 +128,13 @@ def test_replies_are_the_same_however_split_joined_and_ended():
         )
         wire = text.encode()
         cuts = data.draw(st.lists(st.integers(0, len(wire)), max_size=8))
-        split_inside_a_line_end += any(wire[cut - 1 : cut + 1] == b"\r\n" for cut in cuts if cut)
+        split_inside_a_line_end += b"\r\n" in wire  # one byte at a time, below
         expected = [reply for group in groups for reply in group]
         assert feed_in_pieces(scpi.ReplyReader, wire, cuts) == expected
         assert feed_in_pieces(scpi.ReplyReader, wire, list(range(len(wire)))) == expected
 
     check()
-    assert split_inside_a_line_end >= 5
+    assert split_inside_a_line_end >= 50
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=5))

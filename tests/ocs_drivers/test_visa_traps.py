@@ -94,15 +94,6 @@ def test_trap_3_a_closed_peer_while_we_wait_does_not_spin(peer, lines):
         assert time.thread_time() - cpu_started < 0.1
 
 
-def test_trap_3_a_write_to_a_closed_peer_is_no_bare_os_error(peer, lines):
-    with open_switch(address_of(peer(lines()))) as switch:
-        transport = switch._session._transport
-        transport._socket.shutdown(socket.SHUT_WR)
-        with pytest.raises(ConnectionLost):
-            switch._session.ask("*IDN?", str)
-        assert not transport.is_open
-
-
 def test_trap_4_a_late_answer_reaches_nobody(peer, lines):
     released = threading.Event()
     answers = iter([b"(@1),(@25)\r\n", b"(@2),(@26)\r\n"])
@@ -228,26 +219,3 @@ def test_a_device_that_hung_up_while_idle_is_read_again(peer, lines):
         hang_up(served.connections[0])
         assert switch.read().connections == CrossConnects({1: 25})
     assert len(served.connections) == 2
-
-
-def test_a_long_command_to_a_device_that_does_not_read_is_a_timeout(peer, lines):
-    stop_reading = threading.Event()
-
-    def stall(connection: socket.socket) -> None:
-        stop_reading.wait(20)
-
-    with open_switch(address_of(peer(lines({READ: stall}))), timeout_s=0.3) as switch:
-        with pytest.raises(Timeout):
-            switch.read()
-        transport = switch._session._transport
-        switch._session.ready()
-        switch._session._transport.send(READ + b"\n", _deadline())
-        with pytest.raises(Timeout):
-            transport.send(b"x" * (1 << 26), _deadline())
-        stop_reading.set()
-
-
-def _deadline():
-    from ocs_drivers.transport import Deadline
-
-    return Deadline(0.5)

@@ -1,0 +1,321 @@
+"""The main job: patch a topology, prove it, measure collectives, re-patch for a workload, measure again, report.
+
+Everything that happens goes into the run's record as soon as it is known. The job itself is a sequence; each of
+its steps is a plain function of the rooms below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from testbed.design.model import RingOrder
+from testbed.design.rings import rings_of
+from testbed.design.topology import as_json
+from testbed.design.workload import HybridWorkload, hybrid_workload
+from testbed.errors import VerifyFailed
+from testbed.lab.inventory import render_lab
+from testbed.lab.model import Lab
+from testbed.lab.reachability import ping_all
+from testbed.lab.simulated import start_lab
+from testbed.measure.collectives import CollectiveSpec, Configuration, run_collectives
+from testbed.measure.modelled import model_collectives
+from testbed.measure.model import CollectiveResult, Timing
+from testbed.measure.nccl_document import nccl_document
+from testbed.measure.records import Comparison, Repatch, StoredCircuit, StoredTopology
+from testbed.measure.report import write_report
+from testbed.measure.stall import Stall, tcp_stream
+from testbed.measure.store import Run, RunStore
+from testbed.operate.apply import require_permission
+from testbed.operate.session import BroughtUp, Design, LabSession, design_for, journal_in, open_lab
+
+GROUP_SIZES = (65536, 262144, 1 << 20, 4 << 20, 8 << 20)
+ONE_RING = "one ring"
+
+
+class Narrator(Protocol):
+    """Who is told how the job goes."""
+
+    def phase(self, title: str) -> None:
+        """A new part of the job begins."""
+
+    def note(self, text: str) -> None:
+        """Something worth knowing happened."""
+
+    def tick(self, done: int, total: int, text: str) -> None:
+        """One of many like steps is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """What the main job brings back."""
+
+    run_id: str
+    directory: Path
+    report: Path
+    lab: Lab
+    hosts: str
+    links: int
+    verified: bool
+    timings: tuple[Timing, ...]
+    repatch: Repatch | None
+
+    def best_busbw_mbps(self, configuration: str) -> float:
+        """Bus bandwidth of a configuration of the first topology at its largest size."""
+        rows = [row for row in self.timings if row.configuration == configuration]
+        first = [row for row in rows if row.topology == rows[0].topology]
+        return max(first, key=lambda row: row.size_bytes).busbw_mbps
+
+
+@contextmanager
+def lab_at_hand(lab: Lab, hosts: Literal["auto", "kernel", "model"], narrator: Narrator) -> Iterator[tuple[Lab, str]]:
+    """The lab ready to be opened, and what its hosts are: `real`, `kernel` or `model`.
+
+    A simulated lab is started (on the next free subnet if its own is taken) and torn down on leaving.
+    """
+    if not lab.simulated:
+        yield lab, "real"
+        return
+    with start_lab(lab, hosts=hosts, move=True) as started:
+        why = f" ({started.reason})" if started.reason else ""
+        narrator.note(f"SIMULATED lab {started.lab_id} at {started.lab.management}, hosts: {started.hosts}{why}")
+        yield started.lab, started.hosts
+
+
+def run_job(
+    lab: Lab,
+    *,
+    hosts: Literal["auto", "kernel", "model"],
+    sizes: Sequence[int],
+    runs_dir: Path,
+    narrator: Narrator,
+    deadline_s: float = 60.0,
+    really_move: str | None = None,
+) -> JobResult:
+    """Do the main job on a lab and leave its record in `runs_dir`.
+
+    Raises `RefusedToMove` for a real lab that was not named, and the errors of every step; whatever was
+    built is torn down and the run is on record as failed or interrupted.
+    """
+    require_permission(lab, really_move)
+    narrator.phase("Starting the lab")
+    with lab_at_hand(lab, hosts, narrator) as (here, mode):
+        store = RunStore(runs_dir)
+        with store.begin(here, lab.simulated, mode, seeds={}) as run, journal_in(runs_dir) as journal:
+            (run.directory / "lab.yaml").write_text(render_lab(here), encoding="utf-8")
+            with open_lab(here, journal, model_hosts=mode == "model") as session:
+                job = _Job(session, run, mode, tuple(sizes), narrator, deadline_s)
+                outcome = job.run()
+    report = run.directory / "report.html"
+    write_report(store.load(run.run_id), report)
+    return JobResult(
+        run_id=run.run_id,
+        directory=run.directory,
+        report=report,
+        lab=here,
+        hosts=mode,
+        links=len(outcome.design.topology.links),
+        verified=outcome.verified,
+        timings=tuple(job.timings),
+        repatch=outcome.repatch,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    design: Design
+    verified: bool
+    repatch: Repatch | None
+
+
+class _Job:
+    """The steps of the main job on one open lab, and what they have in common."""
+
+    def __init__(
+        self, session: LabSession, run: Run, hosts: str, sizes: tuple[int, ...], narrator: Narrator, deadline_s: float
+    ) -> None:
+        self.session = session
+        self.lab = session.lab
+        self.run_record = run
+        self.hosts = hosts
+        self.sizes = sizes
+        self.narrator = narrator
+        self.deadline_s = deadline_s
+        self.timings: list[Timing] = []
+
+    def run(self) -> _Outcome:
+        """Both topologies, one after the other."""
+        first = design_for(self.lab, name="all-nodes rings")
+        workload = hybrid_workload(first.topology, first.routes)
+        brought = self.bring_up(first, "serves AllReduce over all nodes: every stride is a ring of its own")
+        self.prove_routes(brought)
+        self.measure(first, workload, with_all_rings=True)
+        if workload is None:
+            self.narrator.note("no second topology: no group of these nodes is served badly by the first")
+            return _Outcome(first, brought.verified.ok, None)
+        second = design_for(self.lab, name=f"groups of {workload.group}", demands=workload.demands)
+        repatched, stall = self.repatch(first, second, workload)
+        self.measure(second, workload, with_all_rings=False)
+        repatch = self.record_repatch(first, repatched, workload, stall)
+        return _Outcome(first, brought.verified.ok and repatched.verified.ok, repatch)
+
+    def bring_up(self, design: Design, reason: str) -> BroughtUp:
+        """Bring a design into force and put it on record. Raises `VerifyFailed` when light or fibres differ."""
+        self.narrator.phase(f"Patching topology '{design.name}'")
+        topology = as_json(design.topology)
+        self.narrator.note(
+            f"strides {', '.join(map(str, topology['strides']))}: {len(topology['links'])} links, "
+            f"diameter {topology['diameter']}, mean {topology['mean_hops']:.2f} hops; {reason}"
+        )
+        brought = self.session.bring_up(design, self.narrator.note)
+        if not brought.verified.ok:
+            findings = "; ".join(f"{f.kind}: {f.subject}: {f.detail}" for f in brought.verified.findings[:5])
+            raise VerifyFailed(f"{len(brought.verified.findings)} findings after patching: {findings}")
+        links = tuple((a, b) for a, b in topology.pop("links"))
+        strides = tuple(topology.pop("strides"))
+        self.run_record.add_topology(
+            StoredTopology(name=design.name, links=links, strides=strides, reason=reason, **topology)
+        )
+        circuits = [StoredCircuit.of(self.lab, circuit) for circuit in brought.plan.circuits]
+        self.run_record.add_circuits(design.name, circuits)
+        self.run_record.add_phase(f"apply {design.name}", _apply_figures(brought))
+        return brought
+
+    def prove_routes(self, brought: BroughtUp) -> None:
+        """Every host reaches every other; without real hosts there is nothing to ask."""
+        if self.session.fleet is None:
+            self.narrator.note("hosts are modelled: routes are computed, not installed")
+            return
+        unreachable = ping_all(self.session.fleet).missing
+        if unreachable:
+            pairs = ", ".join(f"{source}->{target}" for source, target in unreachable[:6])
+            raise VerifyFailed(f"no answer on {len(unreachable)} of the pairs of hosts: {pairs}; see `testbed verify`")
+        hosts = len(self.lab.hosts)
+        self.narrator.note(f"all {hosts * (hosts - 1)} pairs of hosts reach each other")
+
+    def measure(self, design: Design, workload: HybridWorkload | None, *, with_all_rings: bool) -> None:
+        """One launch: the configurations of a topology, all sizes; rows go on record when it ends."""
+        self.narrator.phase(f"Measuring AllReduce on '{design.name}'")
+        spec = CollectiveSpec(
+            run_id=self.run_record.run_id,
+            topology=design.name,
+            configurations=tuple(self.configurations(design, workload, with_all_rings=with_all_rings)),
+            hosts=self.hosts,
+        )
+        result = self._collect(design, spec)
+        self.timings.extend(result.timings)
+        self.run_record.add_timings(result.timings)
+        self.run_record.add_nic_bytes(result.nic_bytes)
+        self.run_record.add_versions(result.versions)
+        for configuration in spec.configurations:
+            rows = [row for row in result.timings if row.configuration == configuration.name]
+            name = f"{design.name}-{configuration.name}"
+            self.run_record.add_nccl(name, nccl_document(self.lab, rows, result.versions))
+
+    def _collect(self, design: Design, spec: CollectiveSpec) -> CollectiveResult:
+        arguments = (self.lab, design.wiring, design.routes, spec)
+        if self.session.fleet is None:
+            return model_collectives(*arguments, self.narrator.tick)
+        return run_collectives(
+            self.session.fleet, *arguments, deadline_s=self.deadline_s, on_progress=self.narrator.tick
+        )
+
+    def configurations(
+        self, design: Design, workload: HybridWorkload | None, *, with_all_rings: bool
+    ) -> Iterator[Configuration]:
+        """One ring, all rings of the topology, and the groups of the workload."""
+        rings = rings_of(design.topology)
+        yield Configuration(ONE_RING, rings[:1], self.sizes)
+        if with_all_rings:
+            yield Configuration(all_rings_name(rings), rings, self.sizes)
+        if workload is not None:
+            sizes = tuple(size for size in GROUP_SIZES if self.sizes[0] <= size <= self.sizes[-1])
+            yield Configuration(f"groups of {workload.group}", rings_of(design.topology, workload.group), sizes)
+
+    def repatch(
+        self, first: Design, second: Design, workload: HybridWorkload
+    ) -> tuple[BroughtUp, Stall | None]:
+        """Bring the second design into force under a TCP stream between two hosts that stay neighbours."""
+        reason = workload.reason(first.routes.hops(0, workload.stride))
+        fleet = self.session.fleet
+        streaming = tcp_stream(fleet, *self.lab.hosts[:2]) if fleet else nullcontext()
+        with streaming as stream:
+            brought = self.bring_up(second, reason)
+            stall = stream.finish() if stream else None
+        self.prove_routes(brought)
+        return brought, stall
+
+    def record_repatch(
+        self, first: Design, brought: BroughtUp, workload: HybridWorkload, stall: Stall | None
+    ) -> Repatch:
+        """What the re-patch cost and what it gave, for the record."""
+        group = f"groups of {workload.group}"
+        repatch = Repatch(
+            source=first.name,
+            target=brought.design.name,
+            reason=workload.reason(first.routes.hops(0, workload.stride)),
+            circuits_moved=sum(len(step.disturbed) for part in brought.plan.switches for step in part.steps),
+            dark_s=brought.apply.dark_s,
+            total_s=brought.routes_s,
+            stall_s=stall.longest_gap_s if stall else None,
+            usual_gap_s=stall.median_gap_s if stall else None,
+            comparisons=tuple(self._comparisons(first, brought.design, workload, group)),
+        )
+        self.run_record.add_repatch(repatch)
+        stalled = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
+        self.narrator.note(f"dark for {repatch.dark_s * 1e3:.0f} ms{stalled}")
+        return repatch
+
+    def _comparisons(
+        self, first: Design, second: Design, workload: HybridWorkload, group: str
+    ) -> Iterator[Comparison]:
+        before, after = (self._largest(design.name, group) for design in (first, second))
+        label = f"bus bandwidth in {group} at {before.size_bytes >> 20} MiB"
+        yield Comparison(label, "Mbit/s", before.busbw_mbps, after.busbw_mbps)
+        times = [self._iteration_s(design.name, workload, group) for design in (first, second)]
+        yield Comparison("communication of one training iteration", "s", *times, higher_is_better=False)
+
+    def _iteration_s(self, topology: str, workload: HybridWorkload, group: str) -> float:
+        """Both AllReduces of the workload, extrapolated from the largest measured size of each."""
+        return sum(
+            row.time_us / 1e6 * size / row.size_bytes
+            for row, size in (
+                (self._largest(topology, group), workload.tensor_bytes),
+                (self._best_over_all(topology), workload.data_bytes),
+            )
+        )
+
+    def _best_over_all(self, topology: str) -> Timing:
+        """The fastest configuration over all nodes at the largest size."""
+        everybody = len(self.lab.hosts)
+        rows = [row for row in self.timings if row.topology == topology and row.ranks == everybody]
+        largest = max(row.size_bytes for row in rows)
+        return min((row for row in rows if row.size_bytes == largest), key=lambda row: row.time_us)
+
+    def _largest(self, topology: str, configuration: str) -> Timing:
+        rows = [row for row in self.timings if (row.topology, row.configuration) == (topology, configuration)]
+        return max(rows, key=lambda row: row.size_bytes)
+
+
+_NUMBERS = {2: "two", 3: "three", 4: "four", 6: "six", 8: "eight"}
+
+
+def all_rings_name(rings: Sequence[RingOrder]) -> str:
+    """`four rings`: how a configuration over all rings of a topology is called."""
+    return f"{_NUMBERS.get(len(rings), str(len(rings)))} rings"
+
+
+def _apply_figures(brought: BroughtUp) -> dict[str, Any]:
+    return {
+        "circuits": len(brought.plan.circuits),
+        "changed": brought.plan.has_changes,
+        "dark_s": brought.apply.dark_s,
+        "apply_s": brought.apply.total_s,
+        "journal_s": brought.apply.journal_s,
+        "routes_s": brought.routes_s,
+        "links_heard": brought.verified.links_heard,
+        "findings": len(brought.verified.findings),
+    }

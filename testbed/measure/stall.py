@@ -1,0 +1,70 @@
+"""How long a change of circuits stalls a TCP stream that runs across it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from testbed.errors import HostError
+from testbed.lab.fleet import Fleet, Launch
+from testbed.lab.model import LabHost
+
+STREAM_PORT = 29600
+WAIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """The longest and the median time between two arrivals of data, and how much arrived."""
+
+    longest_gap_s: float
+    median_gap_s: float
+    received_bytes: int
+
+
+class Stream:
+    """A stream that runs; `finish` ends it and says how it fared."""
+
+    def __init__(self, receiver: Launch, name: str) -> None:
+        self._receiver = receiver
+        self._name = name
+
+    def finish(self) -> Stall:
+        """End the stream. Raises `HostError` when the receiver does not answer."""
+        self._receiver.close_input()
+        found = await_event(self._receiver, "stall", self._name)
+        return Stall(found["longest_gap_s"], found["median_gap_s"], found["received_bytes"])
+
+
+@contextmanager
+def tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[Stream]:
+    """A steady stream from `source` to `target`, between their node addresses, flowing when the body begins.
+
+    Raises `HostError` when it does not come about.
+    """
+    program = resources.files("testbed.node").joinpath("stream.py").read_bytes()
+    path = f"{fleet.put({'stream.py': program})}/stream.py"
+    place = [str(target.address), str(STREAM_PORT)]
+    receive = shlex.join([target.python, "-IS", path, "receive", *place])
+    send = shlex.join([source.python, "-IS", path, "send", *place, str(source.address)])
+    name = f"the TCP stream from {source.name} to {target.name}"
+    with ExitStack() as stack:
+        receiver = stack.enter_context(fleet.start({target.name: receive}))
+        await_event(receiver, "listening", name)
+        stack.enter_context(fleet.start({source.name: send}))
+        await_event(receiver, "flowing", name)
+        yield Stream(receiver, name)
+
+
+def await_event(launch: Launch, event: str, name: str) -> dict[str, Any]:
+    """The first message of that kind. Raises `HostError` when it does not come."""
+    for _host, line in launch.lines(WAIT_S):
+        message: dict[str, Any] = json.loads(line)
+        if message.get("event") == event:
+            return message
+    raise HostError(f"{name} is not {event} within {WAIT_S:g} s: are the routes installed? `testbed apply` does it")

@@ -1,0 +1,76 @@
+"""A steady TCP stream between two hosts, to see how long a change of circuits stalls it.
+
+    python3 stream.py receive ADDRESS PORT       prints `{"event": "listening"}`, then `{"event": "flowing"}` once data comes
+    python3 stream.py send ADDRESS PORT SOURCE   connects from SOURCE and sends a small piece every 2 ms
+
+The receiver notes when data arrives. When its input ends it prints
+`{"event": "stall", "longest_gap_s", "median_gap_s", "received_bytes"}` and ends; the sender ends when the connection
+does, or with its input. Standard library only: this file is copied to the hosts.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import statistics
+import sys
+import time
+
+PIECE = b"." * 256
+INTERVAL_S = 0.002
+FLOWING_PIECES = 20
+
+
+def say(event: str, **details: object) -> None:
+    """One JSON line on standard output."""
+    print(json.dumps({"event": event, **details}), flush=True)
+
+
+def receive(address: str, port: int) -> None:
+    """Take one connection and note the arrival times of its data until our input ends."""
+    with socket.create_server((address, port)) as server:
+        say("listening")
+        connection, _ = server.accept()
+    arrivals: list[float] = []
+    total = 0
+    with connection:
+        while True:
+            ready, _, _ = select.select([connection, 0], [], [])
+            if 0 in ready:
+                break
+            data = connection.recv(65536)
+            if not data:
+                break
+            total += len(data)
+            arrivals.append(time.monotonic())
+            if len(arrivals) == FLOWING_PIECES:
+                say("flowing")
+        arrivals.append(time.monotonic())
+    gaps = [after - before for before, after in zip(arrivals, arrivals[1:], strict=False)] or [0.0]
+    say("stall", longest_gap_s=max(gaps), median_gap_s=statistics.median(gaps), received_bytes=total)
+
+
+def send(address: str, port: int, source: str) -> None:
+    """Send a piece every `INTERVAL_S` until the connection or our input ends."""
+    with socket.create_connection((address, port), timeout=10, source_address=(source, 0)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(None)
+        while not select.select([0], [], [], INTERVAL_S)[0]:
+            try:
+                connection.sendall(PIECE)
+            except OSError:
+                return
+
+
+def main() -> None:
+    """Receive or send, as the first argument says."""
+    role, address, port, *rest = sys.argv[1:]
+    if role == "receive":
+        receive(address, int(port))
+    else:
+        send(address, int(port), rest[0])
+
+
+if __name__ == "__main__":
+    main()

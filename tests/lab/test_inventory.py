@@ -1,0 +1,245 @@
+"""The lab file: what is read, what is refused and how, and that writing and reading are inverse."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("pydantic")
+pytest.importorskip("yaml")
+
+from testbed.errors import LabFileError
+from testbed.lab.inventory import default_key, load_lab, parse_lab, relocate, render_lab
+from testbed.lab.model import FibreEnd, Lab, LabHost, LabNic, LabSwitch, LinkClass, SwitchTwin
+
+TESTBED12 = Path(__file__).parents[2] / "labs" / "testbed12.yaml"
+
+
+def test_the_shipped_lab_is_twelve_hosts_on_one_switch():
+    lab = load_lab(TESTBED12)
+    assert (lab.name, lab.simulated, len(lab.hosts), len(lab.switches)) == ("testbed12", True, 12, 1)
+    assert lab.management == IPv4Network("10.99.0.0/24")
+    assert lab.switches[0].address == "polatis+scpi://10.99.0.2:5025"
+    assert lab.hosts[11].nics[3] == LabNic(
+        "nic4", IPv4Address("10.100.12.4"), FibreEnd("ocs1", 48, 0.3), FibreEnd("ocs1", 96, 0.3)
+    )
+    assert lab.link.scale == 250
+    assert lab.twins == {"ocs1": SwitchTwin(3082, 7025, 0.02, "DARK")}
+    assert lab.ssh_key == default_key()
+
+
+def test_the_interpreter_is_relative_to_the_file_and_links_are_not_followed():
+    assert load_lab(TESTBED12).hosts[0].python == str(TESTBED12.parent.parent / ".venv-host/bin/python")
+
+
+def test_a_fibre_may_state_its_own_loss(small_lab_text):
+    text = small_lab_text().replace("transmit: 'ocs1:1'", "transmit: {port: 'ocs1:1', loss_db: 0.45}")
+    nic = parse_lab(text, "labs/x.yaml").hosts[0].nics[0]
+    assert (nic.transmit.loss_db, nic.receive.loss_db) == (0.45, 0.3)
+
+
+def test_a_host_may_differ_from_the_others(small_lab_text):
+    text = small_lab_text().replace("    address: 10.100.2.100", "    address: 10.100.2.100\n    ssh: {port: 2222}")
+    assert [host.ssh_port for host in parse_lab(text, "x.yaml").hosts] == [22, 2222, 22]
+
+
+def test_a_lab_is_real_unless_it_says_simulated(small_lab_text):
+    lab = parse_lab(small_lab_text().replace("simulated: true\n", ""), "x.yaml")
+    assert not lab.simulated
+    assert lab.twins == {}
+
+
+FIRST_NIC = "{name: nic1, address: 10.100.1.1, transmit: 'ocs1:1', receive: 'ocs1:7'}"
+
+BAD = {
+    "unknown key": ("    inputs: 6", "    inputs: 6\n    imputs: 6", 9, "unknown key 'imputs', did you mean 'inputs'?"),
+    "unknown key deep": ("name: nic1, address: 10.100.1.1", "name: nic1, adress: 10.100.1.1", 16, "did you mean 'address'?"),
+    "key twice": ("name: small", "name: small\nname: other", 2, "key 'name' is given twice (already on line 1)"),
+    "missing key": ("management: 10.99.0.0/24\n", "", 1, "'management' is missing"),
+    "wrong type": ("    inputs: 6", "    inputs: six", 8, "'switches[0].inputs': input should be a valid integer, not 'six'"),
+    "word read as truth": ("name: small", "name: yes", 1, "not True (quote it to keep it a word)"),
+    "bad address": ("management: 10.99.0.11", "management: 10.99.0.311", 13, "not permitted in '10.99.0.311'"),
+    "address as number": ("management: 10.99.0.11", "management: 17", 13, "17 is not an IPv4 address"),
+    "network with host bits": ("10.99.0.0/24", "10.99.0.3/24", 3, "10.99.0.3/24 has host bits set"),
+    "mtu too large": ("mtu: 9000", "mtu: 90000", 4, "less than or equal to 9216, not 90000"),
+    "infinite rate": ("rate_mbps: 100", "rate_mbps: .inf", 4, "finite number"),
+    "not switch:port": ("transmit: 'ocs1:1'", "transmit: 'ocs1-1'", 16, "'ocs1-1' is not SWITCH:PORT"),
+    "negative loss": ("transmit: 'ocs1:1'", "transmit: {port: 'ocs1:1', loss_db: -1}", 16, "greater than or equal to 0"),
+    "host twice": ("- name: b", "- name: a", 18, "name 'a' is given twice (already used on line 12)"),
+    "nic twice": ("name: nic2, address: 10.100.1.2", "name: nic1, address: 10.100.1.2", 17, "interface of host 'a' 'nic1'"),
+    "host named like switch": ("- name: b", "- name: ocs1", 18, "name 'ocs1' is given twice"),
+    "port used twice": (
+        "transmit: 'ocs1:2'", "transmit: 'ocs1:1'", 17,
+        "port 1 of switch 'ocs1' is used twice: by a/nic1 (transmit, line 16) and by a/nic2 (transmit)",
+    ),
+    "unknown switch": ("transmit: 'ocs1:2'", "transmit: 'ocs2:2'", 17, "of a/nic2 ends nowhere: there is no switch 'ocs2'"),
+    "no such port": ("receive: 'ocs1:7'", "receive: 'ocs1:70'", 16, "of a/nic1 ends nowhere: switch 'ocs1' has no port 70"),
+    "port zero": ("transmit: 'ocs1:1'", "transmit: 'ocs1:0'", 16, "has no port 0"),
+    "transmit into output": ("transmit: 'ocs1:1'", "transmit: 'ocs1:7'", 16, "ends in output 7 of switch 'ocs1'"),
+    "receive from input": ("receive: 'ocs1:7'", "receive: 'ocs1:1'", 16, "comes from input 1 of switch 'ocs1'"),
+    "too few inputs": ("    inputs: 6", "    inputs: 4", 8, "too few ports: 6 fibres end in the 4 inputs of switch 'ocs1'"),
+    "too few outputs": ("    outputs: 6", "    outputs: 5", 9, "too few ports: 6 fibres end in the 5 outputs"),
+    "outside management": ("management: 10.99.0.12", "management: 10.98.0.12", 19, "outside the management network 10.99.0.0/24"),
+    "switch outside management": ("scpi://10.99.0.2", "scpi://10.98.0.2", 7, "outside the management network"),
+    "broadcast": ("management: 10.99.0.12", "management: 10.99.0.255", 19, "no host address"),
+    "our own address": ("management: 10.99.0.12", "management: 10.99.0.1", 19, "which the simulation itself uses"),
+    "address twice": ("address: 10.100.2.1,", "address: 10.100.1.2,", 22, "b/nic1 has the address 10.100.1.2 of a/nic2, line 17"),
+    "data inside management": ("address: 10.100.2.1,", "address: 10.99.0.77,", 22, "inside the management network"),
+    "data not routable": ("address: 10.100.2.1,", "address: 127.0.0.9,", 22, "which cannot be routed"),
+    "not a switch address": ("polatis+scpi://10.99.0.2:5025", "over there", 7, "'over there' is not the address of a switch"),
+    "no twin for that": ("polatis+scpi://", "calient+tl1://", 7, "no simulated switch that speaks 'calient+tl1'"),
+    "switch by name": ("polatis+scpi://10.99.0.2:5025", "polatis+scpi://ocs.lab:5025", 7, "no numeric address"),
+    "twin of a real switch": (
+        "    outputs: 6", "    outputs: 6\n    twin: {}", 10, "switch 'ocs1' of a real lab has a twin",
+    ),
+    "shell in the user": ("ssh: {", "ssh: {user: 'root;reboot', ", 10, "'root;reboot' is not the name of a user"),
+    "not printable": ("name: small", "name: sm\x00all", 1, "not YAML (unacceptable character #x0000"),
+    "not yaml": ("hosts:\n", "hosts: [\n", 12, "not YAML"),
+    "alias in itself": ("hosts:\n", "hosts: &all\n  - *all\n", 11, "an alias that contains itself"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_wrong_file_is_refused_with_line_and_cure(small_lab_text, case):
+    before, after, line, words = BAD[case]
+    text = small_lab_text(simulated=case != "twin of a real switch")
+    assert before in text
+    text = text.replace(before, after, 1)
+    with pytest.raises(LabFileError) as caught:
+        parse_lab(text, "labs/x.yaml")
+    message = str(caught.value)
+    assert message.startswith(f"labs/x.yaml:{line}: "), message
+    assert words in message
+    assert "; " in message.removeprefix(f"labs/x.yaml:{line}: "), "a cure follows the semicolon"
+    assert "\n" not in message
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(LabFileError, match=r"^nowhere/lab\.yaml:1: cannot be read \(No such file or directory\); give "):
+        load_lab("nowhere/lab.yaml")
+
+
+def test_bytes_that_are_no_text_are_named(tmp_path):
+    path = tmp_path / "lab.yaml"
+    path.write_bytes(b"name: \xff\xfe")
+    with pytest.raises(LabFileError, match=r"lab\.yaml:1: not UTF-8"):
+        load_lab(path)
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "17", "null"])
+def test_a_file_that_is_no_mapping_is_refused(text):
+    with pytest.raises(LabFileError, match="not a mapping"):
+        parse_lab(text, "x.yaml")
+
+
+def test_damaged_files_are_read_or_refused_but_never_break(small_lab_text):
+    text = small_lab_text()
+    random_source = random.Random(12)
+    refused = 0
+    for _ in range(600):
+        damaged = _damage(text, random_source)
+        try:
+            parse_lab(damaged, "labs/x.yaml")
+        except LabFileError as error:
+            refused += 1
+            assert str(error).startswith("labs/x.yaml:")
+    assert refused > 300
+
+
+def _damage(text: str, source: random.Random) -> str:
+    """Text with a few characters, words or lines removed, doubled or exchanged."""
+    for _ in range(source.randint(1, 3)):
+        lines = text.splitlines(keepends=True)
+        here, there = source.randrange(len(lines)), source.randrange(len(lines))
+        at = source.randrange(len(text))
+        text = source.choice(
+            [
+                "".join(lines[:here] + lines[here + 1 :]),
+                "".join(lines[:here] + [lines[there]] + lines[here:]),
+                text[:at] + text[at + source.randint(1, 4) :],
+                text[:at] + source.choice(":{}[]'\"&*#-\t\n!%@`|>?,0a\x00é") + text[at:],
+            ]
+        )
+    return text
+
+
+names = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
+losses = st.floats(0, 40, allow_nan=False)
+
+
+@st.composite
+def labs(draw) -> Lab:
+    """Labs as the loader gives them: unique names, ports and addresses, all else free."""
+    count, nics = draw(st.integers(1, 6)), draw(st.integers(1, 4))
+    planes = draw(st.integers(1, 2))
+    host_names = draw(st.lists(names, min_size=count + planes, max_size=count + planes, unique=True))
+    simulated = draw(st.booleans())
+    switch_names = host_names[count:]
+    inputs = count * nics + draw(st.integers(0, 3))
+    ports = draw(st.permutations(range(1, inputs + 1)))
+    outputs = draw(st.permutations(range(inputs + 1, 2 * inputs + 1)))
+    hosts = tuple(
+        LabHost(
+            host_names[h],
+            IPv4Address("10.99.0.11") + h,
+            IPv4Address("10.100.0.100") + 256 * h,
+            tuple(
+                LabNic(
+                    f"nic{k}",
+                    IPv4Address("10.100.0.1") + 256 * h + k,
+                    FibreEnd(switch_names[k % planes], ports[h * nics + k], draw(losses)),
+                    FibreEnd(switch_names[k % planes], outputs[h * nics + k], draw(losses)),
+                )
+                for k in range(nics)
+            ),
+            draw(st.sampled_from(["python3", "/opt/a b/python", "/usr/bin/python3"])),
+            draw(st.sampled_from(["root", "operator"])),
+            draw(st.integers(1, 65535)),
+        )
+        for h in range(count)
+    )
+    switches = tuple(
+        LabSwitch(name, f"polatis+scpi://10.99.0.{2 + i}:5025", inputs, inputs, draw(losses))
+        for i, name in enumerate(switch_names)
+    )
+    twin = SwitchTwin(draw(st.integers(1, 65535)), 7025, draw(st.floats(0, 9)), draw(st.sampled_from(["DARK", "AUTOSAVE"])))
+    return Lab(
+        draw(names), Path("labs/drawn.yaml"), simulated, IPv4Network("10.99.0.0/24"), hosts, switches,
+        dict.fromkeys(switch_names, twin) if simulated else {},
+        LinkClass(draw(st.floats(1, 1e6)), draw(st.floats(1, 800)), draw(st.integers(576, 9216)), draw(st.floats(-20, 10))),
+        draw(st.sampled_from([default_key(), Path("/keys/lab")])),
+    )
+
+
+@given(labs())
+def test_what_is_written_reads_back_equal(lab):
+    assert parse_lab(render_lab(lab), lab.path) == lab
+
+
+@given(labs().filter(lambda lab: lab.simulated), st.integers(0, 255))
+def test_relocation_moves_every_management_address_and_nothing_else(lab, third):
+    subnet = IPv4Network(f"10.98.{third}.0/24")
+    moved = relocate(lab, subnet)
+    assert all(host.management in subnet for host in moved.hosts)
+    assert [host.management.packed[3] for host in moved.hosts] == [host.management.packed[3] for host in lab.hosts]
+    assert all(f"//10.98.{third}." in switch.address for switch in moved.switches)
+    assert [host.nics for host in moved.hosts] == [host.nics for host in lab.hosts]
+    assert relocate(moved, lab.management) == lab
+    assert parse_lab(render_lab(moved), lab.path) == moved
+
+
+def test_a_real_lab_is_not_moved(small_lab_text):
+    lab = replace(parse_lab(small_lab_text(), "x.yaml"), simulated=False)
+    with pytest.raises(ValueError, match="its addresses cannot be moved"):
+        relocate(lab, IPv4Network("10.98.0.0/24"))
+
+
+def test_a_lab_does_not_fit_a_smaller_network(small_lab_text):
+    with pytest.raises(ValueError, match=r"10\.98\.0\.0/28 is smaller than 10\.99\.0\.0/24"):
+        relocate(parse_lab(small_lab_text(), "x.yaml"), IPv4Network("10.98.0.0/28"))

@@ -1,0 +1,87 @@
+"""One writer at a time: threads wait, and what another process may see is in `test_visa_traps`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from ocs_drivers.device_lock import DeviceLock, lock_directory, lock_path
+from ocs_drivers.errors import SwitchHeld
+
+ADDRESS = "polatis+scpi://10.0.0.2:5025"
+
+TRY = f"""
+from ocs_drivers.device_lock import DeviceLock
+from ocs_drivers.errors import SwitchHeld
+try:
+    with DeviceLock({ADDRESS!r}):
+        print("got it")
+except SwitchHeld as error:
+    print(error.pid)
+"""
+
+
+def try_in_another_process() -> str:
+    return subprocess.run(
+        [sys.executable, "-c", TRY], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def test_another_process_is_refused_until_the_outermost_release():
+    import os
+
+    with DeviceLock(ADDRESS):
+        with DeviceLock(ADDRESS):
+            assert try_in_another_process() == str(os.getpid())
+        assert try_in_another_process() == str(os.getpid())
+    assert try_in_another_process() == "got it"
+    assert lock_path(ADDRESS).read_text() == ""
+
+
+def test_threads_of_one_process_take_turns():
+    inside, most_inside, turns = 0, 0, []
+
+    def work() -> None:
+        nonlocal inside, most_inside
+        for _ in range(50):
+            with DeviceLock(ADDRESS):
+                inside += 1
+                most_inside = max(most_inside, inside)
+                turns.append(1)
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert (most_inside, len(turns)) == (1, 200)
+
+
+def test_devices_do_not_hold_each_other_up():
+    assert lock_path(ADDRESS) != lock_path(ADDRESS.replace("5025", "5026"))
+    with DeviceLock(ADDRESS), DeviceLock(ADDRESS.replace("5025", "5026")):
+        assert try_in_another_process() != "got it"
+
+
+def test_a_refused_lock_leaves_the_thread_free(tmp_path, monkeypatch):
+    import fcntl
+
+    holder = lock_path(ADDRESS).open("w")
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    lock = DeviceLock(ADDRESS)
+    for _ in range(2):
+        with pytest.raises(SwitchHeld, match="another process") as caught, lock:
+            pass
+        assert caught.value.pid is None  # the holder left no number
+    holder.close()
+    with lock:
+        assert lock_path(ADDRESS).read_text().strip().isdecimal()
+
+
+def test_the_directory_is_for_every_user(tmp_path, monkeypatch):
+    monkeypatch.setenv("LIGHTBED_LOCK_DIR", str(tmp_path / "deep" / "locks"))
+    assert lock_directory().stat().st_mode & 0o7777 == 0o1777

@@ -1,0 +1,107 @@
+"""What tests of `testbed.operate` work on: a scripted switch in memory, and the 12-host lab with modelled hosts."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+for library in ("asyncssh", "pydantic", "sqlalchemy", "yaml"):
+    pytest.importorskip(library)
+
+from ocs_drivers import open_switch, planning
+from ocs_drivers.contract import unguarded
+from ocs_drivers.errors import ConnectError
+from ocs_drivers.model import Capabilities, CrossConnects, Power, Snapshot
+from ocs_drivers.transaction import judge
+from testbed.lab.control import control
+from testbed.lab.inventory import load_lab
+from testbed.lab.simulated import start_lab
+
+TESTBED12 = Path(__file__).parents[2] / "labs" / "testbed12.yaml"
+
+
+@dataclass
+class MemorySwitch:
+    """A switch below the contract. `obey` decides which pairs of a command are really carried out."""
+
+    address: str = "memory://ocs1"
+    capabilities: Capabilities = field(
+        default_factory=lambda: Capabilities(48, 48, atomic_whole=True, power_monitor=True)
+    )
+    held: CrossConnects = CrossConnects()
+    obey: object = None
+    blind_after: bool = False
+    unreachable: bool = False
+    reads: int = 0
+    writes: int = 0
+    readings: dict = field(default_factory=dict)
+
+    def read(self):
+        self.reads += 1
+        if self.unreachable:
+            raise ConnectError("nobody answers", device=self.address)
+        return Snapshot(self.held, time.monotonic())
+
+    def plan(self, target, seen, scope=None):
+        return planning.plan(target, seen, capabilities=self.capabilities, scope=scope, device=self.address)
+
+    def execute(self, step, guard=unguarded):
+        if self.unreachable:
+            raise ConnectError("nobody answers", device=self.address)
+        guard()
+        self.writes += 1
+        self.held = self.obey(step) if self.obey else step.after
+        seen = None if self.blind_after else Snapshot(self.held, time.monotonic())
+        return judge(step, seen, device_s=0.02)
+
+    def power(self, ports):
+        return {port: self.readings.get(port, Power(-1.0)) for port in ports}
+
+
+@pytest.fixture(scope="session")
+def memory_switch():
+    return MemorySwitch
+
+
+@pytest.fixture(scope="session")
+def testbed12():
+    return load_lab(TESTBED12)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_state(tmp_path_factory):
+    """Keys made in tests stay out of the home of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def modelled(testbed12):
+    """The 12-host lab as processes on the loopback network: a real twin on real sockets, no hosts."""
+    with start_lab(testbed12, hosts="model") as lab:
+        yield lab
+
+
+@pytest.fixture
+def ask_twin(modelled):
+    """Ask the twin's control socket; every fault is cleared afterwards."""
+
+    def ask(do, of="ocs1", **details):
+        return control(modelled.control[of], {"do": do, **details})
+
+    yield ask
+    ask("clear_fault", fault="all")
+    plant_faults = ask("truth", of="plant")
+    assert plant_faults["ok"]
+
+
+@pytest.fixture
+def switches(modelled):
+    """Every switch of the modelled lab, open and dark."""
+    with open_switch(modelled.lab.switches[0].address) as switch:
+        switch.apply(CrossConnects())
+        yield {"ocs1": switch}
