@@ -17,13 +17,16 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sim.lab.document import Document, parse
 from sim.lab.errors import LabError
 from sim.lab.found import end_labs, find_labs, remove_debris
 from sim.twins.netns import KernelFault
+
+if TYPE_CHECKING:
+    from sim.lab.document import Document
 
 _STDIN = 0
 
@@ -64,8 +67,19 @@ def _down(lab_ids: Sequence[str], *, everything: bool) -> list[str]:
 
 
 def _supervise(wiring: Path | None, *, detached: bool) -> int:
-    document = parse(_read(wiring))
+    document = _parse(_read(wiring))
     return asyncio.run(_run(document, detached=detached))
+
+
+def _parse(text: str) -> Document:
+    """The document; imported late because --status and --down work with the standard library alone."""
+    try:
+        from sim.lab.document import parse
+    except ModuleNotFoundError as error:
+        raise LabError(
+            f"{error.name} is not installed", cure="pip install 'lightbed[sim]'", code="no_library"
+        ) from error
+    return parse(text)
 
 
 def _read(wiring: Path | None) -> str:
@@ -90,27 +104,33 @@ def _first_line() -> str:
 
 async def _run(document: Document, *, detached: bool) -> int:
     """Keeps the lab until somebody asks for its end; then, or on an error, takes it down."""
-    life = asyncio.create_task(_live(document))
+    ready = asyncio.Event()
+    life = asyncio.create_task(_live(document, ready))
     _end_with(life, detached=detached)
     try:
         await life
     except asyncio.CancelledError:
-        return 0
-    return 1
+        if ready.is_set():
+            return 0
+    raise LabError("asked to end before the lab was ready", cure="Start it again", code="interrupted")
 
 
-async def _live(document: Document) -> None:
-    # Imported late: --status and --down need none of the devices.
+async def _live(document: Document, ready: asyncio.Event) -> None:
+    # Imported late, like `parse`.
     from sim.lab.supervisor import start_lab
 
     async with AsyncExitStack() as stack:
         lab = await start_lab(document, stack)
+        ready.set()
         _print(lab.ready_line())
         await asyncio.get_running_loop().create_future()
 
 
 def _end_with(life: asyncio.Task[None], *, detached: bool) -> None:
-    """SIGTERM, SIGINT and (unless detached) the end of standard input end the lab, once: taking down is not cut short."""
+    """SIGTERM, SIGINT and, unless detached, the end of standard input end the lab.
+
+    They do so once: a second request must not cut short the taking down.
+    """
     loop = asyncio.get_running_loop()
     asked = False
 
@@ -129,7 +149,8 @@ def _end_with(life: asyncio.Task[None], *, detached: bool) -> None:
     def watch() -> None:
         while os.read(_STDIN, 4096):
             pass
-        loop.call_soon_threadsafe(end)
+        with suppress(RuntimeError):  # the lab failed to start, and the loop is closed already
+            loop.call_soon_threadsafe(end)
 
     threading.Thread(target=watch, daemon=True).start()
 

@@ -21,11 +21,11 @@ _ATTEMPT_PAUSE_S = 0.005
 
 
 def claims_folder() -> Path:
-    """Where claims lie: /run/lightbed for root, a private folder otherwise."""
+    """Where claims lie: /run/lightbed for root, the user's own folder otherwise."""
     if os.geteuid() == 0:
         return Path("/run/lightbed")
     private = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(private, "lightbed") if private else Path(f"/tmp/lightbed-{os.geteuid()}")  # noqa: S108
+    return Path(private) / "lightbed" if private else Path.home() / ".local/state/lightbed/claims"
 
 
 @dataclass(frozen=True, slots=True)

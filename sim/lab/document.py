@@ -19,6 +19,7 @@ from jsonschema.exceptions import ValidationError, best_match
 
 from sim.lab.errors import LabError
 from sim.twins.fabric import LinkShape
+from sim.twins.polatis.device import BootMode
 
 Place = tuple[str | int, ...]
 _RESERVED = ("fab", "mgmt")
@@ -48,7 +49,7 @@ class SwitchDocument:
     tl1: Address
     control: Address
     switch_time_s: float
-    boot_mode: str
+    boot_mode: BootMode
     user: str
     password: str
 
@@ -137,7 +138,9 @@ def _ip(text: str, *place: str | int) -> IPv4Address:
     try:
         return IPv4Address(text)
     except AddressValueError as error:
-        raise _wrong(place, f"{text!r} is not an IPv4 address", "Write four numbers, like 10.99.0.2") from error
+        raise _wrong(
+            place, f"{text!r} is not an IPv4 address", "Write four numbers, like 10.99.0.2"
+        ) from error
 
 
 def _subnet(text: str) -> IPv4Network:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -73,14 +74,16 @@ def _ids(names: Iterable[str]) -> set[str]:
 
 
 def _root_links() -> list[str]:
-    with suppress(FileNotFoundError):
-        return os.listdir("/sys/class/net")
-    return []
+    return [name for _, name in socket.if_nameindex()]
 
 
 def find_labs() -> tuple[FoundLab, ...]:
-    """All labs of this machine, live and debris, by id."""
-    ids = _ids([*netns.listed("lb"), *_root_links(), *claim_names()])
+    """All labs of this machine, live and debris, by id.
+
+    Without root only one's own labs are seen: they have no namespaces, and root's are root's business.
+    """
+    in_kernel = [*netns.listed("lb"), *_root_links()] if os.geteuid() == 0 else []
+    ids = _ids([*in_kernel, *claim_names()])
     return tuple(_look(lab_id) for lab_id in sorted(ids))
 
 

@@ -11,6 +11,7 @@ import subprocess
 from contextlib import suppress
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Any
 
 from sim.lab.document import Document
 from sim.lab.errors import LabError
@@ -26,18 +27,20 @@ def build_management(document: Document, names: LabNames) -> None:
     """Makes the bridge with the twins' addresses, a port for each host, and our own link with its route."""
     netns.set_sysctls(names.management, _OFF)
     netns.batch("ip", _inside(document, names), names.management)
+    netns.batch("ip", _root_side(document, names))
     root = names.root_link
-    netns.batch(
-        "ip",
-        [
-            f"link add {root} type veth peer name uplink netns {names.management}",
-            f"addr add {document.root_address}/{document.subnet.prefixlen} dev {root}",
-        ],
-    )
     with suppress(FileNotFoundError):  # a kernel without IPv6
         Path(f"/proc/sys/net/ipv6/conf/{root}/disable_ipv6").write_text("1\n")
     netns.batch("ip", [f"link set {root} up"])
     netns.batch("ip", [f"link set uplink master {_BRIDGE} up"], names.management)
+
+
+def _root_side(document: Document, names: LabNames) -> list[str]:
+    link, address = names.root_link, f"{document.root_address}/{document.subnet.prefixlen}"
+    return [
+        f"link add {link} type veth peer name uplink netns {names.management}",
+        f"addr add {address} dev {link}",
+    ]
 
 
 def _inside(document: Document, names: LabNames) -> list[str]:
@@ -68,18 +71,20 @@ def subnet_taken(subnet: IPv4Network, why: str) -> LabError:
 
 def _in_use() -> list[tuple[str, IPv4Network]]:
     """Every IPv4 address and route of this network namespace but default routes, with its interface."""
-    used: list[tuple[str, IPv4Network]] = []
-    for link in _ip("addr", "show"):
-        for entry in link.get("addr_info", ()):
-            prefix = f"{entry['local']}/{entry['prefixlen']}"
-            used.append((link["ifname"], IPv4Network(prefix, strict=False)))
-    for route in _ip("route", "show", "table", "all"):
-        if route["dst"] != "default":
-            used.append((route.get("dev", "a route"), IPv4Network(route["dst"], strict=False)))
-    return used
+    addresses = [
+        (link["ifname"], f"{entry['local']}/{entry['prefixlen']}")
+        for link in _ip("addr", "show")
+        for entry in link.get("addr_info", ())
+    ]
+    routes = [
+        (route.get("dev", "a route"), route["dst"])
+        for route in _ip("route", "show", "table", "all")
+        if route["dst"] != "default"
+    ]
+    return [(place, IPv4Network(prefix, strict=False)) for place, prefix in [*addresses, *routes]]
 
 
-def _ip(*words: str) -> list[dict[str, object]]:
+def _ip(*words: str) -> list[dict[str, Any]]:
     done = subprocess.run(["ip", "-4", "-j", *words], capture_output=True, text=True, check=False, timeout=10)
     if done.returncode != 0:
         raise netns.KernelFault(f"`ip {' '.join(words)}` failed: {done.stderr.strip()}")

@@ -7,6 +7,7 @@ import os
 import pwd
 import secrets
 import shutil
+import socket
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.lab.claims import Claim, Holder, subnet_claim
-from sim.lab.document import Document, SwitchDocument
+from sim.lab.document import Address, Document, SwitchDocument
 from sim.lab.errors import LabError
 from sim.lab.found import LabNames, dismantle, remove_debris
 from sim.lab.management import build_management, check_free, subnet_taken
@@ -157,21 +158,33 @@ async def _start_devices(
 ) -> None:
     """The plant with its control socket, and the switch twins, on the very addresses of the document."""
     plant = Plant(document.raw, renderers)
-    ours = document.control.host == document.root_address
     control = ControlServer(plant_verbs(plant))
-    sock = netns.socket_in(
-        None if ours else namespace, str(document.control.host), document.control.port
-    )
-    await control.serve(sock)
+    await control.serve(_listen(document, namespace, document.control))
     stack.push_async_callback(control.close)
     for switch in document.switches:
-        await _start_switch(switch, plant, namespace, stack)
+        twin = _switch_twin(switch, plant)
+        addresses = (switch.scpi, switch.tl1, switch.control)
+        scpi, tl1, board = (_listen(document, namespace, address) for address in addresses)
+        await twin.serve(scpi, tl1, board)
+        stack.push_async_callback(twin.close)
 
 
-async def _start_switch(
-    switch: SwitchDocument, plant: Plant, namespace: str | None, stack: AsyncExitStack
-) -> None:
-    twin = PolatisTwin(
+def _listen(document: Document, namespace: str | None, address: Address) -> socket.socket:
+    """A socket on an address of the document: on the bridge, or on the root side where the address is ours.
+
+    Without namespaces an address that somebody else has means that the whole (loopback) subnet is in use.
+    """
+    where = None if address.host == document.root_address else namespace
+    try:
+        return netns.socket_in(where, str(address.host), address.port)
+    except netns.KernelFault as error:
+        if document.hosts_mode == "model":
+            raise subnet_taken(document.subnet, error.what) from error
+        raise
+
+
+def _switch_twin(switch: SwitchDocument, plant: Plant) -> PolatisTwin:
+    return PolatisTwin(
         switch.name,
         switch.inputs,
         switch.outputs,
@@ -182,9 +195,3 @@ async def _start_switch(
         user=switch.user,
         password=switch.password,
     )
-    scpi, tl1, control = (
-        netns.socket_in(namespace, str(address.host), address.port)
-        for address in (switch.scpi, switch.tl1, switch.control)
-    )
-    await twin.serve(scpi, tl1, control)
-    stack.push_async_callback(twin.close)

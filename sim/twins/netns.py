@@ -57,11 +57,12 @@ def batch(tool: Literal["ip", "tc"], lines: Sequence[str], namespace: str | None
             command, input=text, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False
         )
     except FileNotFoundError as error:
-        raise KernelFault(
-            f"{tool} is not installed", cure="apt-get install iproute2", code="no_iproute"
-        ) from error
+        cure = "apt-get install --no-install-recommends iproute2"
+        raise KernelFault(f"{tool} is not installed", cure=cure, code="no_tools") from error
+    except subprocess.TimeoutExpired as error:
+        raise KernelFault(f"`{tool} -batch` gave no answer for {_COMMAND_TIMEOUT_S:g} s") from error
     if done.returncode != 0:
-        raise KernelFault(_failed_line(tool, lines, done.stderr), code="kernel")
+        raise KernelFault(_failed_line(tool, lines, done.stderr))
 
 
 def _failed_line(tool: str, lines: Sequence[str], stderr: str) -> str:
@@ -73,8 +74,12 @@ def _failed_line(tool: str, lines: Sequence[str], stderr: str) -> str:
 
 
 def add(names: Iterable[str]) -> None:
-    """Makes network namespaces of these names."""
-    batch("ip", [f"netns add {name}" for name in names])
+    """Makes network namespaces of these names. Raises `KernelFault` with code `no_namespaces` if it may not."""
+    try:
+        batch("ip", [f"netns add {name}" for name in names])
+    except KernelFault as error:
+        cure = "Run where root may make network namespaces (CAP_SYS_ADMIN), or choose hosts_mode model"
+        raise KernelFault(error.what, cure=cure, code="no_namespaces") from error
 
 
 def delete(names: Iterable[str]) -> None:
@@ -86,7 +91,7 @@ def delete(names: Iterable[str]) -> None:
 def listed(prefix: str = "") -> tuple[str, ...]:
     """Names of the machine's named network namespaces that start with `prefix`, sorted."""
     with suppress(FileNotFoundError):
-        return tuple(sorted(name for name in os.listdir(_NAMED) if name.startswith(prefix)))
+        return tuple(sorted(path.name for path in _NAMED.iterdir() if path.name.startswith(prefix)))
     return ()
 
 
@@ -95,8 +100,8 @@ def pids(names: Iterable[str]) -> tuple[int, ...]:
     wanted = {identity for name in names if (identity := _identity(_NAMED / name)) is not None}
     if not wanted:
         return ()
-    found = (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
-    return tuple(pid for pid in found if _identity(Path(f"/proc/{pid}/ns/net")) in wanted)
+    processes = (path for path in Path("/proc").iterdir() if path.name.isdecimal())
+    return tuple(int(path.name) for path in processes if _identity(path / "ns/net") in wanted)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -28,7 +28,7 @@ from testbed.design.wiring import patch_list
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
 from testbed.operate.apply import require_permission
-from testbed.operate.path import describe_path, follow_path
+from testbed.operate.path import describe_path, follow_path, node_named
 from testbed.operate.plan import describe, plan_json
 from testbed.operate.session import (
     Design,
@@ -178,8 +178,9 @@ def path(
     """Follow a packet from host A to host B: hops, NICs, switch ports, optical power."""
     lab = load_lab(lab_file)
     design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
+    nodes = [node_named(lab, name) for name in (source, target)]
     with _session(lab, "model", runs_dir) as session:
-        hops = follow_path(session, design, source, target)
+        hops = follow_path(session, design, *nodes)
     if as_json:
         print_json(
             {"from": source, "to": target, "simulated": lab.simulated, "hops": [asdict(hop) for hop in hops]}

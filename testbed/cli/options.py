@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -39,7 +38,7 @@ RunsDirectory = Annotated[
     Path, typer.Option("--runs-dir", metavar="DIR", help="Where results are kept.", envvar="LIGHTBED_RUNS")
 ]
 
-DEFAULT_RUNS = Path(os.environ.get("LIGHTBED_RUNS", "runs"))
+DEFAULT_RUNS = Path("runs")
 
 
 def parse_demands(texts: list[str] | None) -> tuple[AllReduceDemand, ...]:

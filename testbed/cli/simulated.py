@@ -2,37 +2,57 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from testbed.cli.options import AsJson, HostsMode, LabFile
+from testbed.cli.options import DEFAULT_RUNS, AsJson, HostsMode, LabFile, RunsDirectory
 from testbed.cli.output import DONE, print_json, print_lines, print_table
-from testbed.lab.inventory import load_lab
-from testbed.lab.simulated import lab_down, lab_status, start_lab
+from testbed.lab.inventory import load_lab, render_lab
+from testbed.lab.simulated import SimulatedLab, lab_down, lab_status, start_lab
 
 app = typer.Typer(help="Simulated labs: start, stop, list.")
 
 
 @app.command()
-def up(lab_file: LabFile, hosts: HostsMode = "auto", as_json: AsJson = False) -> int:
-    """Start the simulated lab of a lab file, at the lab file's own addresses; returns when it is ready."""
-    lab = start_lab(load_lab(lab_file), hosts=hosts, detached=True)
+def up(
+    lab_file: LabFile,
+    hosts: HostsMode = "auto",
+    move: Annotated[bool, typer.Option("--move", help="Take the next free subnet if the lab's is taken.")] = False,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,
+    as_json: AsJson = False,
+) -> int:
+    """Start the simulated lab of a lab file, at the lab file's own addresses; returns when it is ready.
+
+    A lab that had to move (another subnet, or no namespaces) gets a lab file of its own, whose path is printed.
+    """
+    asked = load_lab(lab_file)
+    started = start_lab(asked, hosts=hosts, detached=True, move=move)
+    stands_at = lab_file if started.lab.management == asked.management else _leave_lab_file(started, runs_dir)
     if as_json:
         print_json(
-            {"lab_id": lab.lab_id, "simulated": True, "hosts": lab.hosts, "reason": lab.reason}
-            | {"subnet": str(lab.lab.management), "pid": lab.pid, "control": dict(lab.control)}
+            {"lab_id": started.lab_id, "simulated": True, "hosts": started.hosts, "reason": started.reason}
+            | {"subnet": str(started.lab.management), "pid": started.pid, "lab_file": str(stands_at)}
+            | {"control": dict(started.control)}
         )
         return DONE
-    reason = f" ({lab.reason})" if lab.reason else ""
+    reason = f" ({started.reason})" if started.reason else ""
     print_lines(
         [
-            f"SIMULATED lab {lab.lab.name} is up: {lab.lab_id}, hosts: {lab.hosts}{reason}",
-            *(f"  control of {name}: {address}" for name, address in lab.control.items()),
-            f"next: testbed apply {lab_file}   end it: testbed sim down {lab.lab_id}",
+            f"SIMULATED lab {asked.name} is up: {started.lab_id}, hosts: {started.hosts}{reason}",
+            *(f"  control of {name}: {address}" for name, address in started.control.items()),
+            f"next: testbed apply {stands_at}   end it: testbed sim down {started.lab_id}",
         ]
     )
     return DONE
+
+
+def _leave_lab_file(started: SimulatedLab, runs_dir: Path) -> Path:
+    path = runs_dir / "labs" / f"{started.lab_id}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render_lab(started.lab), encoding="utf-8")
+    return path
 
 
 @app.command()

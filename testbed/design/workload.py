@@ -16,8 +16,10 @@ from testbed.design.topology import AllReduceDemand
 
 @dataclass(frozen=True, slots=True)
 class HybridWorkload:
-    """AllReduce of `tensor_bytes` inside each of the groups {s, s+n/k, ...} of `group` nodes, and of
-    `data_bytes` over all `nodes`, each iteration."""
+    """AllReduce of `tensor_bytes` in each group {s, s+n/k, ...} of `group` nodes, and of `data_bytes` over all.
+
+    Both happen once an iteration.
+    """
 
     nodes: int
     group: int
@@ -45,9 +47,9 @@ class HybridWorkload:
         """Why this workload needs another topology than one whose group neighbours are `hops` apart."""
         ratio = self.tensor_bytes / self.data_bytes
         return (
-            f"tensor-parallel groups of {self.group} nodes ({self.stride} apart) move {ratio:g} bytes "
+            f"Tensor-parallel groups of {self.group} nodes ({self.stride} apart) move {ratio:g} bytes "
             f"for each byte of gradients; their neighbours are {hops} hops apart here, so every byte of theirs "
-            f"takes {hops} links; a ring of stride {self.stride} gives them a link of their own"
+            f"takes {hops} links; a ring of stride {self.stride} gives them links of their own."
         )
 
 

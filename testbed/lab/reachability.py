@@ -20,11 +20,13 @@ class Reachability:
     """`answered` holds (asker, asked); `hops[a, b]` is the number of links on the path from a to b.
 
     Hops are read from the TTL of the reply, so `hops[a, b]` is there when b asked a and was answered.
+    `slowest_s` is the longest time from a host's first question until an answer, lost ones included.
     """
 
     hosts: tuple[str, ...]
     answered: frozenset[tuple[str, str]]
     hops: dict[tuple[str, str], int]
+    slowest_s: float
 
     @property
     def missing(self) -> tuple[tuple[str, str], ...]:
@@ -63,10 +65,17 @@ def _command(host: LabHost, path: str, fleet: Fleet, deadline_s: float) -> str:
 
 def _read(hosts: tuple[LabHost, ...], answers: dict[str, dict[str, dict[str, float] | None]]) -> Reachability:
     names = {str(host.address): host.name for host in hosts}
-    answered: dict[tuple[str, str], int] = {}
-    for asker, replies in answers.items():
-        for address, reply in replies.items():
-            if reply is not None:
-                answered[asker, names[address]] = INITIAL_TTL + 1 - int(reply["ttl"])
-    hops = {(asked, asker): links for (asker, asked), links in answered.items()}
-    return Reachability(tuple(host.name for host in hosts), frozenset(answered), hops)
+    replies = {
+        (asker, names[address]): reply
+        for asker, asked in answers.items()
+        for address, reply in asked.items()
+        if reply is not None
+    }
+    return Reachability(
+        hosts=tuple(host.name for host in hosts),
+        answered=frozenset(replies),
+        hops={
+            (asked, asker): INITIAL_TTL + 1 - int(reply["ttl"]) for (asker, asked), reply in replies.items()
+        },
+        slowest_s=max((reply["seconds"] for reply in replies.values()), default=0.0),
+    )

@@ -112,6 +112,8 @@ def _read_line(process: subprocess.Popen[str], timeout_s: float) -> str:
 
 
 def _silent(process: subprocess.Popen[str], complaints: IO[str], line: str, timeout_s: float) -> str:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(0.5)  # its output ends a moment before it does
     complaints.seek(0)
     last = (complaints.read().strip().splitlines() or [line.strip() or "it said nothing"])[-1]
     status = process.poll()

@@ -150,7 +150,7 @@ class _Job:
         """Both topologies, one after the other."""
         first = design_for(self.lab, name="all-nodes rings")
         workload = hybrid_workload(first.topology, first.routes)
-        brought = self.bring_up(first, "serves AllReduce over all nodes: every stride is a ring of its own")
+        brought = self.bring_up(first, "Serves AllReduce over all nodes: every stride is a ring of its own.")
         self.prove_routes(brought)
         self.measure(first, workload, with_all_rings=True)
         if workload is None:
@@ -257,7 +257,9 @@ class _Job:
             source=first.name,
             target=brought.design.name,
             reason=workload.reason(first.routes.hops(0, workload.stride)),
-            circuits_moved=sum(len(step.disturbed) for part in brought.plan.switches for step in part.steps),
+            circuits_moved=sum(
+                len(part.target.pairs - part.seen.connections.pairs) for part in brought.plan.switches
+            ),
             dark_s=brought.apply.dark_s,
             total_s=brought.routes_s,
             stall_s=stall.longest_gap_s if stall else None,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from testbed.errors import ResultsError
 from testbed.measure.nccl_json import parse_json
-from testbed.measure.nccl_table import NcclTable, table_json
+from testbed.measure.nccl_table import NcclTable, table_json, table_text
 from testbed.measure.nccl_text import parse_text
 
-__all__ = ["NcclTable", "import_nccl", "table_json"]
+__all__ = ["NcclTable", "import_nccl", "table_json", "table_text"]
 
 
 def import_nccl(path: Path | str) -> NcclTable:

@@ -110,11 +110,14 @@ def _complaints(document: Mapping[str, Any], *, cut: bool) -> list[str]:
     version = document.get("version")
     if isinstance(version, int) and version > JSON_VERSION:
         problems.append(f"document version {version} is newer than the {JSON_VERSION} known here")
-    errors = document.get("errors")
-    if _is_list(errors):
-        problems.extend(f"error: {error}" for error in errors or () if error)
+    problems.extend(f"error: {error}" for error in _errors(document))
     own = document.get("problems")
     return [*problems, *map(str, own)] if _is_list(own) and own else problems
+
+
+def _errors(document: Mapping[str, Any]) -> list[str]:
+    errors = document.get("errors")
+    return [str(error) for error in errors if error] if _is_list(errors) else []
 
 
 def _row(entry: object, place: int, problems: list[str]) -> NcclRow | None:
@@ -191,7 +194,7 @@ def _table(
     bounds_ok, average_ok = _boolean(bounds.get("okay")), _boolean(average.get("okay"))
     devices = tuple(_devices(_mapping(document, "config").get("devices")))
     uses_cpu_time = any("cpu_time" in (entry.get("in_place") or ()) for entry in document["results"][:1])
-    failed = bool(document.get("errors")) or document.get("failed") is True
+    failed = bool(_errors(document)) or document.get("failed") is True
     return NcclTable(
         source="json",
         rows=tuple(rows),
@@ -252,7 +255,7 @@ def _devices(entries: object) -> list[NcclDevice]:
                     pid=int(entry["pid"]),
                     host=str(entry["hostname"]),
                     device=int(entry["device"]),
-                    bus_id=str(entry["device_hex"]),
+                    bus_id=str(entry.get("device_hex", "")),
                     name=str(entry["device_info"]),
                 )
             )

@@ -144,10 +144,12 @@ def _order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
     order = _followed(channel.after)
     if order and len(order) == (size or len(order)) and _agrees(channel, order):
         return order
-    if channel.printed and len(channel.printed) == (size or len(channel.printed)):
+    if channel.printed and len(set(channel.printed)) == (size or len(channel.printed)):
         return _turned(channel.printed)
+    if channel.after and len(channel.after) == (size or len(channel.after)):
+        return "the neighbours that ranks name form no ring"
     if channel.after:
-        return f"only ranks {', '.join(map(str, sorted(channel.after)))} spoke; collect the logs of all ranks"
+        return f"only these ranks spoke: {', '.join(map(str, sorted(channel.after)))}; collect the logs of all ranks"
     return "the line is cut; set NCCL_DEBUG_SUBSYS=INIT,GRAPH so that each rank names its neighbours"
 
 

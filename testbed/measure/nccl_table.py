@@ -137,6 +137,29 @@ def table_json(table: NcclTable) -> dict[str, Json]:
     }
 
 
+def table_text(table: NcclTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Column names and cells for people: one row a size, both halves side by side; empty where unknown."""
+    columns = ("size (B)", "type", "redop", "root")
+    figures = ("time (us)", "algbw (GB/s)", "busbw (GB/s)", "wrong")
+    names = (*columns, *(f"{half} {name}" for half in ("out-of-place", "in-place") for name in figures))
+    return names, tuple(_row_text(row) for row in table.rows)
+
+
+def _row_text(row: NcclRow) -> tuple[str, ...]:
+    before = (row.size_bytes, row.type, row.redop, row.root)
+    cells: list[object] = list(before)
+    for half in (row.out_of_place, row.in_place):
+        figures = (
+            (half.time_us, half.algbw_gbytes_per_s, half.busbw_gbytes_per_s, half.wrong)
+            if half
+            else (None,) * 4
+        )
+        cells.extend(figures)
+    return tuple(
+        "" if cell is None else f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in cells
+    )
+
+
 def _device_json(device: NcclDevice) -> dict[str, Json]:
     return {
         "rank": device.rank,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -46,11 +46,12 @@ class RunStore:
     """The results of a laboratory: a directory with one database and one directory a run.
 
     Nothing is created before the first `begin`. All methods raise `ResultsError` when the database or
-    a file cannot be read.
+    a file cannot be read. `now` gives the time in UTC.
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.path = Path(path)
+        self._now = now
         self._database = Database(self.path / DATABASE)
 
     @property
@@ -155,7 +156,7 @@ class RunStore:
 
     def _new_directory(self) -> tuple[datetime, Path]:
         """Make a directory named by the time to the microsecond; `mkdir` decides between two processes."""
-        started = datetime.now(UTC)
+        started = self._now()
         while True:
             directory = self.path / started.strftime("%Y%m%dT%H%M%S-%f")
             try:

@@ -3,7 +3,8 @@
     python3 guard.py --deadline 60 --nic nic1 --nic nic2 -- python3 collective.py ...
 
 The command gets a session of its own and a pipe that carries our input on to it. It is killed, with everything
-it started, when our input ends, when the deadline passes, and on SIGTERM or SIGHUP. At the end we print one line:
+it started, when our input ends, when the deadline passes, and on SIGTERM, SIGHUP or SIGINT; should we be killed
+ourselves, the kernel kills it. At the end we print one line:
 `{"event": "guard", "reason": "exit"|"deadline"|"input_closed"|"signal", "status", "seconds", "dark_nics"}`.
 Standard library only: this file is copied to the hosts.
 """
@@ -21,6 +22,7 @@ import sys
 import time
 from pathlib import Path
 
+PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 POLL_S = 0.1
 
@@ -32,11 +34,22 @@ class Guard:
         self.began = time.monotonic()
         self.deadline_s = deadline_s
         self.signalled = False
+        self.pending = b""
+        libc = ctypes.CDLL(None)
         # Orphans of the command become our children, so that we can find and end them.
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, self._note_signal)
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+            preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),  # we have one thread
+        )
+        assert self.process.stdin is not None  # opened as a pipe
+        self.onward = self.process.stdin.fileno()
+        os.set_blocking(self.onward, False)  # a command that does not read must not keep us from the clock
 
     def _note_signal(self, _number: int, _frame: object) -> None:
         self.signalled = True
@@ -54,16 +67,25 @@ class Guard:
 
     def _pass_input(self) -> bool:
         """Carry over what has arrived, waiting briefly for it; False when the input has ended."""
-        if not select.select([0], [], [], POLL_S)[0]:
-            return True
-        data = os.read(0, 65536)
-        assert self.process.stdin is not None  # opened as a pipe
+        wanting = [self.onward] if self.pending else []
+        arrived, writable, _ = select.select([0], wanting, [], POLL_S)
+        if arrived:
+            data = os.read(0, 65536)
+            if not data:
+                return False
+            self.pending += data
+        if writable:
+            self._write_on()
+        return True
+
+    def _write_on(self) -> None:
+        """Give the command as much of what is pending as it takes."""
         try:
-            self.process.stdin.write(data)
-            self.process.stdin.flush()
+            self.pending = self.pending[os.write(self.onward, self.pending) :]
+        except BlockingIOError:
+            pass
         except BrokenPipeError:
-            pass  # the command has ended or does not read; its status says how
-        return bool(data)
+            self.pending = b""  # the command has ended or does not read; its status says how
 
     def end(self) -> None:
         """Kill the command's session and every orphan of it, and reap them all."""

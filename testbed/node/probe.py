@@ -43,7 +43,7 @@ def decode(frame: bytes) -> tuple[str, str, int] | None:
         return None
     try:
         host, nic, epoch = json.loads(payload[len(MAGIC) :])
-    except ValueError:
+    except (ValueError, TypeError):  # no JSON, or JSON that is no list of three
         return None
     is_ours = isinstance(host, str) and isinstance(nic, str) and isinstance(epoch, int)
     return (host, nic, epoch) if is_ours else None

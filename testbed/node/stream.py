@@ -31,6 +31,8 @@ def receive(address: str, port: int) -> None:
     """Take one connection and note the arrival times of its data until our input ends."""
     with socket.create_server((address, port)) as server:
         say("listening")
+        if 0 in select.select([server, 0], [], [])[0]:
+            return
         connection, _ = server.accept()
     arrivals: list[float] = []
     total = 0
@@ -55,10 +57,14 @@ def send(address: str, port: int, source: str) -> None:
     """Send a piece every `INTERVAL_S` until the connection or our input ends."""
     with socket.create_connection((address, port), timeout=10, source_address=(source, 0)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.settimeout(None)
+        connection.setblocking(False)
         while not select.select([0], [], [], INTERVAL_S)[0]:
+            # A stalled connection takes nothing more, perhaps for minutes; our input may end meanwhile.
+            ended, _, _ = select.select([0], [connection], [])
+            if ended:
+                return
             try:
-                connection.sendall(PIECE)
+                connection.send(PIECE)
             except OSError:
                 return
 

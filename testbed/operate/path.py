@@ -13,8 +13,10 @@ from testbed.operate.session import Design, LabSession
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One link of a path. Powers in dBm, None where the switch has no monitor; `patched` says whether
-    the switch holds this cross-connect now."""
+    """One link of a path; `patched` says whether the switch holds this cross-connect now.
+
+    Powers are None where the switch has no monitor.
+    """
 
     sender: str
     receiver: str
@@ -26,14 +28,14 @@ class Hop:
     output_dbm: float | None
 
 
-def follow_path(session: LabSession, design: Design, source: str, target: str) -> tuple[Hop, ...]:
-    """The hops from host `source` to host `target` under a design, with what the switches say now.
+def follow_path(session: LabSession, design: Design, source: int, target: int) -> tuple[Hop, ...]:
+    """The hops from node `source` to node `target` under a design, with what the switches say now.
 
-    Raises `TopologyError` for a host that the lab file does not name, and switch errors.
+    Raises the switches' errors.
     """
     lab = session.lab
     circuits = {circuit.link: circuit for circuit in circuits_of(lab, design.wiring)}
-    links = design.routes.path(_node(lab, source), _node(lab, target))
+    links = design.routes.path(source, target)
     hops = []
     for circuit in (circuits[link] for link in links):
         switch = session.switches[circuit.switch]
@@ -55,7 +57,8 @@ def follow_path(session: LabSession, design: Design, source: str, target: str) -
     return tuple(hops)
 
 
-def _node(lab: Lab, name: str) -> int:
+def node_named(lab: Lab, name: str) -> int:
+    """The number of a host. Raises `TopologyError` for one that the lab file does not name."""
     names = [host.name for host in lab.hosts]
     if name not in names:
         raise TopologyError(f"{lab.path}: no host {name!r}; hosts are {', '.join(names)}")

@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Literal
 
 from ocs_drivers import OpticalSwitch, open_switch
+from ocs_drivers.errors import TransportError
 from testbed.design.model import Routes, Topology, Wiring
 from testbed.design.routes import find_routes
 from testbed.design.strides import Method
 from testbed.design.topology import AllReduceDemand, find_topology
 from testbed.design.wiring import wire
-from testbed.errors import TopologyError
+from testbed.errors import LabStartError, TopologyError
 from testbed.lab.fleet import Fleet, SshFleet
 from testbed.lab.forwarding import forwarding_plan, install, read_macs
-from testbed.lab.model import Lab
+from testbed.lab.model import Lab, LabSwitch
 from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal
 from testbed.operate.model import ApplyResult, LabPlan, VerifyReport
@@ -103,9 +104,20 @@ def open_lab(lab: Lab, journal: Journal, *, model_hosts: bool = False) -> Iterat
     Raises the transport errors of `ocs_drivers` and `HostError`.
     """
     with ExitStack() as stack:
-        switches = {switch.name: stack.enter_context(open_switch(switch.address)) for switch in lab.switches}
+        switches = {switch.name: stack.enter_context(_open(lab, switch)) for switch in lab.switches}
         fleet = None if model_hosts else stack.enter_context(SshFleet(lab))
         yield LabSession(lab, switches, fleet, journal)
+
+
+def _open(lab: Lab, switch: LabSwitch) -> OpticalSwitch:
+    try:
+        return open_switch(switch.address)
+    except TransportError as error:
+        if not lab.simulated:
+            raise
+        raise LabStartError(
+            f"simulated lab '{lab.name}' is not up: {error} Start it with `testbed sim up {lab.path}`"
+        ) from error
 
 
 class LabSession:

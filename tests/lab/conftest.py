@@ -40,7 +40,7 @@ def lab_text(hosts=3, nics=2, *, simulated=True, name="small", subnet="10.99.0")
     return "\n".join(lines) + "\n"
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def small_lab_text():
     return lab_text
 

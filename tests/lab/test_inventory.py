@@ -45,7 +45,9 @@ def test_a_fibre_may_state_its_own_loss(small_lab_text):
 
 
 def test_a_host_may_differ_from_the_others(small_lab_text):
-    text = small_lab_text().replace("    address: 10.100.2.100", "    address: 10.100.2.100\n    ssh: {port: 2222}")
+    text = small_lab_text().replace(
+        "    address: 10.100.2.100", "    address: 10.100.2.100\n    ssh: {port: 2222}"
+    )
     assert [host.ssh_port for host in parse_lab(text, "x.yaml").hosts] == [22, 2222, 22]
 
 
@@ -58,47 +60,162 @@ def test_a_lab_is_real_unless_it_says_simulated(small_lab_text):
 FIRST_NIC = "{name: nic1, address: 10.100.1.1, transmit: 'ocs1:1', receive: 'ocs1:7'}"
 
 BAD = {
-    "unknown key": ("    inputs: 6", "    inputs: 6\n    imputs: 6", 9, "unknown key 'imputs', did you mean 'inputs'?"),
-    "unknown key deep": ("name: nic1, address: 10.100.1.1", "name: nic1, adress: 10.100.1.1", 16, "did you mean 'address'?"),
-    "key twice": ("name: small", "name: small\nname: other", 2, "key 'name' is given twice (already on line 1)"),
+    "unknown key": (
+        "    inputs: 6",
+        "    inputs: 6\n    imputs: 6",
+        9,
+        "unknown key 'imputs', did you mean 'inputs'?",
+    ),
+    "unknown key deep": (
+        "name: nic1, address: 10.100.1.1",
+        "name: nic1, adress: 10.100.1.1",
+        16,
+        "did you mean 'address'?",
+    ),
+    "key twice": (
+        "name: small",
+        "name: small\nname: other",
+        2,
+        "key 'name' is given twice (already on line 1)",
+    ),
     "missing key": ("management: 10.99.0.0/24\n", "", 1, "'management' is missing"),
-    "wrong type": ("    inputs: 6", "    inputs: six", 8, "'switches[0].inputs': input should be a valid integer, not 'six'"),
+    "wrong type": (
+        "    inputs: 6",
+        "    inputs: six",
+        8,
+        "'switches[0].inputs': input should be a valid integer, not 'six'",
+    ),
     "word read as truth": ("name: small", "name: yes", 1, "not True (quote it to keep it a word)"),
-    "bad address": ("management: 10.99.0.11", "management: 10.99.0.311", 13, "not permitted in '10.99.0.311'"),
+    "bad address": (
+        "management: 10.99.0.11",
+        "management: 10.99.0.311",
+        13,
+        "not permitted in '10.99.0.311'",
+    ),
     "address as number": ("management: 10.99.0.11", "management: 17", 13, "17 is not an IPv4 address"),
     "network with host bits": ("10.99.0.0/24", "10.99.0.3/24", 3, "10.99.0.3/24 has host bits set"),
     "mtu too large": ("mtu: 9000", "mtu: 90000", 4, "less than or equal to 9216, not 90000"),
     "infinite rate": ("rate_mbps: 100", "rate_mbps: .inf", 4, "finite number"),
     "not switch:port": ("transmit: 'ocs1:1'", "transmit: 'ocs1-1'", 16, "'ocs1-1' is not SWITCH:PORT"),
-    "negative loss": ("transmit: 'ocs1:1'", "transmit: {port: 'ocs1:1', loss_db: -1}", 16, "greater than or equal to 0"),
+    "negative loss": (
+        "transmit: 'ocs1:1'",
+        "transmit: {port: 'ocs1:1', loss_db: -1}",
+        16,
+        "greater than or equal to 0",
+    ),
     "host twice": ("- name: b", "- name: a", 18, "name 'a' is given twice (already used on line 12)"),
-    "nic twice": ("name: nic2, address: 10.100.1.2", "name: nic1, address: 10.100.1.2", 17, "interface of host 'a' 'nic1'"),
+    "nic twice": (
+        "name: nic2, address: 10.100.1.2",
+        "name: nic1, address: 10.100.1.2",
+        17,
+        "interface of host 'a' 'nic1'",
+    ),
     "host named like switch": ("- name: b", "- name: ocs1", 18, "name 'ocs1' is given twice"),
     "port used twice": (
-        "transmit: 'ocs1:2'", "transmit: 'ocs1:1'", 17,
+        "transmit: 'ocs1:2'",
+        "transmit: 'ocs1:1'",
+        17,
         "port 1 of switch 'ocs1' is used twice: by a/nic1 (transmit, line 16) and by a/nic2 (transmit)",
     ),
-    "unknown switch": ("transmit: 'ocs1:2'", "transmit: 'ocs2:2'", 17, "of a/nic2 ends nowhere: there is no switch 'ocs2'"),
-    "no such port": ("receive: 'ocs1:7'", "receive: 'ocs1:70'", 16, "of a/nic1 ends nowhere: switch 'ocs1' has no port 70"),
-    "port zero": ("transmit: 'ocs1:1'", "transmit: 'ocs1:0'", 16, "has no port 0"),
-    "transmit into output": ("transmit: 'ocs1:1'", "transmit: 'ocs1:7'", 16, "ends in output 7 of switch 'ocs1'"),
-    "receive from input": ("receive: 'ocs1:7'", "receive: 'ocs1:1'", 16, "comes from input 1 of switch 'ocs1'"),
-    "too few inputs": ("    inputs: 6", "    inputs: 4", 8, "too few ports: 6 fibres end in the 4 inputs of switch 'ocs1'"),
-    "too few outputs": ("    outputs: 6", "    outputs: 5", 9, "too few ports: 6 fibres end in the 5 outputs"),
-    "outside management": ("management: 10.99.0.12", "management: 10.98.0.12", 19, "outside the management network 10.99.0.0/24"),
-    "switch outside management": ("scpi://10.99.0.2", "scpi://10.98.0.2", 7, "outside the management network"),
-    "broadcast": ("management: 10.99.0.12", "management: 10.99.0.255", 19, "no host address"),
-    "our own address": ("management: 10.99.0.12", "management: 10.99.0.1", 19, "which the simulation itself uses"),
-    "address twice": ("address: 10.100.2.1,", "address: 10.100.1.2,", 22, "b/nic1 has the address 10.100.1.2 of a/nic2, line 17"),
-    "data inside management": ("address: 10.100.2.1,", "address: 10.99.0.77,", 22, "inside the management network"),
-    "data not routable": ("address: 10.100.2.1,", "address: 127.0.0.9,", 22, "which cannot be routed"),
-    "not a switch address": ("polatis+scpi://10.99.0.2:5025", "over there", 7, "'over there' is not the address of a switch"),
-    "no twin for that": ("polatis+scpi://", "calient+tl1://", 7, "no simulated switch that speaks 'calient+tl1'"),
-    "switch by name": ("polatis+scpi://10.99.0.2:5025", "polatis+scpi://ocs.lab:5025", 7, "no numeric address"),
-    "twin of a real switch": (
-        "    outputs: 6", "    outputs: 6\n    twin: {}", 10, "switch 'ocs1' of a real lab has a twin",
+    "unknown switch": (
+        "transmit: 'ocs1:2'",
+        "transmit: 'ocs2:2'",
+        17,
+        "of a/nic2 ends nowhere: there is no switch 'ocs2'",
     ),
-    "shell in the user": ("ssh: {", "ssh: {user: 'root;reboot', ", 10, "'root;reboot' is not the name of a user"),
+    "no such port": (
+        "receive: 'ocs1:7'",
+        "receive: 'ocs1:70'",
+        16,
+        "of a/nic1 ends nowhere: switch 'ocs1' has no port 70",
+    ),
+    "port zero": ("transmit: 'ocs1:1'", "transmit: 'ocs1:0'", 16, "has no port 0"),
+    "transmit into output": (
+        "transmit: 'ocs1:1'",
+        "transmit: 'ocs1:7'",
+        16,
+        "ends in output 7 of switch 'ocs1'",
+    ),
+    "receive from input": (
+        "receive: 'ocs1:7'",
+        "receive: 'ocs1:1'",
+        16,
+        "comes from input 1 of switch 'ocs1'",
+    ),
+    "too few inputs": (
+        "    inputs: 6",
+        "    inputs: 4",
+        8,
+        "too few ports: 6 fibres end in the 4 inputs of switch 'ocs1'",
+    ),
+    "too few outputs": (
+        "    outputs: 6",
+        "    outputs: 5",
+        9,
+        "too few ports: 6 fibres end in the 5 outputs",
+    ),
+    "outside management": (
+        "management: 10.99.0.12",
+        "management: 10.98.0.12",
+        19,
+        "outside the management network 10.99.0.0/24",
+    ),
+    "switch outside management": (
+        "scpi://10.99.0.2",
+        "scpi://10.98.0.2",
+        7,
+        "outside the management network",
+    ),
+    "broadcast": ("management: 10.99.0.12", "management: 10.99.0.255", 19, "no host address"),
+    "our own address": (
+        "management: 10.99.0.12",
+        "management: 10.99.0.1",
+        19,
+        "which the simulation itself uses",
+    ),
+    "address twice": (
+        "address: 10.100.2.1,",
+        "address: 10.100.1.2,",
+        22,
+        "b/nic1 has the address 10.100.1.2 of a/nic2, line 17",
+    ),
+    "data inside management": (
+        "address: 10.100.2.1,",
+        "address: 10.99.0.77,",
+        22,
+        "inside the management network",
+    ),
+    "data not routable": ("address: 10.100.2.1,", "address: 127.0.0.9,", 22, "which cannot be routed"),
+    "not a switch address": (
+        "polatis+scpi://10.99.0.2:5025",
+        "over there",
+        7,
+        "'over there' is not the address of a switch",
+    ),
+    "no twin for that": (
+        "polatis+scpi://",
+        "calient+tl1://",
+        7,
+        "no simulated switch that speaks 'calient+tl1'",
+    ),
+    "switch by name": (
+        "polatis+scpi://10.99.0.2:5025",
+        "polatis+scpi://ocs.lab:5025",
+        7,
+        "no numeric address",
+    ),
+    "twin of a real switch": (
+        "    outputs: 6",
+        "    outputs: 6\n    twin: {}",
+        10,
+        "switch 'ocs1' of a real lab has a twin",
+    ),
+    "shell in the user": (
+        "ssh: {",
+        "ssh: {user: 'root;reboot', ",
+        10,
+        "'root;reboot' is not the name of a user",
+    ),
     "not printable": ("name: small", "name: sm\x00all", 1, "not YAML (unacceptable character #x0000"),
     "not yaml": ("hosts:\n", "hosts: [\n", 12, "not YAML"),
     "alias in itself": ("hosts:\n", "hosts: &all\n  - *all\n", 11, "an alias that contains itself"),
@@ -121,7 +238,9 @@ def test_a_wrong_file_is_refused_with_line_and_cure(small_lab_text, case):
 
 
 def test_a_missing_file_is_named():
-    with pytest.raises(LabFileError, match=r"^nowhere/lab\.yaml:1: cannot be read \(No such file or directory\); give "):
+    with pytest.raises(
+        LabFileError, match=r"^nowhere/lab\.yaml:1: cannot be read \(No such file or directory\); give "
+    ):
         load_lab("nowhere/lab.yaml")
 
 
@@ -208,11 +327,23 @@ def labs(draw) -> Lab:
         LabSwitch(name, f"polatis+scpi://10.99.0.{2 + i}:5025", inputs, inputs, draw(losses))
         for i, name in enumerate(switch_names)
     )
-    twin = SwitchTwin(draw(st.integers(1, 65535)), 7025, draw(st.floats(0, 9)), draw(st.sampled_from(["DARK", "AUTOSAVE"])))
+    twin = SwitchTwin(
+        draw(st.integers(1, 65535)), 7025, draw(st.floats(0, 9)), draw(st.sampled_from(["DARK", "AUTOSAVE"]))
+    )
     return Lab(
-        draw(names), Path("labs/drawn.yaml"), simulated, IPv4Network("10.99.0.0/24"), hosts, switches,
+        draw(names),
+        Path("labs/drawn.yaml"),
+        simulated,
+        IPv4Network("10.99.0.0/24"),
+        hosts,
+        switches,
         dict.fromkeys(switch_names, twin) if simulated else {},
-        LinkClass(draw(st.floats(1, 1e6)), draw(st.floats(1, 800)), draw(st.integers(576, 9216)), draw(st.floats(-20, 10))),
+        LinkClass(
+            draw(st.floats(1, 1e6)),
+            draw(st.floats(1, 800)),
+            draw(st.integers(576, 9216)),
+            draw(st.floats(-20, 10)),
+        ),
         draw(st.sampled_from([default_key(), Path("/keys/lab")])),
     )
 
@@ -227,7 +358,9 @@ def test_relocation_moves_every_management_address_and_nothing_else(lab, third):
     subnet = IPv4Network(f"10.98.{third}.0/24")
     moved = relocate(lab, subnet)
     assert all(host.management in subnet for host in moved.hosts)
-    assert [host.management.packed[3] for host in moved.hosts] == [host.management.packed[3] for host in lab.hosts]
+    assert [host.management.packed[3] for host in moved.hosts] == [
+        host.management.packed[3] for host in lab.hosts
+    ]
     assert all(f"//10.98.{third}." in switch.address for switch in moved.switches)
     assert [host.nics for host in moved.hosts] == [host.nics for host in lab.hosts]
     assert relocate(moved, lab.management) == lab

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from testbed.errors import ResultsError
 from testbed.measure.nccl_columns import Columns
-from testbed.measure.nccl_import import import_nccl
+from testbed.measure.nccl_import import NcclTable, import_nccl
 from testbed.measure.nccl_text import json_output_path, parse_text
 
 DATA = Path(__file__).parent / "data"
@@ -192,8 +192,8 @@ seen: Counter[Printer] = Counter()
 exponents: Counter[str] = Counter()
 
 
-@settings(max_examples=400)
-@given(st.sampled_from(PRINTERS), lines)
+@settings(max_examples=40)
+@given(line=lines)
 def check_round_trip(printer: Printer, line: Line):
     text = printer.whole([line])
     table = parse_text(text)
@@ -225,9 +225,10 @@ def check_round_trip(printer: Printer, line: Line):
 
 
 def test_every_set_of_columns_is_read_as_printed():
-    check_round_trip()
+    for printer in PRINTERS:
+        check_round_trip(printer)
     assert set(seen) == set(PRINTERS)
-    assert min(seen.values()) >= 5
+    assert min(seen.values()) >= 20
     assert exponents["with"] >= 40
     assert exponents["without"] >= 20
 
@@ -254,6 +255,14 @@ def test_rows_without_a_header_are_read_by_their_number_of_columns(printer: Prin
 # ------------------------------------------------------------------ cut off anywhere
 
 
+def parsed(text: str) -> NcclTable | str:
+    """The table, or the message of the error."""
+    try:
+        return parse_text(text)
+    except ResultsError as error:
+        return str(error)
+
+
 @pytest.mark.parametrize("file", HEADS)
 def test_cut_at_every_byte_nothing_breaks_and_no_whole_row_is_lost(file: str):
     data = (DATA / file).read_bytes()
@@ -262,11 +271,10 @@ def test_cut_at_every_byte_nothing_breaks_and_no_whole_row_is_lost(file: str):
     for end in range(len(data)):
         cut = data[:end].decode(errors="replace")
         whole_rows = sum(line[:1] == " " for line in cut.split("\n")[:-1])
-        try:
-            table = parse_text(cut)
-        except ResultsError as error:
+        table = parsed(cut)
+        if isinstance(table, str):
             assert whole_rows == 0
-            assert re.match(r"output:\d+: ", str(error))
+            assert re.match(r"output:\d+: ", table)
             kept[0] += 1
             continue
         kept[len(table.rows)] += 1
@@ -289,10 +297,8 @@ noise = st.sampled_from(
 def test_arbitrary_text_gives_a_table_or_a_results_error(pieces: list[str], where: int):
     good = (DATA / HEADS[where]).read_text()
     for text in (" ".join(pieces), good + " ".join(pieces), " ".join(pieces) + good):
-        try:
-            assert parse_text(text).rows
-        except ResultsError as error:
-            assert re.match(r"output:\d+: ", str(error))
+        outcome = parsed(text)
+        assert re.match(r"output:\d+: ", outcome) if isinstance(outcome, str) else outcome.rows
 
 
 # ------------------------------------------------------------------ real shapes
@@ -432,6 +438,7 @@ def test_the_announced_json_path_is_found_among_other_lines():
 
 
 def test_half_a_header_is_no_header():
-    names = "size count type redop root time algbw busbw #wrong time algbw busbw #wrong".split()
+    half = ["time", "algbw", "busbw", "#wrong"]
+    names = ["size", "count", "type", "redop", "root", *half, *half]
     assert Columns.of_header(names) is not None
     assert all(Columns.of_header(names[:end]) is None for end in range(len(names)))

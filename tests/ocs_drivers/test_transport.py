@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
 import threading
@@ -16,11 +17,11 @@ from ocs_drivers.transport import Deadline, SocketTransport
 @pytest.fixture(params=["socket", "visa"])
 def transport(request):
     """Makes transports of either kind, and closes them."""
+    if request.param == "visa":
+        pytest.importorskip("pyvisa_py")
     made = []
 
     def make(port: int):
-        if request.param == "visa":
-            pytest.importorskip("pyvisa_py")
         from ocs_drivers.visa import VisaTransport
 
         kind = {"socket": SocketTransport, "visa": VisaTransport}[request.param]
@@ -63,19 +64,17 @@ def test_nobody_there_is_a_connect_error(transport):
 
 def test_a_host_that_answers_nothing_is_a_connect_error_in_time(transport):
     """A full backlog: the kernel drops what would be the next connection."""
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+    with contextlib.ExitStack() as stack:
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         port = full.getsockname()[1]
-        waiting = []
         for _ in range(4):
-            waiting.append(socket.socket())
-            waiting[-1].setblocking(False)
-            waiting[-1].connect_ex(("127.0.0.1", port))
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.1", port))
         started = time.monotonic()
         with pytest.raises(ConnectError):
             transport(port).open(0.3)
         assert time.monotonic() - started < 5
-        for one in waiting:
-            one.close()
 
 
 def test_silence_is_a_timeout(transport, peer):

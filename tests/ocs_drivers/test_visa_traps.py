@@ -164,8 +164,8 @@ def test_trap_7_an_answer_in_two_pieces_is_not_returned_late(peer, lines):
     def in_pieces(connection: socket.socket) -> None:
         connection.sendall(b"(@1,2),")
         threading.Event().wait(0.03)
-        connection.sendall(b"(@25,26)\r\n")
         sent_at.append(time.monotonic())
+        connection.sendall(b"(@25,26)\r\n")
 
     late: list[float] = []
     with open_switch(address_of(peer(lines({READ: in_pieces})))) as switch:

@@ -105,7 +105,9 @@ def test_circuits_that_were_not_made_are_named(testbed12, memory_switch, journal
 def test_a_switch_that_cannot_be_read_afterwards_leaves_circuits_unknown(testbed12, memory_switch, journal):
     switch = memory_switch(blind_after=True)
     plan = plan_lab(testbed12, WIRING, {"ocs1": switch})
-    with pytest.raises(ApplyFailed, match=r"ocs1: 0 done, 48 unknown: 1->53 \(a/nic1 -> b/nic1\), ") as caught:
+    with pytest.raises(
+        ApplyFailed, match=r"ocs1: 0 done, 48 unknown: 1->53 \(a/nic1 -> b/nic1\), "
+    ) as caught:
         apply_plan(testbed12, plan, {"ocs1": switch}, journal)
     (row,) = journal.history(caught.value.result.operation)
     assert (row["outcome"], row["read_back"]) == ("unknown", None)
@@ -200,7 +202,9 @@ def test_the_account_is_the_truth(testbed12, memory_switch, journal):
             assert set(pairs.values()) == {Status.UNKNOWN}
             return
         for pair, status in pairs.items():
-            assert (status is Status.DONE) == ((pair in switch.held.pairs) == (pair in plan.switches[0].target.pairs))
+            assert (status is Status.DONE) == (
+                (pair in switch.held.pairs) == (pair in plan.switches[0].target.pairs)
+            )
         assert (end == "done") == (switch.held == plan.switches[0].target)
 
     holds()
@@ -223,10 +227,15 @@ apply_plan(lab, plan, {"ocs1": switch}, Journal(sys.argv[1]))
 """
 
 
-def test_a_kill_in_the_middle_of_an_apply_is_found_and_settled_by_the_next(testbed12, memory_switch, tmp_path):
+def test_a_kill_in_the_middle_of_an_apply_is_found_and_settled_by_the_next(
+    testbed12, memory_switch, tmp_path
+):
     path = tmp_path / "journal.sqlite"
     killed = subprocess.run(
-        [sys.executable, "-c", CRASH, path, Path(__file__).parent], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False
+        [sys.executable, "-c", CRASH, path, Path(__file__).parent],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        check=False,
     )
     assert killed.returncode == -signal.SIGKILL
     with Journal(path) as journal:
@@ -243,7 +252,9 @@ def test_a_real_lab_moves_only_when_named(testbed12):
     real = replace(testbed12, simulated=False, name="oxford")
     require_permission(testbed12, None)
     require_permission(real, "oxford")
-    with pytest.raises(RefusedToMove, match=r"'oxford' is real and nobody said to move it; .* --really-move oxford"):
+    with pytest.raises(
+        RefusedToMove, match=r"'oxford' is real and nobody said to move it; .* --really-move oxford"
+    ):
         require_permission(real, None)
     with pytest.raises(RefusedToMove, match="'--really-move testbed12' names another lab"):
         require_permission(real, "testbed12")
@@ -277,7 +288,9 @@ def test_a_second_operator_between_plan_and_apply_is_a_conflict(modelled, switch
 FAULTS = {
     "the command is ignored in silence": ("drop_command", {"count": 1}, Status.FAILED),
     "the line breaks before the command is heard": (
-        "close_connection", {"after_commands": 2, "executed": False}, Status.FAILED,
+        "close_connection",
+        {"after_commands": 2, "executed": False},
+        Status.FAILED,
     ),
     "the line breaks after the command was done": ("close_connection", {"after_commands": 2}, Status.DONE),
 }

@@ -30,7 +30,9 @@ def test_every_link_becomes_one_circuit_between_its_own_ports(testbed12):
 
 
 def test_a_topology_with_more_nodes_than_hosts_is_refused(testbed12):
-    with pytest.raises(TopologyError, match=r"testbed12.yaml: the topology has 13 nodes, lab 'testbed12' has 12 hosts"):
+    with pytest.raises(
+        TopologyError, match=r"testbed12.yaml: the topology has 13 nodes, lab 'testbed12' has 12 hosts"
+    ):
         circuits_of(testbed12, wire(find_topology(13, 4)))
 
 
@@ -43,7 +45,9 @@ def test_a_link_between_two_switches_is_refused(testbed12):
     host = testbed12.hosts[0]
     astray = replace(host.nics[0], transmit=FibreEnd("ocs2", 1, 0.3))
     lab = replace(testbed12, hosts=(replace(host, nics=(astray, *host.nics[1:])), *testbed12.hosts[1:]))
-    with pytest.raises(TopologyError, match=r"link a/nic1 -> b/nic1 cannot be patched: .* ocs2:1 and ocs1:53"):
+    with pytest.raises(
+        TopologyError, match=r"link a/nic1 -> b/nic1 cannot be patched: .* ocs2:1 and ocs1:53"
+    ):
         circuits_of(lab, WIRING)
 
 
@@ -60,7 +64,9 @@ def test_a_lab_on_part_of_a_switch_touches_its_own_inputs_only(testbed12, memory
     assert plan.switches[0].steps[-1].after[40] == 90
     lines = describe(lab, plan)
     assert lines[0] == "- ocs1    1 -> 49    a/nic1 -> a/nic1"
-    assert lines[-1].startswith("ocs1: 8 to make, 1 to remove, 0 kept, 1 of others untouched; 2 steps, about 0.05 s")
+    assert lines[-1].startswith(
+        "ocs1: 8 to make, 1 to remove, 0 kept, 1 of others untouched; 2 steps, about 0.05 s"
+    )
 
 
 def test_planning_reads_once_and_writes_nothing(testbed12, memory_switch):

@@ -1,0 +1,191 @@
+"""`testbed demo` and `testbed sim`: the main job with modelled hosts anywhere, with kernel hosts as root."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+LAB = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"
+
+kernel = [
+    pytest.mark.kernel,
+    pytest.mark.skipif(
+        os.geteuid() != 0 or not shutil.which("sshd", path="/usr/sbin:/sbin"),
+        reason="hosts in kernel namespaces need root and sshd",
+    ),
+]
+
+
+class Links(HTMLParser):
+    """Everything a page would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.found += [value for name, value in attrs if name in ("src", "href") and not value.startswith("#")]
+
+
+def namespaces(said: str) -> list[str]:
+    """Network namespaces of the lab that a demo said it started; other labs may be up beside it."""
+    (lab_id,) = set(re.findall(r"SIMULATED lab (lb[0-9a-f]+)", said))
+    return [path.name for path in Path("/run/netns").glob(f"{lab_id}-*")]
+
+
+def send_raw_scpi(lab: str, line: str) -> None:
+    """What a second operator would do: one line on a socket, and the question whether it is done."""
+    address = yaml.safe_load(Path(lab).read_text())["switches"][0]["address"].removeprefix("polatis+scpi://")
+    host, _, port = address.partition(":")
+    with socket.create_connection((host, int(port)), timeout=5) as connection:
+        connection.sendall(f"{line};*OPC?\r\n".encode())
+        assert connection.recv(100) == b"1\r\n"
+
+
+def check_run(document: dict[str, object], tmp_path: Path) -> None:
+    report = tmp_path / str(document["report"])
+    text = report.read_text()
+    links = Links()
+    links.feed(text)
+
+    assert document["links"] == 24
+    assert document["verified"] is True
+    assert "SIMULATED" in text
+    assert links.found == []
+    table = pq.read_table(report.parent / "timings.parquet").to_pylist()
+    assert {row["simulated"] for row in table} == {True}
+    assert {row["wrong"] for row in table} == {0}
+    for path in (report.parent / "nccl").glob("*.json"):
+        assert json.loads(path.read_text())["lightbed"]["marking"] == "SIMULATED"
+    assert {path.stem for path in (report.parent / "nccl").glob("*.json")} >= {"all-nodes-rings-one-ring"}
+
+
+def test_the_demo_with_modelled_hosts_says_model_in_every_output(testbed, tmp_path):
+    ran = testbed("demo", LAB, "--hosts", "model", "--json")
+    shown = testbed("demo", LAB, "--hosts", "model")
+
+    assert ran.code == 0, ran.err
+    assert ran.json["hosts"] == "model"
+    assert set(ran.json["busbw_mbps"]) == {"one_ring", "four_rings"}
+    assert ran.json["ratio"] > 3
+    assert "model" in ran.err
+    assert "only modelled" in shown.out
+    check_run(ran.json, tmp_path)
+    report = (tmp_path / ran.json["report"]).read_text()
+    assert "hosts: model" in report or "modelled" in report
+    runs = testbed("runs", "--json").json["runs"]
+    assert [run["status"] for run in runs] == ["done", "done"]
+    assert testbed("report", ran.json["run_id"], "--json").json["timings"] > 30
+
+
+@pytest.mark.parametrize("signalled", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_ends_with_130_and_says_so_in_its_record(start_testbed, testbed, signalled):
+    with start_testbed("demo", LAB, "--hosts", "model", "--sizes", "4:8MiB") as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "Patching" in line:
+                break
+        process.send_signal(signalled)
+        process.communicate(timeout=30)
+
+    assert process.returncode == 130
+    assert [run["status"] for run in testbed("runs", "--json").json["runs"]] == ["interrupted"]
+
+
+def test_a_real_lab_is_planned_and_not_moved_unless_it_is_named(testbed, tmp_path):
+    twin = [sys.executable, "-m", "sim.twins.polatis", "--inputs", "48", "--outputs", "48"]
+    places = ["--scpi", "127.0.0.1:0", "--tl1", "127.0.0.1:0", "--control", "127.0.0.1:0"]
+    with subprocess.Popen(
+        [*twin, *places], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        lab = yaml.safe_load(LAB.read_text())
+        lab["simulated"] = False
+        lab["management"] = "127.0.0.0/24"
+        for number, host in enumerate(lab["hosts"]):
+            host["management"] = f"127.0.0.{11 + number}"
+        lab["switches"][0] = {
+            "name": "ocs1",
+            "address": f"polatis+scpi://{ready['scpi']}",
+            "inputs": 48,
+            "outputs": 48,
+        }
+        path = tmp_path / "real.yaml"
+        path.write_text(yaml.safe_dump(lab))
+
+        refused = testbed("demo", path)
+        wrong_name = testbed("apply", path, "--really-move", "other", "--json")
+        still = testbed("plan", path, "--json")
+        process.stdin.close()
+
+    assert refused.code == 1
+    assert "--really-move testbed12" in refused.err
+    assert "48 to make" in refused.out
+    assert "SIMULATED" not in refused.out
+    assert json.loads(wrong_name.out.splitlines()[-1])["error"]["code"] == "refused"
+    assert still.code == 2, "nothing was moved: everything is still to do"
+
+
+class TestKernelHosts:
+    pytestmark = kernel
+
+    def test_the_demo_measures_real_packets_and_leaves_nothing(self, testbed, tmp_path):
+        ran = testbed("demo", LAB, "--sizes", "1MiB:2MiB", "--json", timeout_s=115)
+
+        assert ran.code == 0, ran.err
+        assert ran.json["hosts"] == "kernel"
+        assert ran.json["busbw_mbps"]["one_ring"] > 80
+        assert ran.json["ratio"] > 1
+        assert "TCP stalled" in ran.err
+        check_run(ran.json, tmp_path)
+        assert namespaces(ran.err) == []
+
+    def test_an_interrupted_demo_tears_its_lab_down(self, start_testbed):
+        said = ""
+        with start_testbed("demo", LAB) as process:
+            assert process.stderr is not None
+            for line in process.stderr:
+                said += line
+                if "Measuring" in line:
+                    break
+            inside = namespaces(said)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=30)
+
+        assert process.returncode == 130
+        assert len(inside) == 14
+        assert namespaces(said) == []
+
+    def test_a_raw_scpi_line_is_seen_by_verify_and_path(self, testbed):
+        up = testbed("sim", "up", LAB, "--move", "--json").json
+        try:
+            lab = up["lab_file"]
+            assert testbed("apply", lab, "--json").json["verified"] is True
+            assert testbed("plan", lab).code == 0
+            circuits = testbed("plan", lab, "--json").json["switches"][0]["circuits"]
+            (row,) = [row for row in circuits if row["link"] == "a/nic1 -> b/nic1"]
+            send_raw_scpi(lab, f":oxc:swit:conn:sub (@{row['input_port']}),(@)")
+
+            verified = testbed("verify", lab, "--json")
+            path = testbed("path", "a", "b", "--lab", lab)
+        finally:
+            testbed("sim", "down", up["lab_id"])
+
+        assert verified.code == 2
+        subjects = {(finding["kind"], finding["subject"]) for finding in verified.json["findings"]}
+        assert subjects == {("missing_circuit", "a/nic1 -> b/nic1"), ("no_carrier", "a/nic1 -> b/nic1")}
+        assert "NOT PATCHED" in path.out

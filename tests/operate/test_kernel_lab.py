@@ -1,0 +1,224 @@
+"""The whole way on hosts that are real to the kernel: patch, forward, ping, probe, and what faults look like."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ocs_drivers import open_switch
+from ocs_drivers.model import CrossConnects
+from testbed.design.routes import find_routes
+from testbed.design.topology import find_topology
+from testbed.design.wiring import parse_patch_list, wire
+from testbed.lab.control import control
+from testbed.lab.fleet import SshFleet
+from testbed.lab.forwarding import forwarding_plan, install, read_macs
+from testbed.lab.probe import probe_links
+from testbed.lab.reachability import ping_all
+from testbed.lab.simulated import start_lab
+from testbed.operate.apply import apply_plan
+from testbed.operate.hearing import compare, links_heard
+from testbed.operate.journal import Journal
+from testbed.operate.plan import plan_lab
+from testbed.operate.verify import verify_lab
+
+pytestmark = pytest.mark.kernel
+
+RING = wire(find_topology(4, 2))
+CROSSED = parse_patch_list(["A1-C1", "A2-D2", "B1-C2", "B2-D1"], 4, 2)
+PARALLEL = parse_patch_list(["A1-B1", "A2-B2", "C1-D1", "C2-D2", "B3-C3"], 4, 3)
+ONE_WAY = wire(find_topology(4, 2, simplex=True))
+epochs = itertools.count(1)
+
+
+def four_hosts(lab):
+    """The first four hosts of the 12-host lab with three NICs each, under a name of their own."""
+    python = str(Path(sys.executable).resolve())
+    hosts = tuple(replace(host, nics=host.nics[:3], python=python) for host in lab.hosts[:4])
+    return replace(lab, name=f"four-{os.getpid()}", hosts=hosts)
+
+
+class Bench:
+    """The lab under test with everything open; `bring_up` patches and installs routes."""
+
+    def __init__(self, up, fleet, switch, journal):
+        self.up, self.lab, self.fleet, self.switch, self.journal = up, up.lab, fleet, switch, journal
+        self.switches = {"ocs1": switch}
+        self.macs = read_macs(fleet)
+
+    def patch(self, wiring):
+        plan = plan_lab(self.lab, wiring, self.switches)
+        apply_plan(self.lab, plan, self.switches, self.journal)
+        return plan
+
+    def forward(self, wiring):
+        install(self.fleet, forwarding_plan(self.lab, wiring, find_routes(wiring), self.macs))
+
+    def bring_up(self, wiring):
+        plan = self.patch(wiring)
+        self.forward(wiring)
+        return plan
+
+    def probe(self, wiring):
+        heard = probe_links(self.fleet, self.lab, next(epochs), window_s=0.2)
+        return heard, compare(self.lab, wiring, heard)
+
+    def plant(self, do, **details):
+        return control(self.up.control["plant"], {"do": do, **details})
+
+
+@pytest.fixture(scope="module")
+def bench(testbed12, tmp_path_factory):
+    journal_path = tmp_path_factory.mktemp("journal") / "journal.sqlite"
+    with (
+        start_lab(four_hosts(testbed12), hosts="kernel", move=True) as up,
+        SshFleet(up.lab) as fleet,
+        open_switch(up.lab.switches[0].address) as switch,
+        Journal(journal_path) as journal,
+    ):
+        yield Bench(up, fleet, switch, journal)
+
+
+@pytest.mark.parametrize("wiring", [RING, CROSSED, ONE_WAY], ids=["ring", "crossed", "one-way"])
+def test_every_pair_reaches_every_other_over_the_planned_hops(bench, wiring):
+    bench.bring_up(wiring)
+    reached = ping_all(bench.fleet)
+    assert reached.missing == ()
+    routes = find_routes(wiring)
+    names = [host.name for host in bench.lab.hosts]
+    planned = {(names[s], names[t]): routes.hops(s, t) for s in range(4) for t in range(4) if s != t}
+    assert reached.hops == planned
+    assert max(planned.values()) >= 2, "somebody must forward"
+
+
+@pytest.mark.parametrize("wiring", [RING, PARALLEL, ONE_WAY], ids=["ring", "parallel", "one-way"])
+def test_a_healthy_lab_verifies(bench, wiring):
+    plan = bench.bring_up(wiring)
+    report = verify_lab(bench.lab, plan, bench.switches, bench.fleet, epoch=next(epochs))
+    assert report.findings == ()
+    assert report.links_heard == report.circuits == len(wiring.links)
+
+
+def test_traffic_is_back_within_a_second_after_a_switch_change(bench):
+    """The old neighbours would be wrong for half a minute; the plan's are right at once."""
+    bench.bring_up(RING)
+    assert ping_all(bench.fleet).is_complete
+    bench.patch(CROSSED)
+    began = time.monotonic()
+    bench.forward(CROSSED)
+    installed_s = time.monotonic() - began
+    reached = ping_all(bench.fleet)
+    assert reached.missing == ()
+    assert installed_s + reached.slowest_s < 1.0
+
+
+def test_installing_again_and_over_another_epoch_leaves_no_leftovers(bench):
+    def state():
+        return {
+            host: result.stdout
+            for host, result in bench.fleet.run(
+                {
+                    host.name: "ip -4 route; ip -4 neigh; ip -4 address show; ip rule"
+                    for host in bench.lab.hosts
+                }
+            ).items()
+        }
+
+    bench.bring_up(RING)
+    first = state()
+    bench.forward(RING)
+    assert strip_order(state()) == strip_order(first)
+    bench.bring_up(CROSSED)
+    bench.bring_up(RING)
+    assert strip_order(state()) == strip_order(first)
+
+
+def strip_order(states):
+    return {host: sorted(line.strip() for line in text.splitlines()) for host, text in states.items()}
+
+
+def test_the_management_interface_is_left_alone(bench):
+    def management():
+        commands = {
+            host.name: f"ip -4 -o address show to {host.management}; ip -4 route show proto kernel"
+            for host in bench.lab.hosts
+        }
+        return {host: result.stdout for host, result in bench.fleet.run(commands).items()}
+
+    before = management()
+    bench.bring_up(RING)
+    assert management() == before
+    assert all(text.strip() for text in before.values())
+
+
+def raw_scpi(bench, line):
+    """One line to the switch by a bare socket, as a second operator would."""
+    host, port = bench.lab.switches[0].address.removeprefix("polatis+scpi://").split(":")
+    with socket.create_connection((host, int(port)), timeout=5) as connection:
+        connection.sendall(line + b";*OPC?\r\n")
+        assert connection.recv(100).strip() == b"1"
+
+
+def test_a_circuit_taken_down_by_a_raw_line_stops_exactly_its_link_and_verify_names_it(bench):
+    plan = bench.bring_up(RING)
+    circuit = plan.circuits[0]
+    raw_scpi(bench, f":oxc:swit:conn:sub (@{circuit.input_port}),(@{circuit.output_port})".encode())
+    heard, findings = bench.probe(RING)
+    label = bench.lab.link_label(circuit.link)
+    assert [(finding.kind, finding.subject) for finding in findings] == [("no_carrier", label)]
+    # The reverse link ends in a NIC that still has light; it is silent because its sender has none.
+    assert links_heard(bench.lab, RING, heard) == len(RING.links) - 2
+    report = verify_lab(bench.lab, plan, bench.switches, bench.fleet, epoch=next(epochs))
+    assert {(finding.kind, finding.subject) for finding in report.findings} == {
+        ("missing_circuit", label),
+        ("no_carrier", label),
+    }
+    assert bench.bring_up(RING).has_changes
+    assert bench.probe(RING)[1] == ()
+
+
+@pytest.mark.parametrize("end", ["transmit", "receive"])
+def test_swapped_fibres_of_the_same_pair_of_hosts_are_named(bench, end):
+    bench.bring_up(PARALLEL)
+    bench.plant("swap", fibres=[f"a/nic1:{end}", f"a/nic2:{end}"])
+    try:
+        _, findings = bench.probe(PARALLEL)
+    finally:
+        bench.plant("unswap")
+    (finding,) = findings
+    assert finding.kind == "swapped"
+    moved = ("a/nic1 -> b/nic1", "a/nic2 -> b/nic2")
+    if end == "receive":
+        moved = ("b/nic1 -> a/nic1", "b/nic2 -> a/nic2")
+    assert finding.subject == " and ".join(moved)
+    assert bench.probe(PARALLEL)[1] == ()
+
+
+def test_a_cut_fibre_is_named_and_heals(bench):
+    plan = bench.bring_up(RING)
+    bench.plant("cut", fibre="c/nic1:transmit")
+    try:
+        report = verify_lab(bench.lab, plan, bench.switches, bench.fleet, epoch=next(epochs))
+    finally:
+        bench.plant("uncut", fibre="c/nic1:transmit")
+    victim = next(link for link in RING.links if bench.lab.nic_label(link.source) == "c/nic1")
+    assert {(finding.kind, finding.subject) for finding in report.findings} == {
+        ("no_light", bench.lab.link_label(victim)),
+        ("no_carrier", bench.lab.link_label(victim)),
+    }
+    assert verify_lab(bench.lab, plan, bench.switches, bench.fleet, epoch=next(epochs)).ok
+
+
+def test_in_the_dark_nobody_hears_anybody(bench):
+    bench.switch.apply(CrossConnects())
+    heard, findings = bench.probe(RING)
+    assert {finding.kind for finding in findings} == {"no_carrier"}
+    assert len(findings) == len(RING.links)
+    assert not any(nic.carrier or nic.frames for nic in heard.nics.values())
