@@ -30,7 +30,9 @@ ASKED_SOFTWARE_MS = 5.0
 def twin() -> Iterator[dict[str, str]]:
     command = [sys.executable, "-m", "sim.twins.polatis", "--inputs", str(SIZE), "--outputs", str(SIZE)]
     places = ["--scpi", "127.0.0.1:0", "--tl1", "127.0.0.1:0", "--control", "127.0.0.1:0"]
-    with subprocess.Popen([*command, *places], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*command, *places], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         yield json.loads(process.stdout.readline())
         assert process.stdin is not None
@@ -62,7 +64,10 @@ def main() -> None:
     with twin() as ready, tempfile.TemporaryDirectory() as scratch:
         with open_switch(f"polatis+scpi://{ready['scpi']}") as switch:
             totals, devices = series(ready["control"], switch.apply)
-        with open_switch(f"polatis+scpi://{ready['scpi']}") as switch, Journal(Path(scratch) / "j.sqlite") as journal:
+        with (
+            open_switch(f"polatis+scpi://{ready['scpi']}") as switch,
+            Journal(Path(scratch) / "j.sqlite") as journal,
+        ):
             syncs: list[float] = []
 
             def journaled(target: CrossConnects) -> None:
@@ -70,7 +75,9 @@ def main() -> None:
                 (step,) = switch.plan(target, seen)
                 before = journal.commit_s
                 with journal.operation("benchmark") as operation:
-                    outcome = switch.execute(step, lambda: journal.intend(operation, "ocs1", 0, switch.address, step))
+                    outcome = switch.execute(
+                        step, lambda: journal.intend(operation, "ocs1", 0, switch.address, step)
+                    )
                     journal.record(operation, "ocs1", 0, outcome)
                 syncs.append((journal.commit_s - before) * 1e3)
 

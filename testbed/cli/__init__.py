@@ -10,7 +10,6 @@ import signal
 import sys
 from types import FrameType
 
-from testbed.cli.app import app
 from testbed.cli.output import run_app
 
 
@@ -21,4 +20,4 @@ def _interrupt(_signum: int, _frame: FrameType | None) -> None:
 def main() -> None:
     """Entry point. SIGTERM ends a command as Ctrl-C does, so that it tears down what it built."""
     signal.signal(signal.SIGTERM, _interrupt)
-    sys.exit(run_app(app, sys.argv[1:]))
+    sys.exit(run_app(sys.argv[1:]))

@@ -1,29 +1,45 @@
-"""The commands of `testbed`, gathered from the modules that hold them."""
+"""The commands of `testbed` and the modules that hold them.
+
+A module is imported only when its command is asked for: `testbed topology` need not wait for SSH and databases.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib import import_module
+
 import typer
 
-from testbed.cli import circuits, demo, doctor, results, simulated, topology
+COMMANDS = {
+    "demo": "demo",
+    "topology": "topology",
+    "plan": "circuits",
+    "apply": "circuits",
+    "verify": "circuits",
+    "path": "circuits",
+    "nccl": "results",
+    "runs": "results",
+    "report": "results",
+    "doctor": "doctor",
+    "sim": "simulated",
+}
 
-app = typer.Typer(
-    name="testbed",
-    help="Patch an optical direct-connect testbed and measure collectives on it, on hardware and on none.",
-    no_args_is_help=False,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
-app.add_typer(simulated.app, name="sim")
-for command in (
-    demo.demo,
-    topology.topology,
-    circuits.plan,
-    circuits.apply,
-    circuits.verify,
-    circuits.path,
-    results.nccl,
-    results.runs,
-    results.report,
-    doctor.doctor,
-):
-    app.command()(command)
+
+def build_app(arguments: Sequence[str]) -> typer.Typer:
+    """The application for these arguments: one command when the first word names it, else all of them."""
+    named = arguments[0] if arguments else ""
+    app = typer.Typer(
+        name="testbed",
+        help="Patch an optical direct-connect testbed and measure collectives on it, on hardware and on none.",
+        pretty_exceptions_enable=False,
+        add_completion=False,
+    )
+    # With a single command typer would leave out its name.
+    app.callback()(lambda: None)
+    for command in [named] if named in COMMANDS else COMMANDS:
+        module = import_module(f"testbed.cli.{COMMANDS[command]}")
+        if command == "sim":
+            app.add_typer(module.app, name=command)
+        else:
+            app.command(command)(getattr(module, command))
+    return app

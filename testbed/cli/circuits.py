@@ -63,7 +63,9 @@ def plan(
     simplex: Simplex = False,
     method: Method = "geometric",
     demand: Groups = None,
-    patches: Annotated[bool, typer.Option("--patch-list", help="Only the patch list; asks no device.")] = False,
+    patches: Annotated[
+        bool, typer.Option("--patch-list", help="Only the patch list; asks no device.")
+    ] = False,
     runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
@@ -81,7 +83,9 @@ def plan(
         planned = session.plan(design)
     if as_json:
         document: dict[str, Any] = plan_json(lab, planned)
-        print_json({"lab": lab.name, "simulated": lab.simulated, **topology_json(design.topology), **document})
+        print_json(
+            {"lab": lab.name, "simulated": lab.simulated, **topology_json(design.topology), **document}
+        )
     else:
         print_lines([_heading(lab, design), *describe(lab, planned)])
     return CHANGES if planned.has_changes else DONE

@@ -21,7 +21,9 @@ def demo(
     lab_file: LabFile,
     hosts: HostsMode = "auto",
     sizes: Sizes = "1KiB:8MiB",
-    deadline_s: Annotated[float, typer.Option("--deadline", help="Seconds until hosts end a measurement.")] = 120.0,
+    deadline_s: Annotated[
+        float, typer.Option("--deadline", help="Seconds until hosts end a measurement.")
+    ] = 120.0,
     really_move: ReallyMove = None,
     runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
@@ -73,22 +75,37 @@ def _document(result: JobResult) -> dict[str, Any]:
 def _show(result: JobResult) -> None:
     mark = "SIMULATED " if result.lab.simulated else ""
     model = ", hosts only modelled" if result.hosts == "model" else ""
-    columns = ["topology", "configuration", "size (B)", "time (us)", "busbw (Mbit/s)", "link limit", "bound by"]
+    columns = [
+        "topology",
+        "configuration",
+        "size (B)",
+        "time (us)",
+        "busbw (Mbit/s)",
+        "link limit",
+        "bound by",
+    ]
     rows = [
         [row.topology, row.configuration, row.size_bytes, row.time_us, row.busbw_mbps, row.limit_mbps, bound]
         for row in result.timings
-        for bound in ["host CPU" if row.cpu_limited else "link" if row.busbw_mbps > 0.9 * row.limit_mbps else "latency"]
+        for bound in [
+            "host CPU" if row.cpu_limited else "link" if row.busbw_mbps > 0.9 * row.limit_mbps else "latency"
+        ]
     ]
     print_table(f"{mark}AllReduce on {result.lab.name}{model}", columns, rows)
     link = result.lab.link
     if result.lab.simulated:
-        print_lines([f"scale: {link.rate_mbps:g} Mbit/s stands for {link.represents_gbps:g} Gb/s ({link.scale:g}x)"])
+        print_lines(
+            [f"scale: {link.rate_mbps:g} Mbit/s stands for {link.represents_gbps:g} Gb/s ({link.scale:g}x)"]
+        )
     if result.repatch:
         repatch = result.repatch
         stall = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
         print_lines([f"re-patch: {repatch.reason}", f"  dark for {repatch.dark_s * 1e3:.0f} ms{stall}"])
         print_lines(
-            [f"  {c.label}: {c.before:.4g} -> {c.after:.4g} {c.unit} ({c.gain:.2f}x)" for c in repatch.comparisons]
+            [
+                f"  {c.label}: {c.before:.4g} -> {c.after:.4g} {c.unit} ({c.gain:.2f}x)"
+                for c in repatch.comparisons
+            ]
         )
     print_lines(
         [

@@ -15,7 +15,9 @@ from testbed.lab.inventory import load_lab
 
 
 def doctor(
-    lab_file: Annotated[Path | None, typer.Argument(metavar="[LAB]", help="Also check this lab file.")] = None,
+    lab_file: Annotated[
+        Path | None, typer.Argument(metavar="[LAB]", help="Also check this lab file.")
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Check this machine, and a lab file if given; exit code 1 when something needs a cure."""

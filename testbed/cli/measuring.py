@@ -36,7 +36,9 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     smallest, _, largest = text.partition(":")
     sizes = [_parse_size(word) for word in (smallest, largest or smallest)]
     if not 4 <= sizes[0] <= sizes[1]:
-        raise CollectiveError(f"--sizes {text!r}: sizes start at 4 bytes and grow; write for example 1KiB:8MiB")
+        raise CollectiveError(
+            f"--sizes {text!r}: sizes start at 4 bytes and grow; write for example 1KiB:8MiB"
+        )
     return doubling_sizes(sizes[0], sizes[1])
 
 
@@ -99,11 +101,20 @@ def measure_lab(
         run.add_versions(result.versions)
     if as_json:
         rows = [asdict(row) for row in result.timings]
-        print_json({"run_id": run.run_id, "lab": lab.name, "simulated": lab.simulated, "hosts": mode, "results": rows})
+        print_json(
+            {
+                "run_id": run.run_id,
+                "lab": lab.name,
+                "simulated": lab.simulated,
+                "hosts": mode,
+                "results": rows,
+            }
+        )
     else:
         columns = ["configuration", "size (B)", "time (us)", "busbw (Mbit/s)", "link limit"]
         rows_shown = [
-            [row.configuration, row.size_bytes, row.time_us, row.busbw_mbps, row.limit_mbps] for row in result.timings
+            [row.configuration, row.size_bytes, row.time_us, row.busbw_mbps, row.limit_mbps]
+            for row in result.timings
         ]
         title = f"{'SIMULATED ' if lab.simulated else ''}AllReduce on {lab.name}, hosts: {mode}"
         print_table(title, columns, rows_shown)

@@ -19,6 +19,7 @@ from rich.table import Table
 from typer.exceptions import TyperException
 
 from ocs_drivers.errors import OcsError
+from testbed.cli.app import build_app
 from testbed.errors import TestbedError
 
 DONE = 0
@@ -119,10 +120,10 @@ def narrate() -> Iterator[PlainNarrator | RichNarrator]:
         yield RichNarrator(progress)
 
 
-def run_app(app: typer.Typer, arguments: Sequence[str]) -> int:
+def run_app(arguments: Sequence[str]) -> int:
     """Run the command line and turn every ending into an exit code: 0, 1, 2 or 130."""
     as_json = "--json" in arguments
-    command: Callable[..., Any] = typer.main.get_command(app)
+    command: Callable[..., Any] = typer.main.get_command(build_app(arguments))
     try:
         result = command(list(arguments), prog_name="testbed", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):

@@ -73,9 +73,9 @@ def runs(runs_dir: RunsDirectory = DEFAULT_RUNS, as_json: AsJson = False) -> int
     else:
         columns = ["run", "lab", "status", "started (UTC)", "hosts", "simulated"]
         rows = [
-            [run.run_id, run.lab, run.status, f"{run.started:%Y-%m-%d %H:%M:%S}", run.hosts]
-            + ["SIMULATED" if run.simulated else "real"]
+            [run.run_id, run.lab, run.status, f"{run.started:%Y-%m-%d %H:%M:%S}", run.hosts, mark]
             for run in found
+            for mark in ["SIMULATED" if run.simulated else "real"]
         ]
         print_table("Runs", columns, rows)
     return DONE

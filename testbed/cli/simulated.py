@@ -19,7 +19,9 @@ app = typer.Typer(help="Simulated labs: start, stop, list.")
 def up(
     lab_file: LabFile,
     hosts: HostsMode = "auto",
-    move: Annotated[bool, typer.Option("--move", help="Take the next free subnet if the lab's is taken.")] = False,
+    move: Annotated[
+        bool, typer.Option("--move", help="Take the next free subnet if the lab's is taken.")
+    ] = False,
     runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
@@ -69,7 +71,9 @@ def down(
         print_json({"removed": sorted(before - left), "left": sorted(left)})
     else:
         print_lines([f"removed {lab_id}" for lab_id in sorted(before - left)] or ["nothing to remove"])
-        print_lines([f"left {lab_id}: its supervisor is alive (--all ends it too)" for lab_id in sorted(left)])
+        print_lines(
+            [f"left {lab_id}: its supervisor is alive (--all ends it too)" for lab_id in sorted(left)]
+        )
     return DONE
 
 

@@ -22,9 +22,7 @@ def topology(
     as_json: AsJson = False,
 ) -> int:
     """Find a topology for so many hosts of so many NICs."""
-    found = find_topology(
-        nodes, degree, simplex=simplex, method=method, demands=parse_demands(demand)
-    )
+    found = find_topology(nodes, degree, simplex=simplex, method=method, demands=parse_demands(demand))
     document = topology_json(found)
     if as_json:
         print_json(document)

@@ -22,13 +22,14 @@ from testbed.lab.model import Lab
 from testbed.lab.reachability import ping_all
 from testbed.lab.simulated import start_lab
 from testbed.measure.collectives import CollectiveSpec, Configuration, run_collectives
-from testbed.measure.modelled import model_collectives
 from testbed.measure.model import CollectiveResult, Timing
+from testbed.measure.modelled import model_collectives
 from testbed.measure.nccl_document import nccl_document
 from testbed.measure.records import Comparison, Repatch, StoredCircuit, StoredTopology
 from testbed.measure.report import write_report
+from testbed.measure.run import Run
 from testbed.measure.stall import Stall, tcp_stream
-from testbed.measure.store import Run, RunStore
+from testbed.measure.store import RunStore
 from testbed.operate.apply import require_permission
 from testbed.operate.session import BroughtUp, Design, LabSession, design_for, journal_in, open_lab
 
@@ -71,7 +72,9 @@ class JobResult:
 
 
 @contextmanager
-def lab_at_hand(lab: Lab, hosts: Literal["auto", "kernel", "model"], narrator: Narrator) -> Iterator[tuple[Lab, str]]:
+def lab_at_hand(
+    lab: Lab, hosts: Literal["auto", "kernel", "model"], narrator: Narrator
+) -> Iterator[tuple[Lab, str]]:
     """The lab ready to be opened, and what its hosts are: `real`, `kernel` or `model`.
 
     A simulated lab is started (on the next free subnet if its own is taken) and torn down on leaving.
@@ -81,7 +84,9 @@ def lab_at_hand(lab: Lab, hosts: Literal["auto", "kernel", "model"], narrator: N
         return
     with start_lab(lab, hosts=hosts, move=True) as started:
         why = f" ({started.reason})" if started.reason else ""
-        narrator.note(f"SIMULATED lab {started.lab_id} at {started.lab.management}, hosts: {started.hosts}{why}")
+        narrator.note(
+            f"SIMULATED lab {started.lab_id} at {started.lab.management}, hosts: {started.hosts}{why}"
+        )
         yield started.lab, started.hosts
 
 
@@ -135,7 +140,13 @@ class _Job:
     """The steps of the main job on one open lab, and what they have in common."""
 
     def __init__(
-        self, session: LabSession, run: Run, hosts: str, sizes: tuple[int, ...], narrator: Narrator, deadline_s: float
+        self,
+        session: LabSession,
+        run: Run,
+        hosts: str,
+        sizes: tuple[int, ...],
+        narrator: Narrator,
+        deadline_s: float,
     ) -> None:
         self.session = session
         self.lab = session.lab
@@ -192,7 +203,9 @@ class _Job:
         unreachable = ping_all(self.session.fleet).missing
         if unreachable:
             pairs = ", ".join(f"{source}->{target}" for source, target in unreachable[:6])
-            raise VerifyFailed(f"no answer on {len(unreachable)} of the pairs of hosts: {pairs}; see `testbed verify`")
+            raise VerifyFailed(
+                f"no answer on {len(unreachable)} of the pairs of hosts: {pairs}; see `testbed verify`"
+            )
         hosts = len(self.lab.hosts)
         self.narrator.note(f"all {hosts * (hosts - 1)} pairs of hosts reach each other")
 
@@ -233,7 +246,9 @@ class _Job:
             yield Configuration(all_rings_name(rings), rings, self.sizes)
         if workload is not None:
             sizes = tuple(size for size in GROUP_SIZES if self.sizes[0] <= size <= self.sizes[-1])
-            yield Configuration(f"groups of {workload.group}", rings_of(design.topology, workload.group), sizes)
+            yield Configuration(
+                f"groups of {workload.group}", rings_of(design.topology, workload.group), sizes
+            )
 
     def repatch(
         self, first: Design, second: Design, workload: HybridWorkload
@@ -277,8 +292,8 @@ class _Job:
         before, after = (self._largest(design.name, group) for design in (first, second))
         label = f"bus bandwidth in {group} at {before.size_bytes >> 20} MiB"
         yield Comparison(label, "Mbit/s", before.busbw_mbps, after.busbw_mbps)
-        times = [self._iteration_s(design.name, workload, group) for design in (first, second)]
-        yield Comparison("communication of one training iteration", "s", *times, higher_is_better=False)
+        slow, fast = (self._iteration_s(design.name, workload, group) for design in (first, second))
+        yield Comparison("communication of one training iteration", "s", slow, fast, higher_is_better=False)
 
     def _iteration_s(self, topology: str, workload: HybridWorkload, group: str) -> float:
         """Both AllReduces of the workload, extrapolated from the largest measured size of each."""

@@ -67,4 +67,6 @@ def await_event(launch: Launch, event: str, name: str) -> dict[str, Any]:
         message: dict[str, Any] = json.loads(line)
         if message.get("event") == event:
             return message
-    raise HostError(f"{name} is not {event} within {WAIT_S:g} s: are the routes installed? `testbed apply` does it")
+    raise HostError(
+        f"{name} is not {event} within {WAIT_S:g} s: are the routes installed? `testbed apply` does it"
+    )

@@ -1,10 +1,11 @@
 """One rank of an AllReduce measurement, on CPU (Gloo) or GPU (NCCL): split over rings, timed, every result checked.
 
-    python3 collective.py RANK < job.json-line, then `go`
+    python3 collective.py RANK
 
-The first line of input is the job, the same for all ranks:
+says `{"event": "ready", "rank", "gpus", "store_port", "versions"}` when it can begin (only rank 0, which holds the
+store, has a port), and then waits for one line of input, the job, the same for all ranks:
 
-    {"nodes": 12, "backend": "gloo", "store": "10.99.0.11:29500", "addresses": [...], "nics": [[...], ...],
+    {"nodes": 12, "backend": "gloo", "store": "10.99.0.11:40123", "addresses": [...], "nics": [[...], ...],
      "timeout_s": 60, "min_time_s": 0.5, "min_iterations": 2, "max_iterations": 20,
      "configurations": [{"name": "one_ring", "sizes": [1024, ...], "rings": [[0, 5, 10, ...], ...]}, ...]}
 
@@ -12,7 +13,8 @@ A ring lists its nodes in the order in which data passes. A node takes part in e
 is split evenly over them, and they run at the same time. Each ring is a process group of its own whose rank order is
 the ring's: with sorted ranks all rings would silently use the same links.
 
-Prints JSON lines: `ready`, then per size `row` (times, wrong elements, bytes sent by each NIC), `done`, or `error`.
+Prints JSON lines: `ready`; per size `at`, and from rank 0 `row` (times, wrong elements, bytes sent by each NIC);
+`done` or `error`.
 Only the management network carries the store, barriers and agreements. Standard library and torch only: this file is
 copied to the hosts.
 """
@@ -114,6 +116,8 @@ class Node:
         if self.job["backend"] == "nccl":
             options = dist.ProcessGroupNCCL.Options()
             options._timeout = timeout
+            options.group_name = name
+            options.global_ranks_in_group = sorted(order, key=lambda node: ring_rank(order, node, "nccl"))
             return dist.ProcessGroupNCCL(store, position, len(order), options)
         options = dist.ProcessGroupGloo._Options()
         address = self.job["addresses"][self.rank]
@@ -161,8 +165,9 @@ class Configuration:
 
     def reduce(self, tensor: torch.Tensor) -> None:
         """AllReduce in place, split evenly over the rings, all rings at once."""
-        shares = tensor.tensor_split(len(self.groups))
-        works = [group.allreduce([share]) for group, share in zip(self.groups, shares, strict=True)]
+        shares = tensor.tensor_split(len(self.groups))  # of fewer elements than rings, some are empty
+        pairs = [(group, share) for group, share in zip(self.groups, shares, strict=True) if share.numel()]
+        works = [group.allreduce([share]) for group, share in pairs]
         for work in works:
             work.wait()
         if self.node.device.type == "cuda":
@@ -197,7 +202,7 @@ class Configuration:
             fill(values, rank, iteration)
         sent, busy, times = self.timed(inputs, agreement)
         wrong += sum(self.count_wrong(values, iteration) for iteration, values in enumerate(inputs))
-        ranks = agreement.gather({"sent": sent, "wrong": wrong, "times": times})
+        ranks = agreement.gather({"sent": sent, "busy": busy, "wrong": wrong, "times": times})
         if rank:
             return None
         slowest = [max(values) for values in zip(*(entry["times"] for entry in ranks), strict=True)]
@@ -208,7 +213,7 @@ class Configuration:
             "max_us": max(slowest) * 1e6,
             "wrong": [entry["wrong"] for entry in ranks],
             "sent_bytes": [entry["sent"] for entry in ranks],
-            "processor_busy": busy,
+            "processor_busy": max(entry["busy"] for entry in ranks),
         }
 
     def timed(
@@ -237,11 +242,15 @@ class Configuration:
         return int((tensor != expected(tensor, self.members, iteration)).sum())
 
 
-def open_store(job: dict[str, Any], rank: int) -> dist.Store:
-    """The store of the job, held by rank 0, on the management network."""
-    host, _, port = job["store"].rpartition(":")
-    timeout = timedelta(seconds=job["timeout_s"])
-    return dist.TCPStore(host, int(port), job["nodes"], rank == 0, timeout=timeout)
+def own_store() -> dist.TCPStore:
+    """The store of the job, on rank 0, at a port that is free."""
+    return dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+
+def distant_store(address: str, timeout_s: float) -> dist.TCPStore:
+    """The store on rank 0, reached over the management network."""
+    host, _, port = address.rpartition(":")
+    return dist.TCPStore(host, int(port), is_master=False, timeout=timedelta(seconds=timeout_s))
 
 
 def read_line() -> str:
@@ -252,27 +261,53 @@ def read_line() -> str:
     return line.decode()
 
 
-def main() -> int:
-    """One rank: get ready, wait for `go`, measure everything."""
-    rank = int(sys.argv[1])
-    job = json.loads(read_line())
+def get_ready(rank: int) -> dist.TCPStore | None:
+    """Say that this rank can begin; rank 0 also opens the store."""
     torch.set_num_threads(1)
+    store = own_store() if rank == 0 else None
+    say(
+        "ready",
+        rank=rank,
+        gpus=torch.cuda.device_count() if dist.is_nccl_available() else 0,
+        store_port=store.port if store else None,
+        versions={
+            "torch": torch.__version__,
+            "host_python": platform.python_version(),
+            "host_system": f"{platform.system()} {platform.release()}",
+        },
+    )
+    return store
+
+
+def measure_all(job: dict[str, Any], rank: int, store: dist.TCPStore | None) -> None:
+    """Build every process group, then measure one configuration after the other."""
     device = torch.device("cuda", 0) if job["backend"] == "nccl" else torch.device("cpu")
-    system = f"{platform.system()} {platform.release()}"
-    versions = {"torch": torch.__version__, "host_python": platform.python_version(), "host_system": system}
-    say("ready", rank=rank, versions=versions)
-    if read_line().strip() != "go":
-        return 1
+    if store is None:
+        store = distant_store(job["store"], job["timeout_s"])
+    store.set_timeout(timedelta(seconds=job["timeout_s"]))
+    node = Node(job, rank, store, device)
+    if job["backend"] == "nccl":
+        os.environ.setdefault("NCCL_ALGO", "Ring")
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", "=" + ",".join(node.nics))
+    agreement = Agreement(store, rank, job["nodes"])
+    configurations = [Configuration(node, description) for description in job["configurations"]]
+    agreement.barrier()
+    for configuration in configurations:
+        configuration.run(agreement)
+    say("done", rank=rank)
+    agreement.barrier()  # rank 0 holds the store: it leaves last
+
+
+def main() -> int:
+    """One rank: get ready, wait for the job, do it."""
+    rank = int(sys.argv[1])
+    store = get_ready(rank)
+    line = read_line()
+    if not line:
+        return 1  # not everybody got ready
     try:
-        node = Node(job, rank, open_store(job, rank), device)
-        agreement = Agreement(node.store, rank, job["nodes"])
-        configurations = [Configuration(node, description) for description in job["configurations"]]
-        agreement.barrier()
-        for configuration in configurations:
-            configuration.run(agreement)
-        say("done", rank=rank)
-        agreement.barrier()  # rank 0 holds the store: it leaves last
-    except (RuntimeError, dist.DistError) as error:
+        measure_all(json.loads(line), rank, store)
+    except (RuntimeError, OSError, ValueError) as error:  # torch's errors are RuntimeErrors
         say("error", rank=rank, message=str(error).strip().splitlines()[0][:500])
         return 1
     return 0

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from testbed.cli.app import app
 from testbed.cli.output import run_app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,7 +73,7 @@ def testbed_here(runs, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: object) -> Ran:
-        code = run_app(app, [str(argument) for argument in arguments])
+        code = run_app([str(argument) for argument in arguments])
         said = capsys.readouterr()
         return Ran(code, said.out, said.err)
 

@@ -36,7 +36,9 @@ class Links(HTMLParser):
         self.found: list[str] = []
 
     def handle_starttag(self, tag, attrs):
-        self.found += [value for name, value in attrs if name in ("src", "href") and not value.startswith("#")]
+        self.found += [
+            value for name, value in attrs if name in ("src", "href") and not value.startswith("#")
+        ]
 
 
 def namespaces(said: str) -> list[str]:

@@ -262,7 +262,7 @@ def test_cut_at_every_byte_nothing_breaks_and_no_whole_row_is_lost():
     assert set(outcomes) == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("tail", ['"x],{y', '"x\\\\', '"x\\', '"'])
+@pytest.mark.parametrize("tail", ['"x,y', '"x],{y', '"x\\\\', '"x\\', '"'])
 def test_what_a_cut_string_holds_is_no_structure(tail: str):
     assert close_document('{"a":1,"b":[1,2],"c":' + tail) == '{"a":1,"b":[1,2]}'
 

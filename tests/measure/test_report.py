@@ -27,6 +27,7 @@ from testbed.measure.records import (
     StoredTopology,
 )
 from testbed.measure.report import render_report, ring_gain, write_report
+from testbed.measure.store import RunStore
 
 NAMES = tuple("abcdefghijkl")
 STARTED = datetime(2026, 6, 12, 10, 15, 30, tzinfo=UTC)
@@ -388,3 +389,20 @@ def test_the_file_is_written_whole_and_small(tmp_path: Path):
     assert path.read_text(encoding="utf-8") == render_report(fabricated())
     assert path.stat().st_size < 150_000
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_run_that_went_through_the_store_gives_the_same_report(tmp_path: Path):
+    made = fabricated()
+    with RunStore(tmp_path / "runs").begin(
+        made.lab, True, "kernel", {"data": 1}, ["testbed", "demo", "x"]
+    ) as run:
+        for topology in made.topologies:
+            run.add_topology(topology)
+            run.add_circuits(topology.name, made.circuits[topology.name])
+        run.add_repatch(made.repatches[0])
+        run.add_timings(replace(row, run_id=run.run_id) for row in made.timings)
+        run.add_nic_bytes(made.nic_bytes)
+    stored = RunStore(tmp_path / "runs").load("last")
+    assert render_report(
+        replace(stored, summary=made.summary, environment=made.environment)
+    ) == render_report(made)

@@ -8,17 +8,11 @@ from pathlib import Path
 
 import pytest
 
-for library in ("asyncssh", "pydantic", "sqlalchemy", "yaml"):
-    pytest.importorskip(library)
-
 from ocs_drivers import open_switch, planning
 from ocs_drivers.contract import unguarded
 from ocs_drivers.errors import ConnectError
 from ocs_drivers.model import Capabilities, CrossConnects, Power, Snapshot
 from ocs_drivers.transaction import judge
-from testbed.lab.control import control
-from testbed.lab.inventory import load_lab
-from testbed.lab.simulated import start_lab
 
 TESTBED12 = Path(__file__).parents[2] / "labs" / "testbed12.yaml"
 
@@ -31,7 +25,7 @@ class MemorySwitch:
     capabilities: Capabilities = field(
         default_factory=lambda: Capabilities(48, 48, atomic_whole=True, power_monitor=True)
     )
-    held: CrossConnects = CrossConnects()
+    held: CrossConnects = field(default_factory=CrossConnects)
     obey: object = None
     blind_after: bool = False
     unreachable: bool = False
@@ -68,6 +62,8 @@ def memory_switch():
 
 @pytest.fixture(scope="session")
 def testbed12():
+    from testbed.lab.inventory import load_lab
+
     return load_lab(TESTBED12)
 
 
@@ -82,6 +78,8 @@ def _own_state(tmp_path_factory):
 @pytest.fixture(scope="module")
 def modelled(testbed12):
     """The 12-host lab as processes on the loopback network: a real twin on real sockets, no hosts."""
+    from testbed.lab.simulated import start_lab
+
     with start_lab(testbed12, hosts="model") as lab:
         yield lab
 
@@ -89,14 +87,13 @@ def modelled(testbed12):
 @pytest.fixture
 def ask_twin(modelled):
     """Ask the twin's control socket; every fault is cleared afterwards."""
+    from testbed.lab.control import control
 
     def ask(do, of="ocs1", **details):
         return control(modelled.control[of], {"do": do, **details})
 
     yield ask
     ask("clear_fault", fault="all")
-    plant_faults = ask("truth", of="plant")
-    assert plant_faults["ok"]
 
 
 @pytest.fixture

@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("asyncssh")
+pytest.importorskip("pydantic")
+pytest.importorskip("sqlalchemy")
+
 from ocs_drivers.model import CrossConnects, Snapshot, Status, Step
 from ocs_drivers.transaction import judge
 from testbed.operate.journal import Journal, journal_in

@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("asyncssh")
+pytest.importorskip("pydantic")
+pytest.importorskip("sqlalchemy")
+
 from ocs_drivers import open_switch
 from ocs_drivers.model import CrossConnects
 from testbed.design.routes import find_routes

@@ -6,11 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytest.importorskip("asyncssh")
+pytest.importorskip("pydantic")
+pytest.importorskip("sqlalchemy")
+
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.design.topology import find_topology
 from testbed.design.wiring import wire
-from testbed.operate.journal import Journal
 from testbed.operate.apply import apply_plan
+from testbed.operate.journal import Journal
 from testbed.operate.light import TOLERANCE_DB, SwitchReading, budget_of, judge_circuits
 from testbed.operate.plan import circuits_of, plan_lab
 from testbed.operate.verify import verify_circuits, verify_lab
@@ -56,7 +60,7 @@ def test_a_missing_circuit_says_what_holds_its_ports(testbed12):
         "extra_circuit",
         "extra_circuit",
     ]
-    kind, subject, detail = findings[0]
+    _, subject, detail = findings[0]
     assert subject == "a/nic1 -> b/nic1"
     assert detail.startswith(
         "ocs1 does not connect 1 -> 53; input 1 goes to output 93; output 53 is fed by input 2"

@@ -8,6 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytest.importorskip("asyncssh")
+pytest.importorskip("pydantic")
+pytest.importorskip("sqlalchemy")
+
 from ocs_drivers.model import CrossConnects
 from testbed.design.topology import find_topology
 from testbed.design.wiring import wire
