@@ -7,6 +7,7 @@
     ├── HostError             a host cannot be reached or a command failed there       (device)
     ├── LabStartError         the simulated lab did not come up                        (ourselves)
     ├── DriftError            a switch changed between plan and apply                  (conflict)
+    ├── JournalError          the journal cannot be written, so nothing was sent       (ourselves)
     ├── ApplyFailed           circuits failed or unknown; the report names each        (unknown)
     ├── VerifyFailed          light, fibres or routes are not as planned               (device)
     ├── CollectiveError       a collective failed                                      (device)
@@ -76,6 +77,12 @@ class DriftError(TestbedError):
 
     code = "drift"
     who = "conflict"
+
+
+class JournalError(TestbedError):
+    """The journal cannot be written; without a written intent nothing is sent to a device."""
+
+    code = "journal"
 
 
 class ApplyFailed(TestbedError):

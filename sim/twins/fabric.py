@@ -91,9 +91,7 @@ def changes(before: Mapping[str, str], after: Mapping[str, str], link_of: Mappin
     new = {transmitter: receiver for receiver, transmitter in after.items()}
     removed = [_removal(link_of[end]) for end in old if end not in new]
     placed = [
-        _redirect(link_of[end], link_of[target], replace=end in old)
-        for end, target in new.items()
-        if old.get(end) != target
+        _redirect(link_of[end], link_of[target]) for end, target in new.items() if old.get(end) != target
     ]
     return Rendering(
         down=tuple(f"link set {link_of[end]} down" for end in before if end not in after),
@@ -106,11 +104,13 @@ def _removal(source: str) -> str:
     return f"filter del dev {source} {_FILTER}"
 
 
-def _redirect(source: str, target: str, *, replace: bool) -> str:
-    """Everything that enters at `source` leaves at `target`; the fixed handle makes replacing exact."""
-    verb = "replace" if replace else "add"
+def _redirect(source: str, target: str) -> str:
+    """Everything that enters at `source` leaves at `target`, instead of where it left before.
+
+    The fixed handle makes it the far end's only filter: `replace` without one would add a second.
+    """
     return (
-        f"filter {verb} dev {source} {_FILTER} handle 800::800 u32 match u32 0 0"
+        f"filter replace dev {source} {_FILTER} handle 800::800 u32 match u32 0 0"
         f" action mirred egress redirect dev {target}"
     )
 

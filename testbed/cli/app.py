@@ -17,7 +17,7 @@ COMMANDS = {
     "apply": "circuits",
     "verify": "circuits",
     "path": "circuits",
-    "nccl": "results",
+    "nccl": "nccl",
     "runs": "results",
     "report": "results",
     "doctor": "doctor",

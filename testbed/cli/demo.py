@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from testbed.cli.measuring import Sizes, parse_sizes
 from testbed.cli.options import DEFAULT_RUNS, AsJson, HostsMode, LabFile, ReallyMove, RunsDirectory
 from testbed.cli.output import DONE, narrate, print_json, print_lines, print_table
+from testbed.cli.sizes import Sizes, parse_sizes
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
-from testbed.measure.job import ONE_RING, JobResult, run_job
+from testbed.measure.job import JobResult, run_job
+from testbed.measure.standing import ONE_RING
 from testbed.operate.plan import describe
 from testbed.operate.session import design_for, journal_in, open_lab
 

@@ -1,66 +1,16 @@
-"""`testbed nccl|runs|report`: measure collectives, look at what was measured, read other people's results."""
+"""`testbed runs|report`: look at what was measured."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from testbed.cli.measuring import Sizes, measure_lab
-from testbed.cli.options import DEFAULT_RUNS, AsJson, Groups, HostsMode, Method, RunsDirectory, Simplex
+from testbed.cli.options import DEFAULT_RUNS, AsJson, RunsDirectory
 from testbed.cli.output import DONE, print_json, print_lines, print_table
-from testbed.errors import ResultsError
-from testbed.measure.nccl_import import import_nccl
-from testbed.measure.nccl_table import NcclTable, table_json
 from testbed.measure.records import RunSummary
 from testbed.measure.report import write_report
 from testbed.measure.store import RunStore
-
-
-def nccl(
-    lab_file: Annotated[Path | None, typer.Argument(metavar="[LAB]", help="Lab file to measure.")] = None,
-    import_file: Annotated[
-        Path | None, typer.Option("--import", metavar="FILE", help="Read nccl-tests output, text or JSON.")
-    ] = None,
-    simplex: Simplex = False,
-    method: Method = "geometric",
-    demand: Groups = None,
-    hosts: HostsMode = "auto",
-    sizes: Sizes = "1KiB:8MiB",
-    deadline_s: Annotated[float, typer.Option("--deadline", help="Seconds until hosts end it.")] = 60.0,
-    runs_dir: RunsDirectory = DEFAULT_RUNS,
-    as_json: AsJson = False,
-) -> int:
-    """Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."""
-    if (lab_file is None) == (import_file is None):
-        raise ResultsError("give either a lab file to measure, or --import FILE with results of nccl-tests")
-    if import_file is not None:
-        _show_import(import_nccl(import_file), as_json=as_json)
-        return DONE
-    assert lab_file is not None
-    return measure_lab(
-        lab_file,
-        simplex=simplex,
-        method=method,
-        demand=demand,
-        hosts=hosts,
-        sizes=sizes,
-        deadline_s=deadline_s,
-        runs_dir=runs_dir,
-        as_json=as_json,
-    )
-
-
-def _show_import(table: NcclTable, *, as_json: bool) -> None:
-    document: dict[str, Any] = table_json(table)
-    if as_json:
-        print_json(document)
-        return
-    rows = document["results"]
-    columns = [key for key in rows[0] if not isinstance(rows[0][key], dict)] if rows else []
-    print_table("Imported results", columns, [[row.get(key, "") for key in columns] for row in rows])
-    print_lines([f"problem: {problem}" for problem in document.get("problems", [])])
 
 
 def runs(runs_dir: RunsDirectory = DEFAULT_RUNS, as_json: AsJson = False) -> int:

@@ -51,6 +51,7 @@ class _Use(NamedTuple):
 def check(document: Document, shape: LabShape) -> None:
     """All checks, in the order in which a person would want to hear of them."""
     _check_names(document, shape)
+    _check_interfaces(document, shape)
     _check_switches(document, shape)
     uses = list(_uses(shape))
     _check_switches_known(document, shape, uses)
@@ -87,6 +88,16 @@ def _check_names(document: Document, shape: LabShape) -> None:
             (nic.name, ("hosts", i, "nics", k, "name")) for k, nic in enumerate(host.nics)
         ]
         _check_unique(document, f"interface of host '{host.name}'", nics)
+
+
+def _check_interfaces(document: Document, shape: LabShape) -> None:
+    """What a kernel calls its interfaces is its own affair; a simulated one is named by us."""
+    for i, host in enumerate(shape.hosts if shape.simulated else ()):
+        for k, nic in enumerate(host.nics):
+            if not re.fullmatch(r"[a-z][a-z0-9]*", nic.name):
+                what = f"interface '{nic.name}' of host '{host.name}' cannot be simulated under this name"
+                cure = "use lower-case letters and digits, like nic1"
+                raise document.error(("hosts", i, "nics", k, "name"), what, cure)
 
 
 def _check_unique(document: Document, what: str, names: Iterable[tuple[str, Location]]) -> None:

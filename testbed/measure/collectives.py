@@ -7,108 +7,29 @@ when we hang up. What goes wrong comes back as a typed error that names rank and
 from __future__ import annotations
 
 import json
-import math
 import shlex
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterator, Mapping
 from importlib import resources
 from typing import Any
 
-from testbed.design.model import Link, Nic, RingOrder, Routes, Wiring
-from testbed.design.performance import link_limit_mbps, ring_paths
-from testbed.errors import CollectiveError, CollectiveTimeout, HostError, WrongResult
+from testbed.design.model import Routes, Wiring
+from testbed.errors import CollectiveError, HostError
 from testbed.lab.fleet import Completed, Fleet, Launch
 from testbed.lab.model import Lab, LabHost
-from testbed.measure.model import CollectiveResult, NicBytes, Timing
+from testbed.measure.collective_rows import nic_bytes_of, timing_of
+from testbed.measure.collective_spec import CollectiveSpec, Configuration, doubling_sizes
+from testbed.measure.model import CollectiveResult
+from testbed.measure.rank_reports import Diagnosis, RankReports
 
-STORE_PORT = 29500
+__all__ = ["CollectiveSpec", "Configuration", "Progress", "doubling_sizes", "run_collectives"]
+
 READY_TIMEOUT_S = 60.0
-GRACE_S = 2.0
-# A size is limited by the hosts' processors when they were this busy and the links were not full.
-BUSY_PROCESSOR = 0.75
-FULL_LINK = 0.9
+# How long after the deadline the guards' last words are waited for, and how often we look who still runs.
+GRACE_S = 1.5
+LOOK_S = 0.5
 
 Progress = Callable[[int, int, str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """One way to run an AllReduce: `rings` over all nodes, or over groups of them side by side.
-
-    Every node must be in as many rings as every other: its tensor is split evenly over them.
-    """
-
-    name: str
-    rings: tuple[RingOrder, ...]
-    sizes: tuple[int, ...]
-
-    @property
-    def ranks(self) -> int:
-        """Nodes that share one sum."""
-        return len(self.rings[0].order)
-
-    @property
-    def rings_per_node(self) -> int:
-        """Over how many rings each node splits its tensor."""
-        return Counter(node for ring in self.rings for node in ring.order).most_common(1)[0][1]
-
-
-@dataclass(frozen=True, slots=True)
-class CollectiveSpec:
-    """What one launch measures: per size one warm-up, then `min_time_s` or `max_iterations`, at least `min_iterations`."""
-
-    run_id: str
-    topology: str
-    configurations: tuple[Configuration, ...]
-    hosts: str = "kernel"
-    backend: str = "gloo"
-    min_time_s: float = 0.5
-    min_iterations: int = 2
-    max_iterations: int = 20
-
-
-@dataclass(slots=True)
-class _Heard:
-    """What the ranks have said so far."""
-
-    ready: dict[str, dict[str, Any]] = field(default_factory=dict)
-    last_at: dict[str, str] = field(default_factory=dict)
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    done: set[str] = field(default_factory=set)
-    errors: dict[str, str] = field(default_factory=dict)
-    guards: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def take(self, host: str, line: str) -> str:
-        """Note one line; gives the kind of event, empty for a line that is none."""
-        try:
-            message = json.loads(line)
-            event = str(message["event"])
-        except (ValueError, KeyError, TypeError):
-            return ""
-        if event == "ready":
-            self.ready[host] = message
-        elif event == "at":
-            self.last_at[host] = f"{message['configuration']}, {message['size']} B"
-        elif event == "row":
-            self.rows.append(message)
-        elif event == "done":
-            self.done.add(host)
-        elif event == "error":
-            self.errors[host] = message["message"]
-        elif event == "guard":
-            self.guards[host] = message
-        return event
-
-
-def doubling_sizes(smallest: int, largest: int) -> tuple[int, ...]:
-    """Message sizes from `smallest` to `largest` bytes, each twice the one before.
-
-    >>> doubling_sizes(1024, 8192)
-    (1024, 2048, 4096, 8192)
-    """
-    steps = max(0, math.floor(math.log2(largest / smallest) + 1e-9))
-    return tuple(smallest << step for step in range(steps + 1))
 
 
 def run_collectives(
@@ -123,45 +44,85 @@ def run_collectives(
 ) -> CollectiveResult:
     """Measure all configurations of `spec` in one launch.
 
-    Raises `CollectiveTimeout` naming rank and link at the latest 2 s after `deadline_s`, `WrongResult`,
-    `CollectiveError` when a rank fails, `HostError` when hosts cannot be reached. No rank is left behind.
+    Raises `CollectiveTimeout` naming rank and link at the latest 2 s after `deadline_s` (counted from the launch),
+    `WrongResult`, `CollectiveError` when a rank fails, `HostError` when hosts cannot be reached. No rank is left
+    behind.
     """
-    program_files = {
-        name: resources.files("testbed.node").joinpath(name).read_bytes() for name in ("guard.py", "collective.py")
-    }
-    folder = fleet.put(program_files)
+    names = ("guard.py", "collective.py")
+    programs = {name: resources.files("testbed.node").joinpath(name).read_bytes() for name in names}
+    folder = fleet.put(programs)
     commands = {host.name: _command(host, node, folder, deadline_s) for node, host in enumerate(lab.hosts)}
-    total = sum(len(configuration.sizes) for configuration in spec.configurations)
-    heard = _Heard()
+    said = RankReports()
+    ends_at = time.monotonic() + deadline_s + GRACE_S
     with fleet.start(commands) as launch:
-        launch.send(json.dumps(_job(lab, spec, deadline_s)) + "\n")
-        _await_ready(launch, heard, set(commands), min(READY_TIMEOUT_S, deadline_s))
-        launch.send("go\n")
-        for host, line in launch.lines(deadline_s + GRACE_S):
-            event = heard.take(host, line)
-            if event == "row":
-                row = heard.rows[-1]
-                on_progress(len(heard.rows), total, f"{spec.topology}, {row['configuration']}, {row['size']} B")
-            if event in ("error", "guard") and _failed(heard):
-                launch.close_input()  # one is lost: end the others now
+        ready = _await_ready(launch, said, set(commands), min(ends_at, time.monotonic() + READY_TIMEOUT_S))
+        if ready:
+            launch.send(json.dumps(_job(lab, spec, said, deadline_s)) + "\n")
+            _follow(launch, said, spec, ends_at, on_progress)
         launch.close_input()
         completed = _completed(launch)
-    _demand_success(lab, wiring, heard, completed, set(commands))
-    return _result(lab, wiring, routes, spec, heard)
+    diagnosis = Diagnosis(lab, wiring, said, completed, deadline_s)
+    if not ready:
+        raise diagnosis.not_ready()
+    if said.done != set(commands):
+        raise diagnosis.failure()
+    return _result(lab, wiring, routes, spec, said)
 
 
 def _command(host: LabHost, node: int, folder: str, deadline_s: float) -> str:
     nics = [word for nic in host.nics for word in ("--nic", nic.name)]
-    rank = [host.python, "-Ps", f"{folder}/collective.py", str(node)]
+    rank = [host.python, "-I", f"{folder}/collective.py", str(node)]
     guard = [host.python, "-IS", f"{folder}/guard.py", "--deadline", f"{deadline_s:g}"]
     return shlex.join([*guard, *nics, "--", *rank])
 
 
-def _job(lab: Lab, spec: CollectiveSpec, deadline_s: float) -> dict[str, Any]:
+def _await_ready(launch: Launch, said: RankReports, hosts: set[str], until: float) -> bool:
+    """Whether all ranks got ready; False as soon as one has ended instead."""
+    for event in _events(launch, said, until):
+        if said.ready.keys() == hosts:
+            return True
+        if event == "guard" or (hosts - said.ready.keys()) - set(launch.running):
+            return False
+    return False
+
+
+def _follow(
+    launch: Launch, said: RankReports, spec: CollectiveSpec, until: float, on_progress: Progress
+) -> None:
+    """Listen until all have ended, or hang up as soon as one is lost: the others would wait for it in vain."""
+    for event in _events(launch, said, until):
+        if event == "row":
+            row = said.rows[-1]
+            text = f"{spec.topology}, {row['configuration']}, {row['size']} B"
+            on_progress(len(said.rows), spec.rows, text)
+        if said.failed or (said.ready.keys() - said.done) - set(launch.running):
+            launch.close_input()
+
+
+def _events(launch: Launch, said: RankReports, until: float) -> Iterator[str]:
+    """Kinds of event as they come, an empty one now and then, until all have ended or the time has come."""
+    while launch.running and (left_s := until - time.monotonic()) > 0:
+        for host, line in launch.lines(min(LOOK_S, left_s)):
+            yield said.take(host, line)
+        yield ""
+    for host, line in launch.lines(0):
+        yield said.take(host, line)
+
+
+def _completed(launch: Launch) -> dict[str, Completed]:
+    """What became of the commands; empty when some do not end by themselves (leaving the launch ends them)."""
+    try:
+        return launch.wait(GRACE_S)
+    except HostError:
+        return {}
+
+
+def _job(lab: Lab, spec: CollectiveSpec, said: RankReports, deadline_s: float) -> dict[str, Any]:
+    first = lab.hosts[0]
     return {
         "nodes": len(lab.hosts),
-        "backend": spec.backend,
-        "store": f"{lab.hosts[0].management}:{STORE_PORT}",
+        "backend": _backend(spec, said.ready),
+        "store": f"{first.management}:{said.ready[first.name]['store_port']}",
         "addresses": [str(host.address) for host in lab.hosts],
         "nics": [[nic.name for nic in host.nics] for host in lab.hosts],
         "timeout_s": deadline_s,
@@ -179,148 +140,24 @@ def _job(lab: Lab, spec: CollectiveSpec, deadline_s: float) -> dict[str, Any]:
     }
 
 
-def _await_ready(launch: Launch, heard: _Heard, hosts: set[str], timeout_s: float) -> None:
-    """All ranks stand ready, or nobody runs."""
-    for host, line in launch.lines(timeout_s):
-        if heard.take(host, line) == "guard":
-            break
-        if heard.ready.keys() == hosts:
-            return
-    launch.close_input()
-    completed = _completed(launch)
-    missing = sorted(hosts - heard.ready.keys())
-    words = "; ".join(f"{host}: {_last_words(completed.get(host))}" for host in missing)
-    raise CollectiveError(
-        f"{len(missing)} of {len(hosts)} ranks did not get ready within {timeout_s:g} s, so none ran: {words}. "
-        "Does the hosts' Python have torch? `testbed doctor LAB` looks"
-    )
-
-
-def _failed(heard: _Heard) -> bool:
-    lost = [host for host, guard in heard.guards.items() if guard["reason"] != "exit" or guard["status"] != 0]
-    return bool(lost or heard.errors)
-
-
-def _completed(launch: Launch) -> dict[str, Completed]:
-    """What became of the commands; empty when some do not end by themselves (leaving the launch ends them)."""
-    try:
-        return launch.wait(GRACE_S)
-    except HostError:
-        return {}
-
-
-def _last_words(completed: Completed | None) -> str:
-    lines = completed.stderr.strip().splitlines() if completed else []
-    return lines[-1][-300:] if lines else "it said nothing"
-
-
-def _demand_success(
-    lab: Lab, wiring: Wiring, heard: _Heard, completed: Mapping[str, Completed], hosts: set[str]
-) -> None:
-    lost = sorted(hosts - heard.done)
-    if not lost and heard.done == hosts:
-        return
-    nodes = {host.name: node for node, host in enumerate(lab.hosts)}
-    waiting = [host for host in lost if host not in heard.errors]
-    who = ", ".join(f"rank {nodes[host]} ({host}, at {heard.last_at.get(host, 'the start')})" for host in lost[:4])
-    more = f" and {len(lost) - 4} more" if len(lost) > 4 else ""
-    dark = sorted(_dark_links(lab, wiring, heard))
-    reasons = {guard["reason"] for guard in heard.guards.values()}
-    if "deadline" in reasons or dark:
-        link = f"no light on {', '.join(dark)}" if dark else "every NIC has carrier: look with `testbed verify`"
-        raise CollectiveTimeout(f"the AllReduce did not finish: {who}{more} waited; {link}. All ranks were ended")
-    words = "; ".join(f"{host}: {heard.errors[host]}" for host in sorted(heard.errors)) or "; ".join(
-        f"{host}: {_last_words(completed.get(host))}" for host in waiting[:3]
-    )
-    raise CollectiveError(f"the AllReduce failed on {who}{more}: {words}. All ranks were ended")
-
-
-def _dark_links(lab: Lab, wiring: Wiring, heard: _Heard) -> Iterator[str]:
-    """Labels of the links that should light a NIC which the guards saw without carrier."""
-    into = wiring.link_into
-    for node, host in enumerate(lab.hosts):
-        for index, nic in enumerate(host.nics):
-            if nic.name in heard.guards.get(host.name, {}).get("dark_nics", ()):
-                link = into.get(Nic(node, index))
-                if link is not None:
-                    yield lab.link_label(link)
+def _backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]) -> str:
+    """The backend that all ranks use. Raises `CollectiveError` when NCCL is asked for and a host has no GPU."""
+    without = [host for host, message in ready.items() if not message["gpus"]]
+    if spec.backend == "auto":
+        return "gloo" if without else "nccl"
+    if spec.backend == "nccl" and without:
+        names = ", ".join(sorted(without))
+        raise CollectiveError(
+            f"no GPU that torch can use on {names}: choose the backend 'gloo', or 'auto' to use what all hosts have"
+        )
+    return spec.backend
 
 
 def _result(
-    lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, heard: _Heard
+    lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, said: RankReports
 ) -> CollectiveResult:
-    by_name = {configuration.name: configuration for configuration in spec.configurations}
-    timings: list[Timing] = []
-    nic_bytes: list[NicBytes] = []
-    for row in heard.rows:
-        configuration = by_name[row["configuration"]]
-        limit = link_limit_mbps(wiring, routes, configuration.rings, lab.link.rate_mbps)
-        timing = _timing(lab, spec, configuration, row, limit)
-        timings.append(timing)
-        nic_bytes.extend(_nic_bytes(lab, wiring, routes, spec, configuration, row))
-        if timing.wrong:
-            ranks = [rank for rank, count in enumerate(row["wrong"]) if count]
-            raise WrongResult(
-                f"{configuration.name}, {row['size']} B: rank {ranks} hold {timing.wrong} wrong elements; "
-                "the network or a host corrupts data: do not trust this run"
-            )
-    versions = dict(next(iter(heard.ready.values()))["versions"])
-    return CollectiveResult(tuple(timings), tuple(nic_bytes), versions)
-
-
-def _timing(
-    lab: Lab, spec: CollectiveSpec, configuration: Configuration, row: Mapping[str, Any], limit: float
-) -> Timing:
-    algbw = row["size"] * 8 / row["time_us"]
-    busbw = algbw * 2 * (configuration.ranks - 1) / configuration.ranks
-    return Timing(
-        run_id=spec.run_id,
-        topology=spec.topology,
-        configuration=configuration.name,
-        collective="all_reduce",
-        ranks=configuration.ranks,
-        rings=configuration.rings_per_node,
-        size_bytes=row["size"],
-        iterations=row["iterations"],
-        time_us=row["time_us"],
-        min_us=row["min_us"],
-        max_us=row["max_us"],
-        algbw_mbps=algbw,
-        busbw_mbps=busbw,
-        limit_mbps=limit,
-        wrong=sum(row["wrong"]),
-        cpu_limited=busbw < FULL_LINK * limit and row["processor_busy"] >= BUSY_PROCESSOR,
-        simulated=lab.simulated,
-        hosts=spec.hosts,
-    )
-
-
-def _nic_bytes(
-    lab: Lab,
-    wiring: Wiring,
-    routes: Routes,
-    spec: CollectiveSpec,
-    configuration: Configuration,
-    row: Mapping[str, Any],
-) -> Iterator[NicBytes]:
-    """What each NIC sent, and the payload that the rings put on its link: 2(n-1)/n of its share an iteration."""
-    crossings = _crossings(ring_paths(wiring, routes, configuration.rings))
-    share = row["size"] / configuration.rings_per_node
-    payload = 2 * (configuration.ranks - 1) / configuration.ranks * share * row["iterations"]
-    for node, host in enumerate(lab.hosts):
-        for index, nic in enumerate(host.nics):
-            link = wiring.link_from.get(Nic(node, index))
-            yield NicBytes(
-                topology=spec.topology,
-                configuration=configuration.name,
-                size_bytes=row["size"],
-                host=host.name,
-                nic=nic.name,
-                sent_bytes=row["sent_bytes"][node][nic.name],
-                expected_bytes=payload * crossings[link] if link else 0.0,
-            )
-
-
-def _crossings(rings: Sequence[Sequence[Sequence[Link]]]) -> Counter[Link]:
-    """How many ring hops pass over each link."""
-    return Counter(link for ring in rings for path in ring for link in path)
+    timings = tuple(timing_of(lab, wiring, routes, spec, row) for row in said.rows)
+    nic_bytes = tuple(entry for row in said.rows for entry in nic_bytes_of(lab, wiring, routes, spec, row))
+    backend = _backend(spec, said.ready)
+    versions = {**next(iter(said.ready.values()))["versions"], "collective_backend": backend}
+    return CollectiveResult(timings, nic_bytes, versions)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from testbed.design.model import RingOrder
 from testbed.design.rings import rings_of
 from testbed.design.topology import as_json
 from testbed.design.workload import HybridWorkload, hybrid_workload
@@ -21,20 +20,18 @@ from testbed.lab.inventory import render_lab
 from testbed.lab.model import Lab
 from testbed.lab.reachability import ping_all
 from testbed.lab.simulated import start_lab
-from testbed.measure.collectives import CollectiveSpec, Configuration, run_collectives
-from testbed.measure.model import CollectiveResult, Timing
-from testbed.measure.modelled import model_collectives
-from testbed.measure.nccl_document import nccl_document
+from testbed.measure.collectives import CollectiveSpec, Configuration
+from testbed.measure.model import Timing
 from testbed.measure.records import Comparison, Repatch, StoredCircuit, StoredTopology
 from testbed.measure.report import write_report
 from testbed.measure.run import Run
 from testbed.measure.stall import Stall, tcp_stream
+from testbed.measure.standing import collect, node_configurations, record
 from testbed.measure.store import RunStore
 from testbed.operate.apply import require_permission
 from testbed.operate.session import BroughtUp, Design, LabSession, design_for, journal_in, open_lab
 
 GROUP_SIZES = (65536, 262144, 1 << 20, 4 << 20, 8 << 20)
-ONE_RING = "one ring"
 
 
 class Narrator(Protocol):
@@ -218,32 +215,17 @@ class _Job:
             configurations=tuple(self.configurations(design, workload, with_all_rings=with_all_rings)),
             hosts=self.hosts,
         )
-        result = self._collect(design, spec)
-        self.timings.extend(result.timings)
-        self.run_record.add_timings(result.timings)
-        self.run_record.add_nic_bytes(result.nic_bytes)
-        self.run_record.add_versions(result.versions)
-        for configuration in spec.configurations:
-            rows = [row for row in result.timings if row.configuration == configuration.name]
-            name = f"{design.name}-{configuration.name}"
-            self.run_record.add_nccl(name, nccl_document(self.lab, rows, result.versions))
-
-    def _collect(self, design: Design, spec: CollectiveSpec) -> CollectiveResult:
-        arguments = (self.lab, design.wiring, design.routes, spec)
-        if self.session.fleet is None:
-            return model_collectives(*arguments, self.narrator.tick)
-        return run_collectives(
-            self.session.fleet, *arguments, deadline_s=self.deadline_s, on_progress=self.narrator.tick
+        result = collect(
+            self.session, design, spec, deadline_s=self.deadline_s, on_progress=self.narrator.tick
         )
+        self.timings.extend(result.timings)
+        record(self.run_record, self.lab, spec, result)
 
     def configurations(
         self, design: Design, workload: HybridWorkload | None, *, with_all_rings: bool
     ) -> Iterator[Configuration]:
         """One ring, all rings of the topology, and the groups of the workload."""
-        rings = rings_of(design.topology)
-        yield Configuration(ONE_RING, rings[:1], self.sizes)
-        if with_all_rings:
-            yield Configuration(all_rings_name(rings), rings, self.sizes)
+        yield from node_configurations(design, self.sizes)[: 2 if with_all_rings else 1]
         if workload is not None:
             sizes = tuple(size for size in GROUP_SIZES if self.sizes[0] <= size <= self.sizes[-1])
             yield Configuration(
@@ -315,14 +297,6 @@ class _Job:
     def _largest(self, topology: str, configuration: str) -> Timing:
         rows = [row for row in self.timings if (row.topology, row.configuration) == (topology, configuration)]
         return max(rows, key=lambda row: row.size_bytes)
-
-
-_NUMBERS = {2: "two", 3: "three", 4: "four", 6: "six", 8: "eight"}
-
-
-def all_rings_name(rings: Sequence[RingOrder]) -> str:
-    """`four rings`: how a configuration over all rings of a topology is called."""
-    return f"{_NUMBERS.get(len(rings), str(len(rings)))} rings"
 
 
 def _apply_figures(brought: BroughtUp) -> dict[str, Any]:

@@ -7,7 +7,8 @@ import platform
 from testbed.design.model import Routes, Wiring
 from testbed.design.performance import Network, allreduce_time_s, link_limit_mbps
 from testbed.lab.model import Lab
-from testbed.measure.collectives import CollectiveSpec, Progress
+from testbed.measure.collective_spec import CollectiveSpec
+from testbed.measure.collectives import Progress
 from testbed.measure.model import CollectiveResult, Timing
 
 

@@ -110,13 +110,8 @@ class RunStore:
             info = connection.scalar(sa.select(database.runs.c.lab_info).where(database.runs.c.id == of_run))
             environment = _select(connection, database.environment, of_run, database.environment.c.name)
             topologies = _select(connection, database.topologies, of_run, database.topologies.c.ordinal)
-            circuits = _select(
-                connection,
-                database.circuits,
-                of_run,
-                database.circuits.c.topology,
-                database.circuits.c.ordinal,
-            )
+            as_added: sa.ColumnElement[object] = sa.literal_column("rowid")
+            circuits = _select(connection, database.circuits, of_run, as_added)
             phases = _select(connection, database.phases, of_run, database.phases.c.ordinal)
         return StoredRun(
             summary=summary,

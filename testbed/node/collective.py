@@ -253,14 +253,6 @@ def distant_store(address: str, timeout_s: float) -> dist.TCPStore:
     return dist.TCPStore(host, int(port), is_master=False, timeout=timedelta(seconds=timeout_s))
 
 
-def read_line() -> str:
-    """One line of input, unbuffered: what follows belongs to nobody else."""
-    line = bytearray()
-    while not line.endswith(b"\n") and (byte := os.read(0, 1)):
-        line += byte
-    return line.decode()
-
-
 def get_ready(rank: int) -> dist.TCPStore | None:
     """Say that this rank can begin; rank 0 also opens the store."""
     torch.set_num_threads(1)
@@ -302,13 +294,14 @@ def main() -> int:
     """One rank: get ready, wait for the job, do it."""
     rank = int(sys.argv[1])
     store = get_ready(rank)
-    line = read_line()
-    if not line:
+    line = sys.stdin.readline()
+    if not line.endswith("\n"):
         return 1  # not everybody got ready
     try:
         measure_all(json.loads(line), rank, store)
     except (RuntimeError, OSError, ValueError) as error:  # torch's errors are RuntimeErrors
-        say("error", rank=rank, message=str(error).strip().splitlines()[0][:500])
+        message = str(error).strip() or type(error).__name__
+        say("error", rank=rank, message=message.splitlines()[0][:500])
         return 1
     return 0
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.errors import OcsError
 from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Snapshot, Status, Step
-from testbed.errors import ApplyFailed, DriftError, RefusedToMove
+from testbed.errors import ApplyFailed, DriftError, JournalError, RefusedToMove
 from testbed.lab.model import Lab
 from testbed.operate.journal import Journal
 from testbed.operate.model import ApplyResult, LabPlan, SwitchPlan
@@ -116,8 +116,8 @@ def _do(
 
     try:
         outcome = switch.execute(step, guard)
-    except OcsError as error:
-        # By contract a driver raises only while nothing has been sent.
+    except (OcsError, JournalError) as error:
+        # By contract a driver raises only while nothing has been sent, and so does what the guard raises.
         moved = step.before.pairs ^ step.after.pairs
         outcome = Outcome(Status.FAILED, dict.fromkeys(moved, Status.FAILED), None, error=error)
     if intended:

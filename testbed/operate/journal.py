@@ -24,6 +24,7 @@ from typing import Any, Self
 import sqlalchemy as sa
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
+from testbed.errors import JournalError
 
 BUSY_TIMEOUT_S = 30.0
 
@@ -127,7 +128,7 @@ class Journal:
         self._commit(sa.update(_operations).where(_operations.c.id == operation).values(ended))
 
     def intend(self, operation: str, switch: str, ordinal: int, address: str, step: Step) -> None:
-        """Write what is about to be sent; when this returns it is on disk."""
+        """Write what is about to be sent; when this returns it is on disk. Raises `JournalError`."""
         intent = {
             "operation": operation,
             "switch": switch,
@@ -202,8 +203,12 @@ class Journal:
 
     def _commit(self, statement: sa.Executable) -> None:
         begin = time.monotonic()
-        with self._engine.begin() as connection:
-            connection.execute(statement)
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(statement)
+        except sa.exc.OperationalError as error:
+            what = f"the journal {self.path} cannot be written ({error.orig})"
+            raise JournalError(f"{what}; free disk space or choose another directory for runs") from error
         with self._adding:
             self.commit_s += time.monotonic() - begin
 

@@ -110,6 +110,12 @@ BAD = {
         17,
         "interface of host 'a' 'nic1'",
     ),
+    "nic not simulated": (
+        "name: nic1,",
+        "name: Eth0.1,",
+        16,
+        "interface 'Eth0.1' of host 'a' cannot be simulated",
+    ),
     "host named like switch": ("- name: b", "- name: ocs1", 18, "name 'ocs1' is given twice"),
     "port used twice": (
         "transmit: 'ocs1:2'",

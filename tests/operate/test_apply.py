@@ -26,7 +26,7 @@ from ocs_drivers.errors import ProtocolDesync
 from ocs_drivers.model import CrossConnects, Status
 from testbed.design.topology import find_topology
 from testbed.design.wiring import wire
-from testbed.errors import ApplyFailed, DriftError, RefusedToMove
+from testbed.errors import ApplyFailed, DriftError, JournalError, RefusedToMove
 from testbed.operate.apply import apply_plan, require_permission
 from testbed.operate.journal import Journal
 from testbed.operate.plan import plan_lab
@@ -115,6 +115,20 @@ def test_a_switch_that_cannot_be_read_afterwards_leaves_circuits_unknown(testbed
         apply_plan(testbed12, plan, {"ocs1": switch}, journal)
     (row,) = journal.history(caught.value.result.operation)
     assert (row["outcome"], row["read_back"]) == ("unknown", None)
+
+
+def test_without_a_written_intent_nothing_is_sent(testbed12, memory_switch, journal, monkeypatch):
+    def full(*_):
+        raise JournalError("the journal cannot be written (disk full)")
+
+    switch = memory_switch()
+    plan = plan_lab(testbed12, WIRING, {"ocs1": switch})
+    monkeypatch.setattr(journal, "intend", full)
+    with pytest.raises(
+        ApplyFailed, match=r"ocs1: 0 done, 48 failed: .* \(because the journal cannot be written"
+    ):
+        apply_plan(testbed12, plan, {"ocs1": switch}, journal)
+    assert switch.writes == 0
 
 
 def two_planes(lab):

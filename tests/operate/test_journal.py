@@ -19,6 +19,7 @@ pytest.importorskip("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Snapshot, Status, Step
 from ocs_drivers.transaction import judge
+from testbed.errors import JournalError
 from testbed.operate.journal import Journal, journal_in
 
 ROOT = Path(__file__).parents[2]
@@ -177,6 +178,18 @@ def test_two_journals_on_one_file_wait_for_one_another(tmp_path):
         states = database.execute("select state, count(*) from operations group by state").fetchall()
     database.close()
     assert states == [("done", 20)]
+
+
+def test_a_journal_that_cannot_be_written_says_so(journal):
+    """A file that nobody may write, for root too: SQLite itself refuses."""
+    with journal.operation("lab") as operation:
+        with journal._engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA query_only=ON")
+        with pytest.raises(
+            JournalError, match=r"journal\.sqlite cannot be written \(.*readonly.*\); free disk"
+        ):
+            journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
+        journal.close()  # a new connection may write again
 
 
 def test_the_journal_of_runs_lies_beside_their_results(tmp_path):

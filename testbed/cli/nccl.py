@@ -1,0 +1,146 @@
+"""`testbed nccl`: measure collectives on a lab whose circuits stand, or read what nccl-tests printed elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from testbed.cli.options import (
+    DEFAULT_RUNS,
+    AsJson,
+    Groups,
+    HostsMode,
+    Method,
+    RunsDirectory,
+    Simplex,
+    parse_demands,
+)
+from testbed.cli.output import CHANGES, DONE, narrate, print_json, print_lines, print_table
+from testbed.cli.sizes import Sizes, parse_sizes
+from testbed.errors import ResultsError
+from testbed.lab.inventory import load_lab
+from testbed.lab.model import Lab
+from testbed.measure.model import CollectiveResult
+from testbed.measure.nccl_import import import_nccl
+from testbed.measure.nccl_launch import NcclSettings, NcclTest
+from testbed.measure.nccl_table import NcclTable, table_json
+from testbed.measure.standing import NcclTestsResult, measure_nccl_tests, measure_standing
+from testbed.measure.store import RunStore
+from testbed.operate.session import design_for, hosts_of, journal_in, open_lab
+
+Program = Annotated[
+    Literal["gloo", "nccl", "nccl-tests"],
+    typer.Option("--with", help="Our program on CPUs (gloo) or GPUs (nccl), or real nccl-tests on GPUs."),
+]
+
+
+def nccl(
+    lab_file: Annotated[Path | None, typer.Argument(metavar="[LAB]", help="Lab file to measure.")] = None,
+    import_file: Annotated[
+        Path | None, typer.Option("--import", metavar="FILE", help="Read nccl-tests output, text or JSON.")
+    ] = None,
+    program: Program = "gloo",
+    interfaces: Annotated[
+        str,
+        typer.Option("--nccl-interfaces", metavar="NAMES", help="Verbs devices for NCCL, e.g. qedr0,qedr1."),
+    ] = "",
+    simplex: Simplex = False,
+    method: Method = "geometric",
+    demand: Groups = None,
+    hosts: HostsMode = "auto",
+    sizes: Sizes = "1KiB:8MiB",
+    deadline_s: Annotated[float, typer.Option("--deadline", help="Seconds until hosts end it.")] = 60.0,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,
+    as_json: AsJson = False,
+) -> int:
+    """Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."""
+    if (lab_file is None) == (import_file is None):
+        raise ResultsError("give either a lab file to measure, or --import FILE with results of nccl-tests")
+    if import_file is not None:
+        return _show_table(import_nccl(import_file), as_json=as_json)
+    assert lab_file is not None
+    lab = load_lab(lab_file)
+    design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
+    mode = hosts_of(lab, hosts)
+    steps = parse_sizes(sizes)
+    with (
+        journal_in(runs_dir) as journal,
+        open_lab(lab, journal, model_hosts=mode == "model") as session,
+        RunStore(runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
+        narrate() as narrator,
+    ):
+        if program == "nccl-tests":
+            names = (
+                tuple(interfaces.split(",")) if interfaces else tuple(nic.name for nic in lab.hosts[0].nics)
+            )
+            settings = NcclSettings("IB" if interfaces else "Socket", names, channels=len(names))
+            test = NcclTest(smallest_bytes=steps[0], largest_bytes=steps[-1], timeout_s=round(deadline_s))
+            tested = measure_nccl_tests(session, design, run, settings, test)
+            return _show_tests(tested, as_json=as_json)
+        result = measure_standing(
+            session,
+            design,
+            run,
+            steps,
+            hosts=mode,
+            backend=program,
+            deadline_s=deadline_s,
+            on_progress=narrator.tick,
+        )
+    return _show_result(lab, mode, run.run_id, result, as_json=as_json)
+
+
+def _show_table(table: NcclTable, *, as_json: bool) -> int:
+    document: dict[str, Any] = table_json(table)
+    if as_json:
+        print_json(document)
+        return DONE
+    columns = ["size", "count", "type", "redop", "half", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "wrong"]
+    rows = [
+        [
+            row["size"],
+            row["count"],
+            row["type"],
+            row["redop"],
+            half,
+            figures.get("time", figures.get("cpu_time")),
+        ]
+        + [figures["alg_bw"], figures["bus_bw"], figures["nwrong"]]
+        for row in document["results"]
+        for half in ("out_of_place", "in_place")
+        for figures in [row[half]]
+        if figures is not None
+    ]
+    print_table("Results of nccl-tests", columns, rows)
+    print_lines([f"problem: {problem}" for problem in table.problems])
+    return DONE
+
+
+def _show_tests(tested: NcclTestsResult, *, as_json: bool) -> int:
+    if as_json:
+        rings = [asdict(finding) for finding in tested.rings]
+        print_json(table_json(tested.table) | {"ring_findings": rings})
+    else:
+        _show_table(tested.table, as_json=False)
+        print_lines([f"{finding.kind}: {finding.detail}" for finding in tested.rings])
+    return CHANGES if tested.rings else DONE
+
+
+def _show_result(lab: Lab, mode: str, run_id: str, result: CollectiveResult, *, as_json: bool) -> int:
+    if as_json:
+        rows = [asdict(row) for row in result.timings]
+        about = {"run_id": run_id, "lab": lab.name, "simulated": lab.simulated, "hosts": mode}
+        print_json(about | {"results": rows})
+        return DONE
+    columns = ["configuration", "size (B)", "time (us)", "busbw (Mbit/s)", "link limit"]
+    shown = [
+        [row.configuration, row.size_bytes, row.time_us, row.busbw_mbps, row.limit_mbps]
+        for row in result.timings
+    ]
+    print_table(
+        f"{'SIMULATED ' if lab.simulated else ''}AllReduce on {lab.name}, hosts: {mode}", columns, shown
+    )
+    return DONE

@@ -1,0 +1,66 @@
+"""What to measure: configurations of an AllReduce, their message sizes, and how long each is timed."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+from testbed.design.model import RingOrder
+
+Backend = Literal["auto", "gloo", "nccl"]
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One way to run an AllReduce: `rings` over all nodes, or over groups of them side by side.
+
+    Every node must be in as many rings as every other: its tensor is split evenly over them.
+    """
+
+    name: str
+    rings: tuple[RingOrder, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def ranks(self) -> int:
+        """Nodes that share one sum."""
+        return len(self.rings[0].order)
+
+    @property
+    def rings_per_node(self) -> int:
+        """Over how many rings each node splits its tensor."""
+        return Counter(node for ring in self.rings for node in ring.order).most_common(1)[0][1]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveSpec:
+    """What one launch measures: per size one warm-up, then `min_time_s` or `max_iterations`, at least `min_iterations`.
+
+    The backend `auto` is NCCL where every host has a GPU, and Gloo elsewhere.
+    """
+
+    run_id: str
+    topology: str
+    configurations: tuple[Configuration, ...]
+    hosts: str = "kernel"
+    backend: Backend = "auto"
+    min_time_s: float = 0.5
+    min_iterations: int = 2
+    max_iterations: int = 20
+
+    @property
+    def rows(self) -> int:
+        """How many timings it gives."""
+        return sum(len(configuration.sizes) for configuration in self.configurations)
+
+
+def doubling_sizes(smallest: int, largest: int) -> tuple[int, ...]:
+    """Message sizes from `smallest` to `largest` bytes, each twice the one before.
+
+    >>> doubling_sizes(1024, 8192)
+    (1024, 2048, 4096, 8192)
+    """
+    steps = max(0, math.floor(math.log2(largest / smallest) + 1e-9))
+    return tuple(smallest << step for step in range(steps + 1))

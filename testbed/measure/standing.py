@@ -1,0 +1,122 @@
+"""Measure on the circuits that stand: our own collectives, or nccl-tests where the hosts have GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from testbed.design.model import RingOrder
+from testbed.design.rings import rings_of
+from testbed.errors import CollectiveError, VerifyFailed
+from testbed.lab.model import Lab
+from testbed.measure.collectives import CollectiveSpec, Configuration, Progress, run_collectives
+from testbed.measure.model import CollectiveResult
+from testbed.measure.modelled import model_collectives
+from testbed.measure.nccl_document import nccl_document
+from testbed.measure.nccl_launch import NcclSettings, NcclTest, run_nccl
+from testbed.measure.nccl_log import RingFinding, check_rings
+from testbed.measure.nccl_table import NcclTable, table_json
+from testbed.measure.run import Run
+from testbed.operate.session import Design, LabSession
+
+ONE_RING = "one ring"
+Backend = Literal["gloo", "nccl"]
+_NUMBERS = {2: "two", 3: "three", 4: "four", 6: "six", 8: "eight"}
+
+
+@dataclass(frozen=True, slots=True)
+class NcclTestsResult:
+    """What nccl-tests measured, and where NCCL's rings differ from the planned ones."""
+
+    table: NcclTable
+    rings: tuple[RingFinding, ...]
+
+
+def all_rings_name(rings: Sequence[RingOrder]) -> str:
+    """`four rings`: how a configuration over all rings of a topology is called."""
+    return f"{_NUMBERS.get(len(rings), str(len(rings)))} rings"
+
+
+def node_configurations(design: Design, sizes: tuple[int, ...]) -> tuple[Configuration, ...]:
+    """AllReduce over all nodes: on one ring, and split over all rings of the topology."""
+    rings = rings_of(design.topology)
+    one = Configuration(ONE_RING, rings[:1], sizes)
+    return (one, Configuration(all_rings_name(rings), rings, sizes)) if len(rings) > 1 else (one,)
+
+
+def collect(
+    session: LabSession, design: Design, spec: CollectiveSpec, *, deadline_s: float, on_progress: Progress
+) -> CollectiveResult:
+    """Measure on the hosts, or ask the flow model where hosts are only modelled."""
+    if session.fleet is None:
+        return model_collectives(session.lab, design.wiring, design.routes, spec, on_progress)
+    return run_collectives(
+        session.fleet,
+        session.lab,
+        design.wiring,
+        design.routes,
+        spec,
+        deadline_s=deadline_s,
+        on_progress=on_progress,
+    )
+
+
+def record(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -> None:
+    """Put a measurement on record: rows, byte counters, versions, and a document of nccl-tests' form each."""
+    run.add_timings(result.timings)
+    run.add_nic_bytes(result.nic_bytes)
+    run.add_versions(result.versions)
+    for configuration in spec.configurations:
+        rows = [row for row in result.timings if row.configuration == configuration.name]
+        document = nccl_document(lab, rows, result.versions)
+        run.add_nccl(f"{spec.topology}-{configuration.name}", document)
+
+
+def measure_standing(
+    session: LabSession,
+    design: Design,
+    run: Run,
+    sizes: tuple[int, ...],
+    *,
+    hosts: str,
+    backend: Backend = "gloo",
+    deadline_s: float,
+    on_progress: Progress,
+) -> CollectiveResult:
+    """One ring, then all rings, on a topology that must be in force. Raises `VerifyFailed` when it is not."""
+    demand_in_force(session, design)
+    spec = CollectiveSpec(
+        run.run_id, design.name, node_configurations(design, sizes), hosts=hosts, backend=backend
+    )
+    result = collect(session, design, spec, deadline_s=deadline_s, on_progress=on_progress)
+    record(run, session.lab, spec, result)
+    return result
+
+
+def measure_nccl_tests(
+    session: LabSession, design: Design, run: Run, settings: NcclSettings, test: NcclTest
+) -> NcclTestsResult:
+    """Run real nccl-tests over all hosts and compare the rings NCCL built with the planned ones.
+
+    Raises `CollectiveError` saying why when the hosts have no GPUs or programs, `VerifyFailed` when the
+    topology is not in force.
+    """
+    if session.fleet is None:
+        raise CollectiveError("nccl-tests run on hosts with GPUs; the hosts of this lab are only modelled")
+    demand_in_force(session, design)
+    rings = rings_of(design.topology)
+    done = run_nccl(session.fleet, session.lab, replace(settings, channels=len(rings)), test)
+    run.add_nccl(f"{design.name}-{test.program}", table_json(done.table))
+    return NcclTestsResult(done.table, check_rings(rings, done.rings))
+
+
+def demand_in_force(session: LabSession, design: Design) -> None:
+    """Raise `VerifyFailed` unless switches, light and fibres are as the design wants them."""
+    verified = session.verify(session.plan(design))
+    if not verified.ok:
+        first = verified.findings[0]
+        raise VerifyFailed(
+            f"{len(verified.findings)} findings, the first: {first.kind}: {first.subject}: {first.detail}; "
+            "run `testbed apply` for this topology, then measure"
+        )
