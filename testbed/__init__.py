@@ -1,0 +1,1 @@
+"""Describe an optical testbed, patch it, prove it, measure on it, and keep every measurement."""

@@ -27,16 +27,15 @@ from testbed.design.topology import as_json as topology_json
 from testbed.design.wiring import patch_list
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
+from testbed.lab.simulated import HostsChoice, find_running, hosts_of
 from testbed.operate.apply import require_permission
+from testbed.operate.journal import journal_in
 from testbed.operate.path import describe_path, follow_path, node_named
 from testbed.operate.plan import describe, plan_json
 from testbed.operate.session import (
     Design,
-    HostsChoice,
     LabSession,
     design_for,
-    hosts_of,
-    journal_in,
     open_lab,
 )
 
@@ -79,6 +78,7 @@ def plan(
         else:
             print_lines(rows)
         return DONE
+    lab = find_running(lab)
     with _session(lab, "model", runs_dir) as session:
         planned = session.plan(design)
     if as_json:
@@ -102,7 +102,7 @@ def apply(
     as_json: AsJson = False,
 ) -> int:
     """Patch the topology, install the hosts' routes, and prove both."""
-    lab = load_lab(lab_file)
+    lab = find_running(load_lab(lab_file))
     design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
     if not lab.simulated and really_move != lab.name:
         with _session(lab, "model", runs_dir) as session:
@@ -143,7 +143,7 @@ def verify(
     as_json: AsJson = False,
 ) -> int:
     """Compare switches, optical power and fibres with the plan. Exit code 2 when something differs."""
-    lab = load_lab(lab_file)
+    lab = find_running(load_lab(lab_file))
     design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
     with _session(lab, hosts, runs_dir) as session:
         report = session.verify(session.plan(design))
@@ -180,7 +180,7 @@ def path(
     as_json: AsJson = False,
 ) -> int:
     """Follow a packet from host A to host B: hops, NICs, switch ports, optical power."""
-    lab = load_lab(lab_file)
+    lab = find_running(load_lab(lab_file))
     design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
     nodes = [node_named(lab, name) for name in (source, target)]
     with _session(lab, "model", runs_dir) as session:

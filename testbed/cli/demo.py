@@ -14,8 +14,9 @@ from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
 from testbed.measure.job import JobResult, run_job
 from testbed.measure.standing import ONE_RING
+from testbed.operate.journal import journal_in
 from testbed.operate.plan import describe
-from testbed.operate.session import design_for, journal_in, open_lab
+from testbed.operate.session import design_for, open_lab
 
 
 def demo(

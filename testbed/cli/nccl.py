@@ -23,13 +23,15 @@ from testbed.cli.sizes import Sizes, parse_sizes
 from testbed.errors import ResultsError
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
+from testbed.lab.simulated import find_running, hosts_of
 from testbed.measure.model import CollectiveResult
 from testbed.measure.nccl_import import import_nccl
 from testbed.measure.nccl_launch import NcclSettings, NcclTest
-from testbed.measure.nccl_table import NcclTable, table_json
+from testbed.measure.nccl_table import NcclTable, table_json, table_text
 from testbed.measure.standing import NcclTestsResult, measure_nccl_tests, measure_standing
 from testbed.measure.store import RunStore
-from testbed.operate.session import design_for, hosts_of, journal_in, open_lab
+from testbed.operate.journal import journal_in
+from testbed.operate.session import design_for, open_lab
 
 Program = Annotated[
     Literal["gloo", "nccl", "nccl-tests"],
@@ -62,7 +64,7 @@ def nccl(
     if import_file is not None:
         return _show_table(import_nccl(import_file), as_json=as_json)
     assert lab_file is not None
-    lab = load_lab(lab_file)
+    lab = find_running(load_lab(lab_file))
     design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
     mode = hosts_of(lab, hosts)
     steps = parse_sizes(sizes)
@@ -98,23 +100,8 @@ def _show_table(table: NcclTable, *, as_json: bool) -> int:
     if as_json:
         print_json(document)
         return DONE
-    columns = ["size", "count", "type", "redop", "half", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "wrong"]
-    rows = [
-        [
-            row["size"],
-            row["count"],
-            row["type"],
-            row["redop"],
-            half,
-            figures.get("time", figures.get("cpu_time")),
-        ]
-        + [figures["alg_bw"], figures["bus_bw"], figures["nwrong"]]
-        for row in document["results"]
-        for half in ("out_of_place", "in_place")
-        for figures in [row[half]]
-        if figures is not None
-    ]
-    print_table("Results of nccl-tests", columns, rows)
+    names, rows = table_text(table)
+    print_table("Results of nccl-tests", names, rows)
     print_lines([f"problem: {problem}" for problem in table.problems])
     return DONE
 

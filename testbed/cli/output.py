@@ -43,14 +43,22 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     """A table for people. Numbers are aligned to the right when every cell of a column is one."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
-        numeric = all(isinstance(row[index], int | float) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
+        numeric = all(_is_number(row[index]) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(f"{cell:,.1f}" if isinstance(cell, float) else str(cell) for cell in row))
     console = Console()
     if not console.is_terminal:
         console.width = 160
     console.print(table)
+
+
+def _is_number(cell: object) -> bool:
+    try:
+        float(str(cell))
+    except ValueError:
+        return False
+    return True
 
 
 def describe_error(error: Exception) -> dict[str, Any]:

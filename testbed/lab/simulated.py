@@ -21,6 +21,7 @@ from testbed.lab.supervisor import START_TIMEOUT_S, StartRefused, Supervisor, as
 from testbed.lab.wiring_document import HostsMode, wiring_document
 
 HostsChoice = Literal["kernel", "model", "auto"]
+StandingHosts = Literal["real", "kernel", "model"]
 
 
 @dataclass(slots=True)
@@ -127,11 +128,13 @@ def candidate_subnets(own: IPv4Network, mode: HostsMode, *, move: bool) -> Itera
         yield from (subnet for subnet in first.subnets(new_prefix=prefix) if subnet != own)
 
 
-def hosts_of(lab: Lab, hosts: HostsChoice = "auto") -> HostsMode:
-    """Whether the hosts of a lab that is up are reached over SSH (`kernel`) or only modelled.
+def hosts_of(lab: Lab, hosts: HostsChoice = "auto") -> StandingHosts:
+    """What the hosts of a lab that is up are: `real`, or of a simulated one `kernel` or only modelled.
 
     `auto` goes by the addresses: modelled labs live on the loopback network, and nothing else does.
     """
+    if not lab.simulated:
+        return "real"
     if hosts != "auto":
         return hosts
     return "model" if lab.management.is_loopback else "kernel"

@@ -29,8 +29,10 @@ from testbed.measure.stall import Stall, tcp_stream
 from testbed.measure.standing import collect, node_configurations, record
 from testbed.measure.store import RunStore
 from testbed.operate.apply import require_permission
-from testbed.operate.session import BroughtUp, Design, LabSession, design_for, journal_in, open_lab
+from testbed.operate.journal import journal_in
+from testbed.operate.session import BroughtUp, Design, LabSession, design_for, open_lab
 
+# A workload's groups move much: small messages say nothing of them.
 GROUP_SIZES = (65536, 262144, 1 << 20, 4 << 20, 8 << 20)
 
 

@@ -19,8 +19,11 @@ Only the management network carries the store, barriers and agreements. Standard
 copied to the hosts.
 """
 
+# ruff: noqa: SLF001 - torch names its options with an underscore and has no other way to set them
+
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -146,8 +149,8 @@ def expected(like: torch.Tensor, ranks: list[int], iteration: int) -> torch.Tens
 
 def processor_times() -> tuple[int, int]:
     """(busy, all) clock ticks of this machine since it started; idle and waiting for disks are not busy."""
-    with open("/proc/stat", encoding="ascii") as stat:
-        ticks = [int(word) for word in stat.readline().split()[1:9]]
+    line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
+    ticks = [int(word) for word in line.split()[1:9]]
     return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
 
 
@@ -235,7 +238,7 @@ class Configuration:
         sent = {nic: sent_after[nic] - sent_before[nic] for nic in sent_after}
         busy = (ticks_after[0] - ticks_before[0]) / max(1, ticks_after[1] - ticks_before[1])
         agreement.barrier()
-        return sent, busy, [after - before for before, after in zip(marks, marks[1:], strict=False)]
+        return sent, busy, [after - before for before, after in itertools.pairwise(marks)]
 
     def count_wrong(self, tensor: torch.Tensor, iteration: int) -> int:
         """Elements that are not exactly the sum of all members' inputs."""

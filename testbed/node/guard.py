@@ -12,6 +12,7 @@ Standard library only: this file is copied to the hosts.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -45,7 +46,8 @@ class Guard:
             stdin=subprocess.PIPE,
             bufsize=0,
             start_new_session=True,
-            preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),  # we have one thread
+            # Safe: we have one thread.
+            preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),  # noqa: PLW1509
         )
         assert self.process.stdin is not None  # opened as a pipe
         self.onward = self.process.stdin.fileno()
@@ -89,17 +91,13 @@ class Guard:
 
     def end(self) -> None:
         """Kill the command's session and every orphan of it, and reap them all."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait()
         while children := child_pids():
             for pid in children:
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
             reap()
 
 
@@ -111,10 +109,8 @@ def child_pids() -> list[int]:
 
 def reap() -> None:
     """Take the status of one child, waiting for it."""
-    try:
+    with contextlib.suppress(ChildProcessError):
         os.waitpid(-1, 0)
-    except ChildProcessError:
-        pass
 
 
 def is_dark(nic: str) -> bool:

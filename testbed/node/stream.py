@@ -1,15 +1,16 @@
 """A steady TCP stream between two hosts, to see how long a change of circuits stalls it.
 
-    python3 stream.py receive ADDRESS PORT       prints `{"event": "listening"}`, then `{"event": "flowing"}` once data comes
+    python3 stream.py receive ADDRESS PORT
     python3 stream.py send ADDRESS PORT SOURCE   connects from SOURCE and sends a small piece every 2 ms
 
-The receiver notes when data arrives. When its input ends it prints
+The receiver prints `{"event": "listening"}`, then `{"event": "flowing"}` once data comes, and notes when it arrives. When its input ends it prints
 `{"event": "stall", "longest_gap_s", "median_gap_s", "received_bytes"}` and ends; the sender ends when the connection
 does, or with its input. Standard library only: this file is copied to the hosts.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import select
 import socket
@@ -31,14 +32,14 @@ def receive(address: str, port: int) -> None:
     """Take one connection and note the arrival times of its data until our input ends."""
     with socket.create_server((address, port)) as server:
         say("listening")
-        if 0 in select.select([server, 0], [], [])[0]:
+        if 0 in select.select([server.fileno(), 0], [], [])[0]:
             return
         connection, _ = server.accept()
     arrivals: list[float] = []
     total = 0
     with connection:
         while True:
-            ready, _, _ = select.select([connection, 0], [], [])
+            ready, _, _ = select.select([connection.fileno(), 0], [], [])
             if 0 in ready:
                 break
             data = connection.recv(65536)
@@ -49,7 +50,7 @@ def receive(address: str, port: int) -> None:
             if len(arrivals) == FLOWING_PIECES:
                 say("flowing")
         arrivals.append(time.monotonic())
-    gaps = [after - before for before, after in zip(arrivals, arrivals[1:], strict=False)] or [0.0]
+    gaps = [after - before for before, after in itertools.pairwise(arrivals)] or [0.0]
     say("stall", longest_gap_s=max(gaps), median_gap_s=statistics.median(gaps), received_bytes=total)
 
 

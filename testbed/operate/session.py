@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
 
 from ocs_drivers import OpticalSwitch, open_switch
 from ocs_drivers.errors import TransportError
@@ -32,9 +30,6 @@ from testbed.operate.plan import plan_lab
 from testbed.operate.verify import verify_lab
 
 Note = Callable[[str], None]
-HostsChoice = Literal["auto", "kernel", "model"]
-HostsMode = Literal["real", "kernel", "model"]
-DATABASE = "lightbed.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,25 +71,6 @@ def design_for(
     topology = find_topology(len(lab.hosts), degrees.pop(), simplex=simplex, method=method, demands=demands)
     wiring = wire(topology, planes=len(lab.switches))
     return Design(name, topology, wiring, find_routes(wiring))
-
-
-def hosts_of(lab: Lab, choice: HostsChoice = "auto") -> HostsMode:
-    """What the hosts of a standing lab are: `real`, or of a simulated one `kernel` or `model`.
-
-    Unless chosen, hosts are modelled where the management network is the loopback network: no namespace
-    can have its addresses.
-    """
-    if not lab.simulated:
-        return "real"
-    if choice != "auto":
-        return choice
-    return "model" if lab.management.is_loopback else "kernel"
-
-
-def journal_in(directory: Path) -> Journal:
-    """The journal of a results directory, which is made if it is not there."""
-    directory.mkdir(parents=True, exist_ok=True)
-    return Journal(directory / DATABASE)
 
 
 @contextmanager
