@@ -9,72 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import io
-import queue
 import secrets
 import shlex
 import tarfile
-import threading
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self
 
 import asyncssh
 
 from testbed.errors import HostError
+from testbed.lab.event_loop import LoopThread, gather, within
+from testbed.lab.launch import CONNECT_TIMEOUT_S, Completed, Launch, SshLaunch, reason, unfinished
 from testbed.lab.model import Lab, LabHost
 
-T = TypeVar("T")
+__all__ = ["Completed", "Fleet", "Launch", "SshFleet", "SshLaunch"]
 
-CONNECT_TIMEOUT_S = 10.0
 KEEPALIVE_S = 5.0
 # Relative to the home directory, where SSH starts commands: simulated hosts may share /tmp, never a home.
 PRIVATE_DIRECTORY = ".cache/lightbed"
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """What became of one command on one host. `exit_status` is -1 when it ended by a signal or was cut off."""
-
-    host: str
-    exit_status: int
-    stdout: str
-    stderr: str
-
-
-class Launch(Protocol):
-    """Long-running commands, at most one per host, followed together."""
-
-    def lines(self, timeout_s: float) -> Iterator[tuple[str, str]]:
-        """Lines of standard output as `(host, line)`, until all commands ended or `timeout_s` passed.
-
-        May be called again to go on where the last iteration stopped.
-        """
-        ...
-
-    @property
-    def running(self) -> tuple[str, ...]:
-        """Hosts whose command has not ended."""
-        ...
-
-    def send(self, text: str, host: str | None = None) -> None:
-        """Write to the standard input of one host's command, or of all."""
-        ...
-
-    def close_input(self) -> None:
-        """End the standard input of all commands."""
-        ...
-
-    def wait(self, timeout_s: float) -> dict[str, Completed]:
-        """What became of each command; raises `HostError` naming those that run on after `timeout_s`."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *exception: object) -> None:
-        """Close the inputs and end what is left."""
-        ...
 
 
 class Fleet(Protocol):
@@ -113,7 +66,7 @@ class SshFleet:
     def __init__(self, lab: Lab) -> None:
         self.hosts = lab.hosts
         self._options = _connection_options(lab)
-        self._loop = _LoopThread()
+        self._loop = LoopThread()
         self._connections: dict[str, asyncssh.SSHClientConnection] = {}
         self._directories: list[str] = []
 
@@ -179,7 +132,7 @@ class SshFleet:
                 str(host.management), port=host.ssh_port, username=host.user, **self._options
             )
 
-        opened, failed = await _gather({host.name: connect(host) for host in self.hosts})
+        opened, failed = await gather({host.name: connect(host) for host in self.hosts})
         if failed:
             for connection in opened.values():
                 connection.abort()
@@ -190,11 +143,11 @@ class SshFleet:
         if self._directories:
             command = f"rm -rf {' '.join(map(shlex.quote, self._directories))}"
             removals = {host: _run_one(host, c, command, b"") for host, c in self._connections.items()}
-            await _within(_gather(removals), CONNECT_TIMEOUT_S)
+            await within(gather(removals), CONNECT_TIMEOUT_S)
         for connection in self._connections.values():
             connection.close()
         closings = [connection.wait_closed() for connection in self._connections.values()]
-        await _within(asyncio.gather(*closings, return_exceptions=True), CONNECT_TIMEOUT_S)
+        await within(asyncio.gather(*closings, return_exceptions=True), CONNECT_TIMEOUT_S)
 
     async def _run_all(
         self, commands: Mapping[str, str], inputs: Mapping[str, bytes], timeout_s: float
@@ -203,144 +156,10 @@ class SshFleet:
             async with asyncio.timeout(timeout_s):
                 return await _run_one(host, self._connection(host), command, inputs.get(host, b""))
 
-        done, failed = await _gather({host: run(host, command) for host, command in commands.items()})
+        done, failed = await gather({host: run(host, command) for host, command in commands.items()})
         if failed:
-            raise _unfinished(failed, timeout_s)
+            raise unfinished(failed, timeout_s)
         return done
-
-
-class SshLaunch:
-    """A `Launch` over the connections of an `SshFleet`; made by `SshFleet.start`."""
-
-    def __init__(self, loop: _LoopThread) -> None:
-        self._loop = loop
-        self._lines: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
-        self._processes: dict[str, asyncssh.SSHClientProcess[str]] = {}
-        self._followers: dict[str, asyncio.Task[Completed]] = {}
-
-    async def open(
-        self, connections: Mapping[str, asyncssh.SSHClientConnection], commands: Mapping[str, str]
-    ) -> None:
-        """Start the commands (on the loop). Raises `HostError` naming every host that refuses."""
-        creations = {host: connections[host].create_process(command) for host, command in commands.items()}
-        self._processes, failed = await _gather(creations)
-        for host, process in self._processes.items():
-            self._followers[host] = asyncio.create_task(self._follow(host, process))
-        if failed:
-            raise _unfinished(failed, CONNECT_TIMEOUT_S)
-
-    async def _follow(self, host: str, process: asyncssh.SSHClientProcess[str]) -> Completed:
-        errors = asyncio.create_task(_read_all(process.stderr))
-        stdout: list[str] = []
-        try:
-            async for line in process.stdout:
-                stdout.append(line)
-                self._lines.put((host, line.rstrip("\n")))
-        except (asyncssh.Error, OSError) as error:
-            stdout.append(f"connection lost: {error}\n")
-        await process.wait_closed()
-        self._lines.put(None)
-        status = process.exit_status
-        return Completed(host, -1 if status is None else status, "".join(stdout), await errors)
-
-    @property
-    def running(self) -> tuple[str, ...]:
-        """See `Launch.running`."""
-        return tuple(host for host, follower in self._followers.items() if not follower.done())
-
-    def lines(self, timeout_s: float) -> Iterator[tuple[str, str]]:
-        """See `Launch.lines`."""
-        deadline = time.monotonic() + timeout_s
-        while self.running or not self._lines.empty():
-            try:
-                item = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
-                return
-            if item is not None:
-                yield item
-
-    def send(self, text: str, host: str | None = None) -> None:
-        """See `Launch.send`. Commands that have ended are passed over."""
-        for name, process in self._processes.items():
-            if host in (None, name):
-                self._loop.soon(_write, process, text)
-
-    def close_input(self) -> None:
-        """See `Launch.close_input`."""
-        for process in self._processes.values():
-            self._loop.soon(_write_eof, process)
-
-    def wait(self, timeout_s: float) -> dict[str, Completed]:
-        """See `Launch.wait`."""
-        return self._loop.call(self._wait(timeout_s))
-
-    async def _wait(self, timeout_s: float) -> dict[str, Completed]:
-        if self._followers:
-            await asyncio.wait(self._followers.values(), timeout=timeout_s)
-        if self.running:
-            names = ", ".join(self.running)
-            message = f"the command on {names} still runs after {timeout_s:g} s; end it or allow more time"
-            raise HostError(message, host=self.running[0])
-        return {host: follower.result() for host, follower in self._followers.items()}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._loop.call(self._end())
-
-    async def _end(self) -> None:
-        for process in self._processes.values():
-            _write_eof(process)
-        await self._settle(2.0)
-        for host in self.running:
-            self._processes[host].kill()
-        await self._settle(1.0)
-        for host in self.running:
-            self._processes[host].close()
-        await self._settle(1.0)
-
-    async def _settle(self, timeout_s: float) -> None:
-        if self.running:
-            await asyncio.wait(self._followers.values(), timeout=timeout_s)
-
-
-class _LoopThread:
-    """An event loop in a thread; `call` runs a coroutine there and waits for it."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="fleet", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`; when the caller is interrupted, `work` is cancelled on the loop."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def soon(self, function: Callable[..., object], *arguments: object) -> None:
-        """Call a function on the loop without waiting for it."""
-        self._loop.call_soon_threadsafe(function, *arguments)
-
-    def stop(self) -> None:
-        """Cancel what is left, end the thread and close the loop."""
-        self.call(_cancel_others())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-async def _cancel_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
 
 
 def _connection_options(lab: Lab) -> dict[str, Any]:
@@ -355,30 +174,6 @@ def _connection_options(lab: Lab) -> dict[str, Any]:
         # there is nothing to compare with and nobody in between. A user's own SSH set-up stays out of it.
         options |= {"known_hosts": None, "config": None, "agent_path": None}
     return options
-
-
-async def _gather(work: Mapping[str, Awaitable[T]]) -> tuple[dict[str, T], dict[str, Exception]]:
-    """Await all at once; results and failures, each by host."""
-    results = await asyncio.gather(*work.values(), return_exceptions=True)
-    done: dict[str, T] = {}
-    failed: dict[str, Exception] = {}
-    for host, result in zip(work, results, strict=True):
-        if isinstance(result, Exception):
-            failed[host] = result
-        elif isinstance(result, BaseException):
-            raise result
-        else:
-            done[host] = result
-    return done, failed
-
-
-async def _within(work: Awaitable[object], timeout_s: float) -> None:
-    """Wait for `work` at most `timeout_s`: closing must never hang on a host that is gone."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            await work
-    except TimeoutError:
-        pass
 
 
 async def _run_one(
@@ -397,23 +192,6 @@ async def _run_one(
 
 def _text(data: bytes | str | None) -> str:
     return data.decode(errors="replace") if isinstance(data, bytes) else data or ""
-
-
-async def _read_all(stream: asyncssh.SSHReader[str]) -> str:
-    try:
-        return await stream.read()
-    except (asyncssh.Error, OSError) as error:
-        return f"connection lost: {error}"
-
-
-def _write(process: asyncssh.SSHClientProcess[str], text: str) -> None:
-    if not process.is_closing():
-        process.stdin.write(text)
-
-
-def _write_eof(process: asyncssh.SSHClientProcess[str]) -> None:
-    if not process.is_closing() and process.stdin.can_write_eof():
-        process.stdin.write_eof()
 
 
 def _archive(files: Mapping[str, bytes]) -> bytes:
@@ -437,19 +215,6 @@ def _demand_success(done: Mapping[str, Completed], what: str) -> None:
 
 
 def _unreachable(failed: Mapping[str, Exception], addresses: Mapping[str, str]) -> HostError:
-    said = "; ".join(f"{host} ({addresses[host]}): {_reason(error)}" for host, error in failed.items())
+    said = "; ".join(f"{host} ({addresses[host]}): {reason(error)}" for host, error in failed.items())
     cure = "Check that the hosts are up, that sshd answers there, and that the lab's key is authorised."
     return HostError(f"cannot reach {said}. {cure}", host=next(iter(failed)))
-
-
-def _unfinished(failed: Mapping[str, Exception], timeout_s: float) -> HostError:
-    said = "; ".join(
-        f"{host}: " + (f"no end after {timeout_s:g} s" if isinstance(error, TimeoutError) else _reason(error))
-        for host, error in failed.items()
-    )
-    message = f"the command could not be run on {said}. Check these hosts, or allow more time."
-    return HostError(message, host=next(iter(failed)))
-
-
-def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__

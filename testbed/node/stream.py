@@ -3,9 +3,9 @@
     python3 stream.py receive ADDRESS PORT
     python3 stream.py send ADDRESS PORT SOURCE   connects from SOURCE and sends a small piece every 2 ms
 
-The receiver prints `{"event": "listening"}`, then `{"event": "flowing"}` once data comes, and notes when it arrives. When its input ends it prints
-`{"event": "stall", "longest_gap_s", "median_gap_s", "received_bytes"}` and ends; the sender ends when the connection
-does, or with its input. Standard library only: this file is copied to the hosts.
+The receiver prints `{"event": "listening"}`, then `{"event": "flowing"}` once data comes, and notes when it arrives.
+When its input ends it prints `{"event": "stall", "longest_gap_s", "median_gap_s", "received_bytes"}` and ends; the
+sender ends when the connection does, or with its input. Standard library only: this file is copied to the hosts.
 """
 
 from __future__ import annotations

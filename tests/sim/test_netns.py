@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -79,8 +80,7 @@ def test_an_address_in_use_is_an_error_with_a_code(name):
 
 def test_parameters_are_set_inside_only_and_unknown_ones_left_out(name):
     def forwarding():
-        with open("/proc/thread-self/net/../../../sys/net/ipv4/ip_forward") as file:
-            return file.read().strip()
+        return Path("/proc/sys/net/ipv4/ip_forward").read_text().strip()
 
     outside = forwarding()
     netns.set_sysctls(name, {"ipv4/ip_forward": 1, "ipv4/no_such_thing": 1})
