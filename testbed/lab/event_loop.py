@@ -13,11 +13,13 @@ T = TypeVar("T")
 class LoopThread:
     """An event loop in a thread; `call` runs a coroutine there and waits for it."""
 
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="fleet", daemon=True)
+    _loop: asyncio.AbstractEventLoop
+    _thread: threading.Thread
 
     def start(self) -> None:
+        """Begin; nothing may be called before."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fleet", daemon=True)
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:

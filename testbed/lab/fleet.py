@@ -73,8 +73,9 @@ class SshFleet:
     def __enter__(self) -> Self:
         self._loop.start()
         try:
-            self._connections = self._loop.call(self._connect_all())
+            self._loop.call(self._connect_all())
         except BaseException:
+            self._loop.call(self._abort_all())
             self._loop.stop()
             raise
         return self
@@ -85,7 +86,6 @@ class SshFleet:
         try:
             self._loop.call(self._disconnect_all())
         finally:
-            self._connections = {}
             self._loop.stop()
 
     def run(
@@ -126,18 +126,26 @@ class SshFleet:
             message = f"no connection to host {host!r}; the open fleet has {known}"
             raise HostError(message, host=host) from None
 
-    async def _connect_all(self) -> dict[str, asyncssh.SSHClientConnection]:
-        async def connect(host: LabHost) -> asyncssh.SSHClientConnection:
-            return await asyncssh.connect(
+    async def _connect_all(self) -> None:
+        async def connect(host: LabHost) -> None:
+            self._connections[host.name] = await asyncssh.connect(
                 str(host.management), port=host.ssh_port, username=host.user, **self._options
             )
 
-        opened, failed = await gather({host.name: connect(host) for host in self.hosts})
+        _, failed = await gather({host.name: connect(host) for host in self.hosts})
         if failed:
-            for connection in opened.values():
-                connection.abort()
             raise _unreachable(failed, {host.name: str(host.management) for host in self.hosts})
-        return opened
+
+    async def _abort_all(self) -> None:
+        """Drop what has been opened when the rest cannot be, or when somebody interrupts."""
+        for connection in self._connections.values():
+            connection.abort()
+        await self._all_closed()
+
+    async def _all_closed(self) -> None:
+        closings = [connection.wait_closed() for connection in self._connections.values()]
+        await within(asyncio.gather(*closings, return_exceptions=True), CONNECT_TIMEOUT_S)
+        self._connections.clear()
 
     async def _disconnect_all(self) -> None:
         if self._directories:
@@ -146,8 +154,7 @@ class SshFleet:
             await within(gather(removals), CONNECT_TIMEOUT_S)
         for connection in self._connections.values():
             connection.close()
-        closings = [connection.wait_closed() for connection in self._connections.values()]
-        await within(asyncio.gather(*closings, return_exceptions=True), CONNECT_TIMEOUT_S)
+        await self._all_closed()
 
     async def _run_all(
         self, commands: Mapping[str, str], inputs: Mapping[str, bytes], timeout_s: float

@@ -175,6 +175,7 @@ def _write_eof(process: asyncssh.SSHClientProcess[str]) -> None:
 
 
 def unfinished(failed: Mapping[str, Exception], timeout_s: float) -> HostError:
+    """The error that names every host where a command could not be run or did not end in time."""
     said = "; ".join(
         f"{host}: " + (f"no end after {timeout_s:g} s" if isinstance(error, TimeoutError) else reason(error))
         for host, error in failed.items()
@@ -184,4 +185,5 @@ def unfinished(failed: Mapping[str, Exception], timeout_s: float) -> HostError:
 
 
 def reason(error: Exception) -> str:
+    """What an error says, or at least its kind."""
     return str(error) or type(error).__name__

@@ -93,7 +93,12 @@ class Diagnosis:
         self.nodes = {host.name: node for node, host in enumerate(lab.hosts)}
 
     def not_ready(self) -> CollectiveError:
-        """Some ranks did not get ready, so none ran: names those that ended by themselves, else the late ones."""
+        """Some ranks did not get ready, so none ran: names those that ended by themselves, else the late ones.
+
+        When the deadline was too short even for that, it is the timeout of `failure`.
+        """
+        if self.said.deadline_passed:
+            return self.failure()
         missing = [host for host in self.nodes if host not in self.said.ready]
         ended = [host for host in missing if self._ended_by_itself(host)]
         names = ended or missing
