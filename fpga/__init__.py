@@ -1,0 +1,1 @@
+"""Count-action modules: the language, its emitters, register buses. Nothing here yet."""

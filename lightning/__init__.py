@@ -1,0 +1,1 @@
+"""Photonic inference: control, calibration, compilation, execution. Nothing here yet."""

@@ -60,7 +60,7 @@ def test_the_boot_script_is_shell_whatever_the_key_says():
 def test_the_boot_script_writes_every_file_as_it_is(tmp_path):
     etc = etc_files(A, [A, B], PASSWD, "/bin/bash")
     script = boot_script(A, etc, KEY, TOOLS)
-    writing = script[script.index("printf ") : script.index("chmod 644")].replace("/run/etc", str(tmp_path))
+    writing = script[script.index("printf ") : script.index("chmod 644")].replace(">/run/etc", f">{tmp_path}")
     subprocess.run(["sh", "-eu"], input=writing, text=True, check=True)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
         **etc,
