@@ -41,8 +41,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _print({"removed": _down(options.down, everything=options.all)})
         return _supervise(options.wiring, detached=options.detached)
     except (LabError, KernelFault) as error:
-        _print({"ready": False, "error": error.what, "cure": error.cure, "code": error.code})
-        return 1
+        return _refuse(error.what, error.cure, error.code)
+    except OSError as error:
+        return _refuse(str(error) or type(error).__name__, "Repair what it names, and start again", "machine")
+
+
+def _refuse(error: str, cure: str, code: str) -> int:
+    _print({"ready": False, "error": error, "cure": cure, "code": code})
+    return 1
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
+_SUBNET = "subnet-"
 _ATTEMPTS = 4
 _ATTEMPT_PAUSE_S = 0.005
 
@@ -126,4 +127,18 @@ def subnet_claim(subnet: IPv4Network) -> str:
     >>> subnet_claim(IPv4Network("10.99.0.0/24"))
     'subnet-10.99.0.0-24'
     """
-    return f"subnet-{subnet.network_address}-{subnet.prefixlen}"
+    return f"{_SUBNET}{subnet.network_address}-{subnet.prefixlen}"
+
+
+def overlapping_claim(subnet: IPv4Network) -> IPv4Network | None:
+    """A subnet other than this one, but with addresses in common, that somebody holds; None when nobody does.
+
+    Asked after one's own claim is taken: of two labs that start at once, at least one then sees the other.
+    """
+    for name in claim_names():
+        if not name.startswith(_SUBNET):
+            continue
+        other = IPv4Network(name.removeprefix(_SUBNET).replace("-", "/"))
+        if other != subnet and other.overlaps(subnet) and holder_of(name):
+            return other
+    return None

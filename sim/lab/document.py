@@ -19,11 +19,14 @@ from jsonschema.exceptions import ValidationError, best_match
 
 from sim.lab.errors import LabError
 from sim.twins.fabric import LinkShape
+from sim.twins.hosts import MANAGEMENT_LINK
 from sim.twins.polatis.device import BootMode
 
 Place = tuple[str | int, ...]
-_RESERVED = ("fab", "mgmt")
+_RESERVED_HOSTS = ("fab", "mgmt", "localhost")
+_RESERVED_NICS = ("lo", MANAGEMENT_LINK)
 _CONTROL_PORT = 7000
+_ETHERNET_HEADER_BYTES = 14
 _LONGEST_PREFIX = 29
 
 
@@ -102,6 +105,7 @@ def parse(text: str) -> Document:
     _check_names(document)
     _check_fibres(raw)
     _check_addresses(document)
+    _check_link(document.link)
     return document
 
 
@@ -209,12 +213,17 @@ def _check_names(document: Document) -> None:
     _once(((("switches", at, "name"), switch.name) for at, switch in enumerate(document.switches)), "switch")
     for at, host in enumerate(document.hosts):
         _once(((("hosts", at, "nics", nic_at, "name"), nic) for nic_at, nic in enumerate(host.nics)), "NIC")
+        for nic_at, nic in enumerate(host.nics):
+            _not_ours(("hosts", at, "nics", nic_at, "name"), nic, _RESERVED_NICS)
     for place, name in hosts:
-        if name in _RESERVED:
-            raise _wrong(place, f"the name {name} is taken by the lab itself", "Call the host otherwise")
-    for place, switch in ((("switches", at, "name"), s.name) for at, s in enumerate(document.switches)):
-        if switch == "plant":
-            raise _wrong(place, "the name plant is taken by the lab itself", "Call the switch otherwise")
+        _not_ours(place, name, _RESERVED_HOSTS)
+    for at, switch in enumerate(document.switches):
+        _not_ours(("switches", at, "name"), switch.name, ("plant",))
+
+
+def _not_ours(place: Place, name: str, reserved: Iterable[str]) -> None:
+    if name in reserved:
+        raise _wrong(place, f"the name {name} is taken by the lab itself", "Use another name")
 
 
 def _fibres(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
@@ -245,14 +254,30 @@ def _check_fibres(raw: Mapping[str, Any]) -> None:
 
 
 def _check_addresses(document: Document) -> None:
-    """Everything answers inside the management network, hosts not where the twins or we do."""
-    places: list[tuple[Place, IPv4Address]] = [(("control",), document.control.host)]
+    """Everything answers inside the management network, each at a place of its own, hosts not where we do."""
+    listeners: list[tuple[Place, Address]] = [(("control",), document.control)]
     for at, switch in enumerate(document.switches):
         for key, address in (("scpi", switch.scpi), ("tl1", switch.tl1), ("control", switch.control)):
-            places.append((("switches", at, key), address.host))
+            listeners.append((("switches", at, key), address))
     hosts = [(("hosts", at, "management"), host.management.host) for at, host in enumerate(document.hosts)]
-    for place, ip in [*places, *hosts]:
-        if ip not in document.subnet:
-            raise _wrong(place, f"{ip} is outside {document.subnet}", "Use an address of `management`")
-    ours = {ip: place for place, ip in places} | {document.root_address: ("management",)}
+    for place, ip in [*((place, address.host) for place, address in listeners), *hosts]:
+        _check_inside(document.subnet, place, ip)
+    _once(listeners, "address")
+    ours = {address.host: place for place, address in listeners} | {document.root_address: ("management",)}
     _once([*((place, ip) for ip, place in ours.items()), *hosts], "address")
+
+
+def _check_inside(subnet: IPv4Network, place: Place, ip: IPv4Address) -> None:
+    if ip not in subnet:
+        raise _wrong(place, f"{ip} is outside {subnet}", "Use an address of `management`")
+    if ip in (subnet.network_address, subnet.broadcast_address):
+        cure = f"Use {subnet[1]} to {subnet[-2]}"
+        raise _wrong(place, f"{ip} means all of {subnet}, not one device", cure)
+
+
+def _check_link(link: LinkShape) -> None:
+    """A token bucket lets nothing pass that is larger than its burst."""
+    frame_bytes = link.mtu + _ETHERNET_HEADER_BYTES
+    if link.burst_kb * 1024 < frame_bytes:
+        cure = f"Use at least {-(-frame_bytes // 1024)}, or a smaller mtu"
+        raise _wrong(("link", "burst_kb"), f"{link.burst_kb} KiB hold no frame of {frame_bytes} bytes", cure)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from contextlib import suppress
 from ipaddress import IPv4Network
-from pathlib import Path
 from typing import Any
 
 from sim.lab.document import Document
@@ -29,8 +27,7 @@ def build_management(document: Document, names: LabNames) -> None:
     netns.batch("ip", _inside(document, names), names.management)
     netns.batch("ip", _root_side(document, names))
     root = names.root_link
-    with suppress(FileNotFoundError):  # a kernel without IPv6
-        Path(f"/proc/sys/net/ipv6/conf/{root}/disable_ipv6").write_text("1\n")
+    netns.write_sysctl(f"ipv6/conf/{root}/disable_ipv6", 1)
     netns.batch("ip", [f"link set {root} up"])
     netns.batch("ip", [f"link set uplink master {_BRIDGE} up"], names.management)
 

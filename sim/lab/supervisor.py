@@ -16,7 +16,7 @@ from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any
 
-from sim.lab.claims import Claim, Holder, subnet_claim
+from sim.lab.claims import Claim, Holder, overlapping_claim, subnet_claim
 from sim.lab.document import Address, Document, SwitchDocument
 from sim.lab.errors import LabError
 from sim.lab.found import LabNames, dismantle, remove_debris
@@ -63,8 +63,7 @@ async def start_lab(document: Document, stack: AsyncExitStack) -> RunningLab:
     began = time.monotonic()
     kernel = document.hosts_mode == "kernel"
     tools = _require_kernel(document) if kernel else {}
-    if kernel:
-        remove_debris()
+    remove_debris()
     lab_id = _claim(document, stack)
     names = LabNames(lab_id)
     renderers: list[Renderer] = []
@@ -95,7 +94,7 @@ def _require_kernel(document: Document) -> dict[str, str]:
 
 
 def _claim(document: Document, stack: AsyncExitStack) -> str:
-    """Claims a lab id and the subnet, and checks that nobody else on the machine uses the subnet."""
+    """Claims a lab id and the subnet, and checks that nobody else on the machine uses any part of the subnet."""
     lab_id = f"lb{secrets.token_hex(3)}"
     holder = Holder(os.getpid(), document.lab, str(document.subnet))
     for name in (lab_id, subnet_claim(document.subnet)):
@@ -106,6 +105,8 @@ def _claim(document: Document, stack: AsyncExitStack) -> str:
         claim.write(holder)
     if document.hosts_mode == "kernel":
         check_free(document.subnet)
+    if rival := overlapping_claim(document.subnet):
+        raise subnet_taken(document.subnet, f"another lab holds {rival}")
     return lab_id
 
 
@@ -136,20 +137,16 @@ async def _start_hosts(
     """Boots all hosts at once; raises the first failure after all have either started or failed."""
     passwd = Path("/etc/passwd").read_text("utf-8")
     shell = shutil.which("bash") or pwd.getpwuid(0).pw_shell
-    booting = [
-        HostTwin.start(
-            spec,
-            boot_script(spec, etc_files(spec, specs, passwd, shell), document.authorized_key, tools),
-            tools,
-        )
-        for spec in specs
-    ]
-    outcomes = await asyncio.gather(*booting, return_exceptions=True)
+
+    async def boot(spec: HostSpec) -> None:
+        etc = etc_files(spec, specs, passwd, shell)
+        script = boot_script(spec, etc, document.authorized_key, tools)
+        host = await HostTwin.start(spec, script, tools)
+        stack.push_async_callback(host.stop)
+
+    outcomes = await asyncio.gather(*(boot(spec) for spec in specs), return_exceptions=True)
     for outcome in outcomes:
-        if isinstance(outcome, HostTwin):
-            stack.push_async_callback(outcome.stop)
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
+        if outcome is not None:
             raise outcome
 
 
@@ -178,7 +175,7 @@ def _listen(document: Document, namespace: str | None, address: Address) -> sock
     try:
         return netns.socket_in(where, str(address.host), address.port)
     except netns.KernelFault as error:
-        if document.hosts_mode == "model":
+        if document.hosts_mode == "model" and error.code == "address_in_use":
             raise subnet_taken(document.subnet, error.what) from error
         raise
 

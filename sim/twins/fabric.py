@@ -136,7 +136,20 @@ class Fabric:
             for end in self.ends
         ]
         netns.batch("ip", pairs, self.namespace)
-        netns.batch("tc", [f"qdisc add dev {end.link} clsact" for end in self.ends], self.namespace)
+        self._prepare_redirects()
+
+    def _prepare_redirects(self) -> None:
+        """Tries one redirect: a kernel that cannot must say so now, not when the first light arrives."""
+        trial = [
+            line for end in self.ends[:1] for line in (_redirect(end.link, end.link), _removal(end.link))
+        ]
+        try:
+            netns.batch(
+                "tc", [*(f"qdisc add dev {end.link} clsact" for end in self.ends), *trial], self.namespace
+            )
+        except netns.KernelFault as error:
+            cure = "Load the kernel modules sch_ingress, cls_u32 and act_mirred, or choose hosts_mode model"
+            raise netns.KernelFault(error.what, cure=cure, code="no_redirects") from error
 
     def render(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         """Makes the kernel forward as the light goes; done when it returns.

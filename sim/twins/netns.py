@@ -8,6 +8,7 @@ a network namespace per thread, so the rest of the program stays where it is.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import re
 import signal
@@ -156,7 +157,7 @@ def _enter(namespace: str) -> None:
 def socket_in(namespace: str | None, host: str, port: int) -> socket.socket:
     """A TCP socket bound to `host:port` inside the namespace (None: where we are), ready to listen.
 
-    Raises `KernelFault` with code `address_in_use` when the address is taken or not there.
+    Raises `KernelFault`, with code `address_in_use` when somebody else has the address.
     """
     try:
         if namespace is None:
@@ -166,19 +167,33 @@ def socket_in(namespace: str | None, host: str, port: int) -> socket.socket:
         raise KernelFault(
             f"cannot listen on {host}:{port}: {error.strerror}",
             cure="Free the address, or give the lab another subnet",
-            code="address_in_use",
+            code="address_in_use" if error.errno == errno.EADDRINUSE else "kernel",
         ) from error
 
 
 def set_sysctls(namespace: str, values: Mapping[str, object]) -> None:
     """Writes kernel parameters under `net/` of the namespace; keys are paths such as `ipv6/conf/all/x`.
 
-    A parameter that this kernel lacks is left out: there is nothing to switch off then.
+    A parameter that this kernel lacks is left out: there is nothing to switch off then. Raises `KernelFault`
+    where /proc/sys may not be written, as in many containers.
     """
 
     def write() -> None:
         for key, value in values.items():
-            with suppress(FileNotFoundError):
-                Path("/proc/sys/net", key).write_text(f"{value}\n")
+            write_sysctl(key, value)
 
     call_in(namespace, write)
+
+
+def write_sysctl(key: str, value: object) -> None:
+    """Writes one kernel parameter in the network namespace of the calling thread; see `set_sysctls`."""
+    try:
+        Path("/proc/sys/net", key).write_text(f"{value}\n")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise KernelFault(
+            f"cannot set net/{key}: {error.strerror}",
+            cure="Run where root may write /proc/sys, or choose hosts_mode model",
+            code="no_sysctl",
+        ) from error

@@ -135,12 +135,10 @@ def run_app(arguments: Sequence[str]) -> int:
     try:
         result = command(list(arguments), prog_name="testbed", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except TyperException as error:
+        result = INTERRUPTED
+    except (TyperException, OcsError, TestbedError, OSError) as error:
         report_error(error, as_json=as_json)
         return ERROR
-    except (OcsError, TestbedError, OSError) as error:
-        report_error(error, as_json=as_json)
-        return ERROR
+    if result == INTERRUPTED:  # typer's own answer to Ctrl-C inside a command
+        print("interrupted; what was built is torn down, what was measured is kept", file=sys.stderr)
     return result if isinstance(result, int) else DONE

@@ -13,6 +13,7 @@ import secrets
 import shlex
 import tarfile
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -188,7 +189,10 @@ async def _run_one(
 ) -> Completed:
     process = await connection.create_process(command, encoding=None)
     try:
-        stdout, stderr = await process.communicate(stdin)
+        with suppress(OSError):  # the command may have ended already
+            process.stdin.write(stdin)
+            process.stdin.write_eof()  # `communicate` would leave an empty input open
+        stdout, stderr = await process.communicate()
     except asyncio.CancelledError:
         process.kill()
         process.close()

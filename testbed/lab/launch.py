@@ -85,7 +85,7 @@ class SshLaunch:
         errors = asyncio.create_task(_read_all(process.stderr))
         stdout: list[str] = []
         try:
-            async for line in process.stdout:
+            while line := await process.stdout.readline():  # iterating gives an empty line at the end
                 stdout.append(line)
                 self._lines.put((host, line.rstrip("\n")))
         except (asyncssh.Error, OSError) as error:

@@ -178,7 +178,7 @@ class _Job:
         topology = as_json(design.topology)
         self.narrator.note(
             f"strides {', '.join(map(str, topology['strides']))}: {len(topology['links'])} links, "
-            f"diameter {topology['diameter']}, mean {topology['mean_hops']:.2f} hops; {reason}"
+            f"diameter {topology['diameter']}, mean {topology['mean_hops']:.2f} hops. {reason}"
         )
         brought = self.session.bring_up(design, self.narrator.note)
         if not brought.verified.ok:

@@ -52,13 +52,9 @@ def wait_until(fact, timeout_s=5.0):
         threading.Event().wait(0.01)
 
 
-def runs(pid):
-    """Whether a process is there and not only waiting to be reaped."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
+def runs(fleet, host, pid):
+    """Whether a host has a process of that number; every host counts its own."""
+    return fleet.run({host: f"kill -0 {pid}"})[host].exit_status == 0
 
 
 def fleet_threads():
@@ -110,7 +106,7 @@ def test_too_slow_hosts_are_all_named_and_their_commands_ended(fleet, tmp_path):
     assert time.monotonic() - began < 3
     for host in "ac":
         pid = int((tmp_path / host).read_text())
-        wait_until(lambda pid=pid: not runs(pid))
+        wait_until(lambda host=host, pid=pid: not runs(fleet, host, pid))
     assert fleet.run({"a": "echo still here"})["a"].stdout == "still here\n"
 
 
@@ -136,8 +132,8 @@ def test_an_interrupt_reaches_the_caller_at_once_and_ends_the_commands(lab, tmp_
             fleet.run({"b": f"echo $$ > {started}; exec sleep 60"}, timeout_s=60)
         assert time.monotonic() - began < 5
         waiter.join()
-    pid = int(started.read_text())
-    wait_until(lambda: not runs(pid))
+        pid = int(started.read_text())
+        wait_until(lambda: not runs(fleet, "b", pid))
 
 
 # ------------------------------------------------------------------------------------------- connections
@@ -157,12 +153,13 @@ def test_all_hosts_that_do_not_answer_are_named(small_lab_text, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
     lab = unreachable_lab(small_lab_text, tmp_path, [port] * 3)
+    before = fleet_threads()
     with pytest.raises(HostError) as caught, SshFleet(lab):
         pytest.fail("nobody answers there")
     message = str(caught.value)
     assert all(f"{host} (127.0.0.1): " in message for host in "abc")
     assert "Check that the hosts are up" in message
-    assert fleet_threads() == []
+    assert fleet_threads() == before
 
 
 @kernel
@@ -288,8 +285,8 @@ def test_leaving_a_launch_ends_commands_that_ignore_the_end_of_their_input(fleet
     with fleet.start({"a": f"echo $$ > {pidfile}; exec sleep 60"}):
         wait_until(lambda: pidfile.exists() and pidfile.read_text().endswith("\n"))
         pid = int(pidfile.read_text())
-        assert runs(pid)
-    wait_until(lambda: not runs(pid))
+        assert runs(fleet, "a", pid)
+    wait_until(lambda: not runs(fleet, "a", pid))
 
 
 @kernel
