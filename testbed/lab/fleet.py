@@ -21,7 +21,16 @@ import asyncssh
 
 from testbed.errors import HostError
 from testbed.lab.event_loop import LoopThread, gather, within
-from testbed.lab.launch import CONNECT_TIMEOUT_S, Completed, Launch, SshLaunch, reason, unfinished
+from testbed.lab.launch import (
+    CONNECT_TIMEOUT_S,
+    Completed,
+    Launch,
+    SshLaunch,
+    end_marked,
+    marked,
+    reason,
+    unfinished,
+)
 from testbed.lab.model import Lab, LabHost
 
 __all__ = ["Completed", "Fleet", "Launch", "SshFleet", "SshLaunch"]
@@ -70,6 +79,7 @@ class SshFleet:
         self._loop = LoopThread()
         self._connections: dict[str, asyncssh.SSHClientConnection] = {}
         self._directories: list[str] = []
+        self._endings: set[asyncio.Task[None]] = set()
 
     def __enter__(self) -> Self:
         self._loop.start()
@@ -149,6 +159,7 @@ class SshFleet:
         self._connections.clear()
 
     async def _disconnect_all(self) -> None:
+        await within(asyncio.gather(*self._endings, return_exceptions=True), CONNECT_TIMEOUT_S)
         if self._directories:
             command = f"rm -rf {' '.join(map(shlex.quote, self._directories))}"
             removals = {host: _run_one(host, c, command, b"") for host, c in self._connections.items()}
@@ -162,12 +173,22 @@ class SshFleet:
     ) -> dict[str, Completed]:
         async def run(host: str, command: str) -> Completed:
             async with asyncio.timeout(timeout_s):
-                return await _run_one(host, self._connection(host), command, inputs.get(host, b""))
+                return await self._run_until_cancelled(host, command, inputs.get(host, b""))
 
         done, failed = await gather({host: run(host, command) for host, command in commands.items()})
         if failed:
             raise unfinished(failed, timeout_s)
         return done
+
+    async def _run_until_cancelled(self, host: str, command: str, stdin: bytes) -> Completed:
+        """Run a command; when we give up on it, it is ended on the host, which nobody waits for until we leave."""
+        connection = self._connection(host)
+        mark = secrets.token_hex(8)
+        try:
+            return await _run_one(host, connection, marked(command, mark), stdin)
+        except asyncio.CancelledError:
+            self._endings.add(asyncio.create_task(end_marked(connection, mark)))
+            raise
 
 
 def _connection_options(lab: Lab) -> dict[str, Any]:
@@ -194,7 +215,6 @@ async def _run_one(
             process.stdin.write_eof()  # `communicate` would leave an empty input open
         stdout, stderr = await process.communicate()
     except asyncio.CancelledError:
-        process.kill()
         process.close()
         raise
     status = process.exit_status

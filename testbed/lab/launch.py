@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import secrets
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -15,6 +17,8 @@ from testbed.errors import HostError
 from testbed.lab.event_loop import LoopThread, gather
 
 CONNECT_TIMEOUT_S = 10.0
+END_TIMEOUT_S = 3.0
+MARK = "LIGHTBED_COMMAND"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +73,18 @@ class SshLaunch:
         self._lines: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
         self._processes: dict[str, asyncssh.SSHClientProcess[str]] = {}
         self._followers: dict[str, asyncio.Task[Completed]] = {}
+        self._connections: Mapping[str, asyncssh.SSHClientConnection] = {}
+        self._mark = secrets.token_hex(8)
 
     async def open(
         self, connections: Mapping[str, asyncssh.SSHClientConnection], commands: Mapping[str, str]
     ) -> None:
         """Start the commands (on the loop). Raises `HostError` naming every host that refuses."""
-        creations = {host: connections[host].create_process(command) for host, command in commands.items()}
+        self._connections = connections
+        creations = {
+            host: connections[host].create_process(marked(command, self._mark))
+            for host, command in commands.items()
+        }
         self._processes, failed = await gather(creations)
         for host, process in self._processes.items():
             self._followers[host] = asyncio.create_task(self._follow(host, process))
@@ -145,8 +155,7 @@ class SshLaunch:
         for process in self._processes.values():
             _write_eof(process)
         await self._settle(2.0)
-        for host in self.running:
-            self._processes[host].kill()
+        await gather({host: end_marked(self._connections[host], self._mark) for host in self.running})
         await self._settle(1.0)
         for host in self.running:
             self._processes[host].close()
@@ -155,6 +164,22 @@ class SshLaunch:
     async def _settle(self, timeout_s: float) -> None:
         if self.running:
             await asyncio.wait(self._followers.values(), timeout=timeout_s)
+
+
+def marked(command: str, mark: str) -> str:
+    """The command with a variable in its environment by which it and all that it starts can be found again."""
+    return f"export {MARK}={mark}; {command}"
+
+
+async def end_marked(connection: asyncssh.SSHClientConnection, mark: str) -> None:
+    """Kill what runs under that mark; a host that does not answer is left to the command's own deadline.
+
+    SSH's own way, the signal request, is refused by OpenSSH when one logs in as root.
+    """
+    find = f"grep -lzsxF {MARK}={mark} /proc/[0-9]*/environ | cut -d/ -f3"
+    with suppress(asyncssh.Error, OSError, TimeoutError):
+        async with asyncio.timeout(END_TIMEOUT_S):
+            await connection.run(f"{find} | xargs -r kill -9")
 
 
 async def _read_all(stream: asyncssh.SSHReader[str]) -> str:

@@ -21,8 +21,9 @@ from testbed.lab.model import Lab
 from testbed.lab.reachability import ping_all
 from testbed.lab.simulated import start_lab
 from testbed.measure.collectives import CollectiveSpec, Configuration
+from testbed.measure.gain import compare_topologies, group_name
 from testbed.measure.model import Timing
-from testbed.measure.records import Comparison, Repatch, StoredCircuit, StoredTopology
+from testbed.measure.records import Repatch, StoredCircuit, StoredTopology
 from testbed.measure.report import write_report
 from testbed.measure.run import Run
 from testbed.measure.stall import Stall, tcp_stream
@@ -166,7 +167,7 @@ class _Job:
         if workload is None:
             self.narrator.note("no second topology: no group of these nodes is served badly by the first")
             return _Outcome(first, brought.verified.ok, None)
-        second = design_for(self.lab, name=f"groups of {workload.group}", demands=workload.demands)
+        second = design_for(self.lab, name=group_name(workload), demands=workload.demands)
         repatched, stall = self.repatch(first, second, workload)
         self.measure(second, workload, with_all_rings=False)
         repatch = self.record_repatch(first, repatched, workload, stall)
@@ -229,10 +230,9 @@ class _Job:
         """One ring, all rings of the topology, and the groups of the workload."""
         yield from node_configurations(design, self.sizes)[: 2 if with_all_rings else 1]
         if workload is not None:
-            sizes = tuple(size for size in GROUP_SIZES if self.sizes[0] <= size <= self.sizes[-1])
-            yield Configuration(
-                f"groups of {workload.group}", rings_of(design.topology, workload.group), sizes
-            )
+            sizes = tuple(size for size in GROUP_SIZES if size in self.sizes) or self.sizes[-1:]
+            rings = rings_of(design.topology, workload.group)
+            yield Configuration(group_name(workload), rings, sizes)
 
     def repatch(
         self, first: Design, second: Design, workload: HybridWorkload
@@ -251,7 +251,6 @@ class _Job:
         self, first: Design, brought: BroughtUp, workload: HybridWorkload, stall: Stall | None
     ) -> Repatch:
         """What the re-patch cost and what it gave, for the record."""
-        group = f"groups of {workload.group}"
         repatch = Repatch(
             source=first.name,
             target=brought.design.name,
@@ -263,42 +262,12 @@ class _Job:
             total_s=brought.routes_s,
             stall_s=stall.longest_gap_s if stall else None,
             usual_gap_s=stall.median_gap_s if stall else None,
-            comparisons=tuple(self._comparisons(first, brought.design, workload, group)),
+            comparisons=compare_topologies(self.timings, first.name, brought.design.name, workload),
         )
         self.run_record.add_repatch(repatch)
         stalled = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
         self.narrator.note(f"dark for {repatch.dark_s * 1e3:.0f} ms{stalled}")
         return repatch
-
-    def _comparisons(
-        self, first: Design, second: Design, workload: HybridWorkload, group: str
-    ) -> Iterator[Comparison]:
-        before, after = (self._largest(design.name, group) for design in (first, second))
-        label = f"bus bandwidth in {group} at {before.size_bytes >> 20} MiB"
-        yield Comparison(label, "Mbit/s", before.busbw_mbps, after.busbw_mbps)
-        slow, fast = (self._iteration_s(design.name, workload, group) for design in (first, second))
-        yield Comparison("communication of one training iteration", "s", slow, fast, higher_is_better=False)
-
-    def _iteration_s(self, topology: str, workload: HybridWorkload, group: str) -> float:
-        """Both AllReduces of the workload, extrapolated from the largest measured size of each."""
-        return sum(
-            row.time_us / 1e6 * size / row.size_bytes
-            for row, size in (
-                (self._largest(topology, group), workload.tensor_bytes),
-                (self._best_over_all(topology), workload.data_bytes),
-            )
-        )
-
-    def _best_over_all(self, topology: str) -> Timing:
-        """The fastest configuration over all nodes at the largest size."""
-        everybody = len(self.lab.hosts)
-        rows = [row for row in self.timings if row.topology == topology and row.ranks == everybody]
-        largest = max(row.size_bytes for row in rows)
-        return min((row for row in rows if row.size_bytes == largest), key=lambda row: row.time_us)
-
-    def _largest(self, topology: str, configuration: str) -> Timing:
-        rows = [row for row in self.timings if (row.topology, row.configuration) == (topology, configuration)]
-        return max(rows, key=lambda row: row.size_bytes)
 
 
 def _apply_figures(brought: BroughtUp) -> dict[str, Any]:

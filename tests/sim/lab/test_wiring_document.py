@@ -79,6 +79,31 @@ def test_a_good_document_has_its_defaults(labs):
             lambda d: d["hosts"][1]["nics"][0]["transmit"].update(port=1),
             "hosts[1].nics[0].transmit: port ocs1:1 is used at hosts[0].nics[0].transmit already",
         ),
+        (
+            lambda d: d["hosts"][1]["nics"][0].update(name="lo"),
+            "hosts[1].nics[0].name: the name lo is taken by the lab itself",
+        ),
+        (
+            lambda d: d["hosts"][1]["nics"][0].update(name="mgmt"),
+            "hosts[1].nics[0].name: the name mgmt is taken by the lab itself",
+        ),
+        (
+            lambda d: d["switches"][0].update(name="plant"),
+            "switches[0].name: the name plant is taken by the lab itself",
+        ),
+        (
+            lambda d: d["switches"][0].update(tl1="10.97.0.2:5025"),
+            "switches[0].tl1: address 10.97.0.2:5025 is used at switches[0].scpi already",
+        ),
+        (
+            lambda d: d["hosts"][0].update(management="10.97.0.255"),
+            "hosts[0].management: 10.97.0.255 means all of 10.97.0.0/24",
+        ),
+        (lambda d: d["hosts"][0].update(ssh_port=0), "hosts[0].ssh_port: 0 is less than the minimum of 1"),
+        (
+            lambda d: d["link"].update(burst_kb=8),
+            "link.burst_kb: 8 KiB hold no frame of 9014 bytes",
+        ),
     ],
 )
 def test_a_wrong_document_is_refused_with_the_path_of_what_is_wrong(labs, change, complaint):

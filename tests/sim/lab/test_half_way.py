@@ -1,0 +1,133 @@
+"""Labs that fail or are ended while they start: what was made is removed, and the reason is said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack, suppress
+
+import pytest
+
+pytest.importorskip("jsonschema")
+
+from sim.lab import __main__, supervisor
+from sim.lab.document import parse
+from sim.lab.errors import LabError
+from sim.twins import fabric, netns
+from sim.twins.fabric import Fabric, LinkShape, far_ends
+from sim.twins.hosts import HostTwin
+from sim.twins.netns import KernelFault
+
+
+async def started(raw):
+    async with AsyncExitStack() as stack:
+        await supervisor.start_lab(parse(json.dumps(raw)), stack)
+
+
+@pytest.fixture
+def lab_id(monkeypatch):
+    """The id that the next lab in this process gets."""
+    monkeypatch.setattr(supervisor.secrets, "token_hex", lambda _: "0ddba1")
+    return "lb0ddba1"
+
+
+def nothing_left(labs, lab_id):
+    return (labs.traces(lab_id), labs.host_processes(lab_id)) == ([], [])
+
+
+@pytest.mark.kernel
+def test_a_host_that_does_not_boot_is_named_with_what_it_said(kernel_labs, lab_id, monkeypatch):
+    script = supervisor.boot_script
+
+    def broken(spec, *rest):
+        return "echo no disk in here >&2; exit 3" if spec.name == "b" else script(spec, *rest)
+
+    monkeypatch.setattr(supervisor, "boot_script", broken)
+    with pytest.raises(KernelFault, match="host b did not start; it said: no disk in here") as caught:
+        asyncio.run(started(kernel_labs.wiring()))
+    assert caught.value.code == "host"
+    assert nothing_left(kernel_labs, lab_id)
+
+
+@pytest.mark.kernel
+def test_a_start_that_is_cancelled_while_hosts_boot_leaves_nothing(kernel_labs, lab_id, monkeypatch):
+    """Host a stands, host b boots for ever; then somebody asks for the end."""
+    start = HostTwin.start
+
+    async def first_only(spec, *rest):
+        if spec.name == "b":
+            booting.set()
+            await asyncio.Event().wait()
+        return await start(spec, *rest)
+
+    async def cancelled():
+        starting = asyncio.create_task(started(kernel_labs.wiring()))
+        await booting.wait()
+        while not kernel_labs.host_processes(lab_id):
+            await asyncio.sleep(0)
+        starting.cancel()
+        with suppress(asyncio.CancelledError):
+            await starting
+
+    booting = asyncio.Event()
+    monkeypatch.setattr(HostTwin, "start", first_only)
+    asyncio.run(cancelled())
+    assert nothing_left(kernel_labs, lab_id)
+
+
+@pytest.mark.kernel
+def test_a_kernel_that_cannot_redirect_says_so_before_there_is_light(monkeypatch, request):
+    monkeypatch.setattr(fabric, "_redirect", lambda source, target: f"filter add dev {source} no such thing")
+    names = ["tfhw-fab", "tfhw-a"]
+    netns.add(names)
+    request.addfinalizer(lambda: netns.delete(names))
+    with pytest.raises(KernelFault, match="no such thing") as caught:
+        Fabric("tfhw-fab", far_ends({"a": ("tfhw-a", ["nic1"])})).build(LinkShape(100, 9000))
+    assert caught.value.code == "no_redirects"
+    assert "act_mirred" in caught.value.cure
+
+
+def test_a_loopback_lab_that_overlaps_another_is_refused(labs):
+    subnet = labs.free_subnet("127.96")
+    raw = labs.document(2, subnet=subnet, mode="model")
+    inside = json.loads(json.dumps(raw)) | {"management": f"{subnet}.0/25"}
+    with labs.supervised(raw) as up:
+        assert up.ready["ready"]
+        exit_status, said = labs.refusal(inside)
+    assert (exit_status, said["code"]) == (1, "subnet_taken")
+    assert f"another lab holds {subnet}.0/24" in said["error"]
+
+
+def test_without_namespaces_an_address_that_nobody_has_does_not_count_as_taken(labs):
+    """203.0.113.0/24 is for documentation only (RFC 5737): no machine can listen there."""
+    exit_status, said = labs.refusal(labs.document(2, subnet="203.0.113", mode="model"))
+    assert (exit_status, said["code"]) == (1, "kernel")
+    assert said["error"].startswith("cannot listen on 203.0.113.1:7000: ")
+
+
+@pytest.mark.parametrize(
+    "error", [LabError("why", cure="do", code="word"), KernelFault("why", cure="do", code="word")]
+)
+def test_every_refusal_is_one_line_with_error_cure_and_code(monkeypatch, capsys, error):
+    def fail():
+        raise error
+
+    monkeypatch.setattr(__main__, "find_labs", fail)
+    assert __main__.main(["--status"]) == 1
+    assert json.loads(capsys.readouterr().out) == {
+        "ready": False,
+        "error": "why",
+        "cure": "do",
+        "code": "word",
+    }
+
+
+def test_what_the_machine_refuses_is_said_in_the_same_form(monkeypatch, capsys):
+    def fail():
+        raise PermissionError(13, "Permission denied", "/run/lightbed")
+
+    monkeypatch.setattr(__main__, "find_labs", fail)
+    assert __main__.main(["--status"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert (said["ready"], said["code"]) == (False, "machine")
+    assert "/run/lightbed" in said["error"]
