@@ -159,11 +159,11 @@ class SshFleet:
         self._connections.clear()
 
     async def _disconnect_all(self) -> None:
-        await within(asyncio.gather(*self._endings, return_exceptions=True), CONNECT_TIMEOUT_S)
         if self._directories:
             command = f"rm -rf {' '.join(map(shlex.quote, self._directories))}"
             removals = {host: _run_one(host, c, command, b"") for host, c in self._connections.items()}
             await within(gather(removals), CONNECT_TIMEOUT_S)
+        await within(asyncio.gather(*self._endings, return_exceptions=True), CONNECT_TIMEOUT_S)
         for connection in self._connections.values():
             connection.close()
         await self._all_closed()

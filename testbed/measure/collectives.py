@@ -61,6 +61,8 @@ def run_collectives(
             _follow(launch, said, spec, ends_at, on_progress)
         launch.close_input()
         completed = _completed(launch)
+        for host, line in launch.lines(0):
+            said.take(host, line)
     diagnosis = Diagnosis(lab, wiring, said, completed, deadline_s)
     if not ready:
         raise diagnosis.not_ready()
@@ -78,10 +80,12 @@ def _command(host: LabHost, node: int, folder: str, deadline_s: float) -> str:
 
 def _await_ready(launch: Launch, said: RankReports, hosts: set[str], until: float) -> bool:
     """Whether all ranks got ready; False as soon as one has ended instead."""
-    for event in _events(launch, said, until):
+    for _event in _events(launch, said, until):
         if said.ready.keys() == hosts:
             return True
-        if event == "guard" or (hosts - said.ready.keys()) - set(launch.running):
+        gone = said.guards.keys() | (hosts - set(launch.running))
+        said.never_began = gone - said.ready.keys()
+        if gone:
             return False
     return False
 

@@ -17,7 +17,10 @@ NAMED_AT_MOST = 4
 
 @dataclass(slots=True)
 class RankReports:
-    """Messages by host; the order of `errors` and `guards` is that of arrival."""
+    """Messages by host; the order of `errors` and `guards` is that of arrival.
+
+    `never_began` are hosts where the launch ended by itself before the rank was ready.
+    """
 
     ready: dict[str, dict[str, Any]] = field(default_factory=dict)
     last_at: dict[str, str] = field(default_factory=dict)
@@ -25,6 +28,7 @@ class RankReports:
     done: set[str] = field(default_factory=set)
     errors: dict[str, str] = field(default_factory=dict)
     guards: dict[str, dict[str, Any]] = field(default_factory=dict)
+    never_began: set[str] = field(default_factory=set)
 
     def take(self, host: str, line: str) -> str:
         """Note one line; gives the kind of event, empty for a line that is none."""
@@ -100,8 +104,7 @@ class Diagnosis:
         if self.said.deadline_passed:
             return self.failure()
         missing = [host for host in self.nodes if host not in self.said.ready]
-        ended = [host for host in missing if self._ended_by_itself(host)]
-        names = ended or missing
+        names = [host for host in missing if host in self.said.never_began] or missing
         words = "; ".join(f"{self._rank(host)}: {self._last_words(host)}" for host in names[:NAMED_AT_MOST])
         what = f"{len(names)} of {len(self.nodes)} ranks did not get ready"
         cure = "Does the Python of these hosts have torch? `testbed doctor LAB` looks"
@@ -114,7 +117,8 @@ class Diagnosis:
             words = "; ".join(dark[:NAMED_AT_MOST]) + _more(dark)
             return CollectiveTimeout(f"the AllReduce did not finish: {words}. {self._end()}")
         if self.said.deadline_passed:
-            lost = [host for host in self.nodes if host not in self.said.done]
+            late = [host for host in self.nodes if host not in self.said.ready]
+            lost = late or [host for host in self.nodes if host not in self.said.done]
             words = ", ".join(map(self._place, lost[:NAMED_AT_MOST])) + _more(lost)
             return CollectiveTimeout(
                 f"the AllReduce did not finish within {self.deadline_s:g} s: {words} waited although every NIC has "
@@ -148,11 +152,6 @@ class Diagnosis:
 
     def _place(self, host: str) -> str:
         return f"rank {self.nodes[host]} ({host}, at {self.said.last_at.get(host, 'the start')})"
-
-    def _ended_by_itself(self, host: str) -> bool:
-        """Whether the rank, or what should have started it, ended before anybody asked."""
-        guard = self.said.guards.get(host)
-        return guard["reason"] == "exit" if guard else host in self.completed
 
     def _last_words(self, host: str) -> str:
         completed = self.completed.get(host)

@@ -227,7 +227,7 @@ def test_a_host_that_cannot_store_files_says_why(lab):
     with SshFleet(lab) as fleet:
         fleet.run({"b": "rm -rf .cache && touch .cache"})
         try:
-            with pytest.raises(HostError, match="copying files failed on b: exit .*File exists|Not a dir"):
+            with pytest.raises(HostError, match=r"copying files failed on b: exit .*File exists|Not a dir"):
                 fleet.put({"x": b"1"})
         finally:
             fleet.run({"b": "rm .cache"})

@@ -16,11 +16,13 @@ from pathlib import Path
 import pytest
 
 from sim.lab.claims import claims_folder
+from sim.twins import netns
 
 PATIENCE_S = 20.0
 ROOT = Path(__file__).resolve().parents[3]
 # Every process that runs these tests has subnets of its own, so that several may run at once.
 _third = itertools.count(os.getpid() % 256)
+_pids_of = {}
 
 
 def free_subnet(start="10.97"):
@@ -95,15 +97,16 @@ def traces(lab_id):
 
 
 def host_processes(lab_id):
-    """Processes outside the test whose command line names the lab: the first ones of its hosts."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if f"/run/netns/{lab_id}".encode() in path.read_bytes():
-                found.append(path.parent.name)
-        except OSError:
-            continue
-    return found
+    """Those processes of the lab's hosts, as they were when it was ready, that still run."""
+    return [pid for pid in _pids_of[lab_id] if runs(pid)]
+
+
+def runs(pid):
+    """Whether a process is there and not merely waiting for its parent to take note of its end."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def eventually(fact):
@@ -120,6 +123,9 @@ class Supervised:
     def __init__(self, process, ready, key):
         self.process, self.ready, self.key = process, ready, key
         self.lab_id = ready.get("lab_id", "")
+        if ready.get("hosts") == "kernel":
+            _pids_of[self.lab_id] = netns.pids(netns.listed(f"{self.lab_id}-"))
+            assert len(_pids_of[self.lab_id]) >= 2, "each host has an SSH server"
 
     def ssh_command(self, host, command):
         address = self.ready["subnet"].replace(".0/24", f".{11 + 'abcdefgh'.index(host)}")
@@ -134,16 +140,8 @@ class Supervised:
 
     def ssh(self, host, command, *, check=True):
         """What a command on the host prints; with `check` off its exit status and both outputs."""
-        address = self.ready["subnet"].replace(".0/24", f".{11 + 'abcdefgh'.index(host)}")
-        options = [
-            "StrictHostKeyChecking=no",
-            "UserKnownHostsFile=/dev/null",
-            "LogLevel=ERROR",
-            "BatchMode=yes",
-        ]
-        flags = [word for option in options for word in ("-o", option)]
         done = subprocess.run(
-            ["ssh", "-F", "none", "-i", self.key, *flags, f"root@{address}", command],
+            self.ssh_command(host, command),
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,
@@ -208,6 +206,7 @@ class Labs:
     status = staticmethod(status)
     traces = staticmethod(traces)
     host_processes = staticmethod(host_processes)
+    runs = staticmethod(runs)
     eventually = staticmethod(eventually)
 
     def __init__(self, key=None):

@@ -56,7 +56,8 @@ def test_nothing_is_left_when_the_lab_is_asked_to_end(kernel_labs, way):
         else:
             up.process.send_signal(signal.Signals[way])
             assert up.process.wait(PATIENCE_S) == 0
-        assert (kernel_labs.traces(up.lab_id), kernel_labs.host_processes(up.lab_id)) == ([], [])
+        assert kernel_labs.traces(up.lab_id) == []
+        kernel_labs.eventually(lambda: not kernel_labs.host_processes(up.lab_id))
 
 
 def test_a_detached_lab_outlives_its_input_and_ends_when_named(kernel_labs):
@@ -75,7 +76,8 @@ def test_a_stopped_supervisor_is_killed_when_its_lab_is_named(kernel_labs, monke
         up.process.send_signal(signal.SIGSTOP)
         assert end_labs([up.lab_id]) == (up.lab_id,)
         assert up.process.wait(PATIENCE_S) == -signal.SIGKILL
-        assert (kernel_labs.traces(up.lab_id), kernel_labs.host_processes(up.lab_id)) == ([], [])
+        assert kernel_labs.traces(up.lab_id) == []
+        kernel_labs.eventually(lambda: not kernel_labs.host_processes(up.lab_id))
 
 
 def test_a_killed_supervisor_takes_its_hosts_along_and_down_removes_the_rest(kernel_labs):

@@ -31,10 +31,6 @@ def lab_id(monkeypatch):
     return "lb0ddba1"
 
 
-def nothing_left(labs, lab_id):
-    return (labs.traces(lab_id), labs.host_processes(lab_id)) == ([], [])
-
-
 @pytest.mark.kernel
 def test_a_host_that_does_not_boot_is_named_with_what_it_said(kernel_labs, lab_id, monkeypatch):
     script = supervisor.boot_script
@@ -46,33 +42,36 @@ def test_a_host_that_does_not_boot_is_named_with_what_it_said(kernel_labs, lab_i
     with pytest.raises(KernelFault, match="host b did not start; it said: no disk in here") as caught:
         asyncio.run(started(kernel_labs.wiring()))
     assert caught.value.code == "host"
-    assert nothing_left(kernel_labs, lab_id)
+    assert kernel_labs.traces(lab_id) == []
 
 
 @pytest.mark.kernel
 def test_a_start_that_is_cancelled_while_hosts_boot_leaves_nothing(kernel_labs, lab_id, monkeypatch):
     """Host a stands, host b boots for ever; then somebody asks for the end."""
     start = HostTwin.start
+    a_stands = asyncio.Event()
 
     async def first_only(spec, *rest):
         if spec.name == "b":
-            booting.set()
             await asyncio.Event().wait()
-        return await start(spec, *rest)
+        host = await start(spec, *rest)
+        a_stands.set()
+        return host
 
     async def cancelled():
         starting = asyncio.create_task(started(kernel_labs.wiring()))
-        await booting.wait()
-        while not kernel_labs.host_processes(lab_id):
-            await asyncio.sleep(0)
+        await a_stands.wait()
+        of_a = netns.pids([f"{lab_id}-a"])
         starting.cancel()
         with suppress(asyncio.CancelledError):
             await starting
+        return of_a
 
-    booting = asyncio.Event()
     monkeypatch.setattr(HostTwin, "start", first_only)
-    asyncio.run(cancelled())
-    assert nothing_left(kernel_labs, lab_id)
+    of_a = asyncio.run(cancelled())
+    assert of_a != ()
+    kernel_labs.eventually(lambda: not any(kernel_labs.runs(pid) for pid in of_a))
+    assert kernel_labs.traces(lab_id) == []
 
 
 @pytest.mark.kernel

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
@@ -110,9 +111,9 @@ def test_the_fabric_itself_says_nothing(lab):
     """No address of its own on any lit far end, so no announcement that no host has sent."""
 
     def addresses():
-        with open("/proc/net/if_inet6") as table:  # noqa: PTH123 - read in this thread's network
-            return table.read().split()
+        return Path("/proc/thread-self/net/if_inet6").read_text().split()
 
     lab.scpi(CIRCUITS)
+    assert "nic1" in netns.call_in(f"{lab.lab_id}-a", addresses)
     assert netns.call_in(f"{lab.lab_id}-fab", addresses) == []
     assert netns.call_in(f"{lab.lab_id}-mgmt", addresses) == []
