@@ -47,14 +47,19 @@ def _session(lab: Lab, hosts: HostsChoice, runs_dir: Path) -> Iterator[LabSessio
         yield session
 
 
-def _heading(lab: Lab, design: Design) -> str:
+def _heading(lab: Lab, design: Design, hosts: HostsChoice = "auto") -> str:
     topology = topology_json(design.topology)
     kind = "one-way links" if design.topology.simplex else "links"
     return (
         f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}: strides "
         f"{', '.join(map(str, topology['strides']))}, {len(topology['links'])} {kind}, "
-        f"diameter {topology['diameter']}"
+        f"diameter {topology['diameter']}{', hosts only modelled' if hosts_of(lab, hosts) == 'model' else ''}"
     )
+
+
+def _about(lab: Lab, hosts: HostsChoice = "auto") -> dict[str, Any]:
+    """What every document says first: which lab, and how real it is."""
+    return {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab, hosts)}
 
 
 def plan(
@@ -83,9 +88,7 @@ def plan(
         planned = session.plan(design)
     if as_json:
         document: dict[str, Any] = plan_json(lab, planned)
-        print_json(
-            {"lab": lab.name, "simulated": lab.simulated, **topology_json(design.topology), **document}
-        )
+        print_json({**_about(lab), **topology_json(design.topology), **document})
     else:
         print_lines([_heading(lab, design), *describe(lab, planned)])
     return CHANGES if planned.has_changes else DONE
@@ -115,8 +118,7 @@ def apply(
     if as_json:
         print_json(
             {
-                "lab": lab.name,
-                "simulated": lab.simulated,
+                **_about(lab, hosts),
                 "operation": brought.apply.operation,
                 "changed": brought.plan.has_changes,
                 "circuits": len(brought.plan.circuits),
@@ -129,7 +131,7 @@ def apply(
             }
         )
     else:
-        print_lines([_heading(lab, design), *_finding_lines(findings)])
+        print_lines([_heading(lab, design, hosts), *_finding_lines(findings)])
     return DONE if brought.verified.ok else CHANGES
 
 
@@ -150,13 +152,17 @@ def verify(
     findings = [asdict(finding) for finding in report.findings]
     if as_json:
         print_json(
-            {"lab": lab.name, "simulated": lab.simulated, "ok": report.ok, "circuits": report.circuits}
+            {**_about(lab, hosts), "ok": report.ok, "circuits": report.circuits}
             | {"links_heard": report.links_heard, "findings": findings}
         )
     else:
         heard = f", {report.links_heard} links heard by probe" if report.links_heard else ""
         print_lines(
-            [_heading(lab, design), f"{report.circuits} circuits looked at{heard}", *_finding_lines(findings)]
+            [
+                _heading(lab, design, hosts),
+                f"{report.circuits} circuits looked at{heard}",
+                *_finding_lines(findings),
+            ]
         )
     return DONE if report.ok else CHANGES
 
@@ -186,9 +192,7 @@ def path(
     with _session(lab, "model", runs_dir) as session:
         hops = follow_path(session, design, *nodes)
     if as_json:
-        print_json(
-            {"from": source, "to": target, "simulated": lab.simulated, "hops": [asdict(hop) for hop in hops]}
-        )
+        print_json({**_about(lab), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]})
     else:
         print_lines([_heading(lab, design), *describe_path(hops)])
     return DONE

@@ -13,7 +13,8 @@ from testbed.lab.model import Lab
 from testbed.measure.collective_spec import CollectiveSpec, Configuration
 from testbed.measure.model import NicBytes, Timing
 
-# A size is limited by the hosts' processors when the busiest was this busy and the links were not full.
+# A size is limited by the hosts' processors when the links were not full and on some host all processors together,
+# or the one that the rank had, were this busy.
 BUSY_PROCESSOR = 0.75
 FULL_LINK = 0.9
 

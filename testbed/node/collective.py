@@ -147,11 +147,31 @@ def expected(like: torch.Tensor, ranks: list[int], iteration: int) -> torch.Tens
     return total.remainder_(PATTERN).add_(iteration).mul_(len(ranks)).add_(3 * sum(ranks))
 
 
-def processor_times() -> tuple[int, int]:
-    """(busy, all) clock ticks of this machine since it started; idle and waiting for disks are not busy."""
+@dataclass(frozen=True)
+class ProcessorTimes:
+    """Seconds: of this process, of the clock; and ticks of all processors together, busy and in all."""
+
+    own_s: float
+    clock_s: float
+    busy_ticks: int
+    all_ticks: int
+
+
+def processor_times() -> ProcessorTimes:
+    """What has been used since the machine started; idle and waiting for disks are not busy."""
     line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
     ticks = [int(word) for word in line.split()[1:9]]
-    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+    return ProcessorTimes(time.process_time(), time.monotonic(), sum(ticks) - ticks[3] - ticks[4], sum(ticks))
+
+
+def busy_share(before: ProcessorTimes, after: ProcessorTimes, device_type: str) -> float:
+    """How busy the processors were: all of the machine's, or one by us alone, whichever is more (0 to 1).
+
+    Waiting for a GPU keeps our own processor busy without need, so there only the machine counts.
+    """
+    machine = (after.busy_ticks - before.busy_ticks) / max(1, after.all_ticks - before.all_ticks)
+    own = (after.own_s - before.own_s) / max(1e-9, after.clock_s - before.clock_s)
+    return min(1.0, machine if device_type == "cuda" else max(machine, own))
 
 
 class Configuration:
@@ -222,23 +242,26 @@ class Configuration:
     def timed(
         self, inputs: list[torch.Tensor], agreement: Agreement
     ) -> tuple[dict[str, int], float, list[float]]:
-        """Bytes sent by each NIC, share of processor time that was busy, and seconds of each iteration.
+        """Bytes sent by each NIC, how busy the processor was, and seconds of each iteration.
 
         Counters are read between barriers, so that they hold these iterations of all ranks and nothing else.
         """
         agreement.barrier()
-        sent_before, ticks_before = self.node.sent_bytes(), processor_times()
+        sent_before, busy_before = self.node.sent_bytes(), processor_times()
         agreement.barrier()
         marks = [time.perf_counter()]
         for values in inputs:
             self.reduce(values)
             marks.append(time.perf_counter())
         agreement.barrier()
-        sent_after, ticks_after = self.node.sent_bytes(), processor_times()
+        sent_after, busy_after = self.node.sent_bytes(), processor_times()
         sent = {nic: sent_after[nic] - sent_before[nic] for nic in sent_after}
-        busy = (ticks_after[0] - ticks_before[0]) / max(1, ticks_after[1] - ticks_before[1])
         agreement.barrier()
-        return sent, busy, [after - before for before, after in itertools.pairwise(marks)]
+        return (
+            sent,
+            busy_share(busy_before, busy_after, self.node.device.type),
+            [after - before for before, after in itertools.pairwise(marks)],
+        )
 
     def count_wrong(self, tensor: torch.Tensor, iteration: int) -> int:
         """Elements that are not exactly the sum of all members' inputs."""

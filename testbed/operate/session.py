@@ -144,7 +144,10 @@ class LabSession:
         applied = self.apply(plan)
         self.install_routes(design)
         routes_s = time.monotonic() - started
-        note(f"switches done in {applied.total_s * 1000:.0f} ms, routes stand after {routes_s * 1000:.0f} ms")
+        routes = (
+            f"routes stand after {routes_s * 1000:.0f} ms" if self.fleet else "hosts are modelled: no routes"
+        )
+        note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
         verified = self.verify(plan)
         note(f"verified: {len(verified.findings)} findings on {verified.circuits} circuits")
         return BroughtUp(design, plan, applied, verified, routes_s)

@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("sqlalchemy")
 
-from testbed.design.workload import HybridWorkload  # noqa: E402
-from testbed.measure.gain import compare_topologies  # noqa: E402
-from testbed.measure.model import Timing  # noqa: E402
+from testbed.design.workload import HybridWorkload
+from testbed.measure.gain import compare_topologies
+from testbed.measure.model import Timing
 
 WORKLOAD = HybridWorkload(nodes=12, group=4, tensor_bytes=4 << 20, data_bytes=1 << 20)
 

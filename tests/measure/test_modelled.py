@@ -74,6 +74,7 @@ def test_a_document_reads_back_as_the_same_rows(lab, modelled):
     rows = [measured_like(t) for t in modelled[0].timings if t.configuration == "four rings"]
     text = json.dumps(nccl_document(lab, rows, {"torch": "2.13.0"}))
     table = parse_json(text)
+    assert (table.problems, table.failed, table.complete, table.ranks) == ((), False, True, 12)
     assert [row.size_bytes for row in table.rows] == list(SIZES)
     for row, timing in zip(table.rows, rows, strict=True):
         half = row.in_place
