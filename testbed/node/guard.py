@@ -26,6 +26,7 @@ from pathlib import Path
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 POLL_S = 0.1
+JUST_NOW_S = 0.2
 
 
 class Guard:
@@ -64,8 +65,14 @@ class Guard:
             if time.monotonic() - self.began >= self.deadline_s:
                 return "deadline"
             if not self._pass_input():
-                return "input_closed"
+                return "exit" if self._has_just_ended() else "input_closed"
         return "exit"
+
+    def _has_just_ended(self) -> bool:
+        """Whether the command ended before the input did: whoever hung up may have heard of it first."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(JUST_NOW_S)
+        return self.process.returncode is not None
 
     def _pass_input(self) -> bool:
         """Carry over what has arrived, waiting briefly for it; False when the input has ended."""
