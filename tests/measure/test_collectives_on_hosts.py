@@ -287,8 +287,8 @@ def test_a_circuit_cut_during_the_run_is_named_within_the_deadline_and_leaves_no
         began = time.monotonic()
         with pytest.raises(CollectiveTimeout) as caught:
             rings = small.rings("two rings", 65536, 32 * MIB, 8 * MIB)
-            small.run(rings, deadline_s=13, on_progress=cut_after_the_first_row)
-        assert time.monotonic() - began < 15
+            small.run(rings, deadline_s=15, on_progress=cut_after_the_first_row)
+        assert time.monotonic() - began < 17
         assert small.our_processes() == {}
     assert told == [(1, 3, "default, two rings, 65536 B")]
     where = f"rank 1 (b, at two rings, {32 * MIB} B) has no light on {small.link_into('b/nic1')}"
