@@ -87,7 +87,10 @@ class SshLaunch:
         }
         self._processes, failed = await gather(creations)
         for host, process in self._processes.items():
-            self._followers[host] = asyncio.create_task(self._follow(host, process))
+            follower = asyncio.create_task(self._follow(host, process))
+            # Wakes who waits for lines, only when `running` knows of the end: earlier, it would wait on in vain.
+            follower.add_done_callback(lambda _: self._lines.put(None))
+            self._followers[host] = follower
         if failed:
             raise unfinished(failed, CONNECT_TIMEOUT_S)
 
@@ -101,7 +104,6 @@ class SshLaunch:
         except (asyncssh.Error, OSError) as error:
             stdout.append(f"connection lost: {error}\n")
         await process.wait_closed()
-        self._lines.put(None)
         status = process.exit_status
         return Completed(host, -1 if status is None else status, "".join(stdout), await errors)
 
