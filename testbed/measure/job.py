@@ -27,7 +27,7 @@ from testbed.measure.records import Repatch, StoredCircuit, StoredTopology
 from testbed.measure.report import write_report
 from testbed.measure.run import Run
 from testbed.measure.stall import Stall, tcp_stream
-from testbed.measure.standing import collect, node_configurations, record
+from testbed.measure.standing import collect, node_configurations, record, ring_proof
 from testbed.measure.store import RunStore
 from testbed.operate.apply import require_permission
 from testbed.operate.journal import journal_in
@@ -223,6 +223,12 @@ class _Job:
         )
         self.timings.extend(result.timings)
         record(self.run_record, self.lab, spec, result)
+        if result.nic_bytes:
+            proof = ring_proof(result)
+            self.narrator.note(
+                f"bytes on the NICs prove the rings: {proof['counters_as_planned']} counters as planned, "
+                f"{proof['counters_off_plan']} off plan"
+            )
 
     def configurations(
         self, design: Design, workload: HybridWorkload | None, *, with_all_rings: bool

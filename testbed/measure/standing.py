@@ -10,6 +10,7 @@ from testbed.design.model import RingOrder
 from testbed.design.rings import rings_of
 from testbed.errors import CollectiveError, VerifyFailed
 from testbed.lab.model import Lab
+from testbed.measure.collective_rows import PROVING_SIZE_BYTES, misplaced
 from testbed.measure.collectives import CollectiveSpec, Configuration, Progress, run_collectives
 from testbed.measure.model import CollectiveResult
 from testbed.measure.modelled import model_collectives
@@ -71,6 +72,14 @@ def record(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -
         rows = [row for row in result.timings if row.configuration == configuration.name]
         document = nccl_document(lab, rows, result.versions)
         run.add_nccl(f"{spec.topology}-{configuration.name}", document)
+    run.add_phase(f"ring proof {spec.topology}", ring_proof(result))
+
+
+def ring_proof(result: CollectiveResult) -> dict[str, int]:
+    """How many NIC counters, at sizes that can prove it, show the bytes of the planned rings, and how many do not."""
+    wrong = misplaced(result.nic_bytes)
+    proving = [entry for entry in result.nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES]
+    return {"counters_as_planned": len(proving) - len(wrong), "counters_off_plan": len(wrong)}
 
 
 def measure_standing(
