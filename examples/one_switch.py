@@ -33,7 +33,7 @@ def use(address: str) -> None:
     with open_switch(address) as switch:
         identity, size = switch.identity(), switch.capabilities
         print(f"{identity.vendor} {identity.model}, serial {identity.serial}: {size.inputs} x {size.outputs}")
-        pairs = {1: size.inputs + 1, 2: size.inputs + 4, 3: size.inputs + 9}
+        pairs = {1: size.inputs + 3, 2: size.inputs + 1, 3: size.inputs + 2}
         report = switch.connect(pairs)
         print(f"connected {len(report.pairs)} pairs, read back: {dict(report.read_back.connections)}")
         for port, power in switch.power([*pairs, *pairs.values()]).items():

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 Who = Literal["user", "device", "conflict", "unknown", "ourselves"]
 
 
+PORTS_SHOWN = 12
+CHARACTERS_SHOWN = 300
+
+
 class OcsError(Exception):
     """Root of all errors raised by `ocs_drivers`.
 
@@ -82,14 +86,24 @@ class OcsError(Exception):
     def _message(self) -> str:
         text = f"{self.device}: {self.what}" if self.device else self.what
         if self.ports:
-            text += f" [port{'s' if len(self.ports) > 1 else ''} {', '.join(map(str, self.ports))}]"
+            text += f" [port{'s' if len(self.ports) > 1 else ''} {_listed(self.ports)}]"
         if self.sent:
-            text += f"; sent {self.sent!r}"
+            text += f"; sent {_shortened(self.sent)!r}"
         if self.received:
-            text += f"; received {self.received!r}"
+            text += f"; received {_shortened(self.received)!r}"
         if self.cure:
             text += f". {self.cure}"
         return text
+
+
+def _listed(ports: tuple[int, ...]) -> str:
+    """Ports as people read them; the attribute keeps them all."""
+    more = f" and {len(ports) - PORTS_SHOWN} more" if len(ports) > PORTS_SHOWN else ""
+    return ", ".join(map(str, ports[:PORTS_SHOWN])) + more
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= CHARACTERS_SHOWN else f"{text[:CHARACTERS_SHOWN]}..."
 
 
 class AddressError(OcsError):

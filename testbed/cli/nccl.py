@@ -34,8 +34,11 @@ from testbed.operate.journal import journal_in
 from testbed.operate.session import design_for, open_lab
 
 Program = Annotated[
-    Literal["gloo", "nccl", "nccl-tests"],
-    typer.Option("--with", help="Our program on CPUs (gloo) or GPUs (nccl), or real nccl-tests on GPUs."),
+    Literal["auto", "gloo", "nccl", "nccl-tests"],
+    typer.Option(
+        "--with",
+        help="Our program on CPUs (gloo) or GPUs (nccl; auto: where all hosts have one), or real nccl-tests.",
+    ),
 ]
 
 
@@ -44,7 +47,7 @@ def nccl(
     import_file: Annotated[
         Path | None, typer.Option("--import", metavar="FILE", help="Read nccl-tests output, text or JSON.")
     ] = None,
-    program: Program = "gloo",
+    program: Program = "auto",
     interfaces: Annotated[
         str,
         typer.Option("--nccl-interfaces", metavar="NAMES", help="Verbs devices for NCCL, e.g. qedr0,qedr1."),

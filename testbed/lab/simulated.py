@@ -157,6 +157,12 @@ def find_running(lab: Lab) -> Lab:
     return relocate(lab, IPv4Network(subnets[0]))
 
 
+def is_up(lab: Lab) -> bool:
+    """Whether a live simulated lab of this name stands at the lab's own addresses."""
+    here = (lab.name, str(lab.management))
+    return any(entry["live"] and (entry["lab"], entry["subnet"]) == here for entry in lab_status())
+
+
 def lab_status() -> list[dict[str, Any]]:
     """Every simulated lab on this machine: `lab_id`, `lab`, `live`, `hosts`, `pid`, `subnet`.
 

@@ -22,7 +22,7 @@ from testbed.measure.run import Run
 from testbed.operate.session import Design, LabSession
 
 ONE_RING = "one ring"
-Backend = Literal["gloo", "nccl"]
+Backend = Literal["auto", "gloo", "nccl"]
 _NUMBERS = {2: "two", 3: "three", 4: "four", 6: "six", 8: "eight"}
 
 
@@ -89,7 +89,7 @@ def measure_standing(
     sizes: tuple[int, ...],
     *,
     hosts: str,
-    backend: Backend = "gloo",
+    backend: Backend = "auto",
     deadline_s: float,
     on_progress: Progress,
 ) -> CollectiveResult:
@@ -126,6 +126,6 @@ def demand_in_force(session: LabSession, design: Design) -> None:
     if not verified.ok:
         first = verified.findings[0]
         raise VerifyFailed(
-            f"{len(verified.findings)} findings, the first: {first.kind}: {first.subject}: {first.detail}; "
-            "run `testbed apply` for this topology, then measure"
+            f"the topology is not in force, {len(verified.findings)} findings, the first: "
+            f"{first.kind}: {first.subject}: {first.detail}. Apply this topology first, then measure"
         )

@@ -23,6 +23,7 @@ from testbed.errors import LabStartError, TopologyError
 from testbed.lab.fleet import Fleet, SshFleet
 from testbed.lab.forwarding import forwarding_plan, install, read_macs
 from testbed.lab.model import Lab, LabSwitch
+from testbed.lab.simulated import is_up
 from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal
 from testbed.operate.model import ApplyResult, LabPlan, VerifyReport
@@ -89,7 +90,7 @@ def _open(lab: Lab, switch: LabSwitch) -> OpticalSwitch:
     try:
         return open_switch(switch.address)
     except TransportError as error:
-        if not lab.simulated:
+        if not lab.simulated or is_up(lab):
             raise
         raise LabStartError(
             f"simulated lab '{lab.name}' is not up: {error} Start it with `testbed sim up {lab.path}`"
