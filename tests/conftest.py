@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Whoever runs the suite in the background has Ctrl-C ignored, and every child of ours would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The machine is shared with a simulated lab: no deadline per example. The same examples on every run,
 # so that a red build is red again; `make test-long` draws new ones, and many more.
