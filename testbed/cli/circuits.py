@@ -186,9 +186,10 @@ def path(
     as_json: AsJson = False,
 ) -> int:
     """Follow a packet from host A to host B: hops, NICs, switch ports, optical power."""
-    lab = find_running(load_lab(lab_file))
-    design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
+    lab = load_lab(lab_file)
     nodes = [node_named(lab, name) for name in (source, target)]
+    lab = find_running(lab)
+    design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
     with _session(lab, "model", runs_dir) as session:
         hops = follow_path(session, design, *nodes)
     if as_json:

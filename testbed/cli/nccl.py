@@ -67,10 +67,10 @@ def nccl(
     if import_file is not None:
         return _show_table(import_nccl(import_file), as_json=as_json)
     assert lab_file is not None
+    steps = parse_sizes(sizes)
     lab = find_running(load_lab(lab_file))
     design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
     mode = hosts_of(lab, hosts)
-    steps = parse_sizes(sizes)
     with (
         journal_in(runs_dir) as journal,
         open_lab(lab, journal, model_hosts=mode == "model") as session,

@@ -153,7 +153,9 @@ def find_running(lab: Lab) -> Lab:
         return lab
     if len(subnets) > 1:
         what = f"lab '{lab.name}' runs {len(subnets)} times, in {', '.join(subnets)}"
-        raise LabStartError(f"{what}; end the others with `testbed sim down LAB_ID`")
+        raise LabStartError(
+            f"{what}; name the lab file that `testbed sim up` printed for yours, or end the others"
+        )
     return relocate(lab, IPv4Network(subnets[0]))
 
 
