@@ -157,8 +157,13 @@ class Diagnosis:
         completed = self.completed.get(host)
         if completed is None:
             return "nothing is heard from it"
-        lines = completed.stderr.strip().splitlines()
-        return lines[-1][-300:] if lines else f"it said nothing (exit status {completed.exit_status})"
+        # Torch's warnings ([W...) are about other things.
+        lines = [line for line in completed.stderr.strip().splitlines() if not line.startswith("[W")]
+        if lines:
+            return lines[-1][-300:]
+        if completed.exit_status < 0:
+            return "it was killed, or the host is gone"
+        return f"it said nothing (exit status {completed.exit_status})"
 
     def _end(self) -> str:
         return "All ranks were ended" + self._unconfirmed()
