@@ -22,7 +22,7 @@ from testbed.cli.options import (
     Simplex,
     parse_demands,
 )
-from testbed.cli.output import CHANGES, DONE, print_json, print_lines
+from testbed.cli.output import CHANGES, DONE, ERROR, print_json, print_lines
 from testbed.design.topology import as_json as topology_json
 from testbed.design.wiring import patch_list
 from testbed.lab.inventory import load_lab
@@ -41,8 +41,9 @@ from testbed.operate.session import (
 
 
 @contextmanager
-def _session(lab: Lab, hosts: HostsChoice, runs_dir: Path) -> Iterator[LabSession]:
-    modelled = hosts == "model" or hosts_of(lab, hosts) == "model"
+def _session(lab: Lab, runs_dir: Path, hosts: HostsChoice | None = None) -> Iterator[LabSession]:
+    """The lab opened: its switches, and its hosts where `hosts` says which."""
+    modelled = hosts is None or hosts_of(lab, hosts) == "model"
     with journal_in(runs_dir) as journal, open_lab(lab, journal, model_hosts=modelled) as session:
         yield session
 
@@ -84,7 +85,7 @@ def plan(
             print_lines(rows)
         return DONE
     lab = find_running(lab)
-    with _session(lab, "model", runs_dir) as session:
+    with _session(lab, runs_dir) as session:
         planned = session.plan(design)
     if as_json:
         document: dict[str, Any] = plan_json(lab, planned)
@@ -107,12 +108,12 @@ def apply(
     """Patch the topology, install the hosts' routes, and prove both."""
     lab = find_running(load_lab(lab_file))
     design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
-    if not lab.simulated and really_move != lab.name:
-        with _session(lab, "model", runs_dir) as session:
+    if not (lab.simulated or as_json or really_move == lab.name):
+        with _session(lab, runs_dir) as session:
             print_lines([_heading(lab, design), *describe(lab, session.plan(design))])
     require_permission(lab, really_move)
     notes: list[str] = []
-    with _session(lab, hosts, runs_dir) as session:
+    with _session(lab, runs_dir, hosts) as session:
         brought = session.bring_up(design, notes.append if as_json else lambda text: print_lines([text]))
     findings = [asdict(finding) for finding in brought.verified.findings]
     if as_json:
@@ -132,7 +133,7 @@ def apply(
         )
     else:
         print_lines([_heading(lab, design, hosts), *_finding_lines(findings)])
-    return DONE if brought.verified.ok else CHANGES
+    return DONE if brought.verified.ok else ERROR
 
 
 def verify(
@@ -147,7 +148,7 @@ def verify(
     """Compare switches, optical power and fibres with the plan. Exit code 2 when something differs."""
     lab = find_running(load_lab(lab_file))
     design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
-    with _session(lab, hosts, runs_dir) as session:
+    with _session(lab, runs_dir, hosts) as session:
         report = session.verify(session.plan(design))
     findings = [asdict(finding) for finding in report.findings]
     if as_json:
@@ -190,7 +191,7 @@ def path(
     nodes = [node_named(lab, name) for name in (source, target)]
     lab = find_running(lab)
     design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
-    with _session(lab, "model", runs_dir) as session:
+    with _session(lab, runs_dir) as session:
         hops = follow_path(session, design, *nodes)
     if as_json:
         print_json({**_about(lab), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]})

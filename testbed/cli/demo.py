@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from testbed.cli.options import DEFAULT_RUNS, AsJson, HostsMode, LabFile, ReallyMove, RunsDirectory
+from testbed.cli.options import DEFAULT_RUNS, AsJson, Deadline, HostsMode, LabFile, ReallyMove, RunsDirectory
 from testbed.cli.output import DONE, narrate, print_json, print_lines, print_table
 from testbed.cli.sizes import Sizes, parse_sizes
 from testbed.lab.inventory import load_lab
@@ -23,16 +21,14 @@ def demo(
     lab_file: LabFile,
     hosts: HostsMode = "auto",
     sizes: Sizes = "1KiB:8MiB",
-    deadline_s: Annotated[
-        float, typer.Option("--deadline", help="Seconds until hosts end a measurement.")
-    ] = 120.0,
+    deadline_s: Deadline = 120.0,
     really_move: ReallyMove = None,
     runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
     """Patch a topology, prove it, measure collectives, re-patch, measure again, write a report."""
     lab = load_lab(lab_file)
-    if not lab.simulated and really_move != lab.name:
+    if not (lab.simulated or as_json or really_move == lab.name):
         _show_plan(lab, runs_dir)
     with narrate() as narrator:
         result = run_job(

@@ -11,6 +11,7 @@ import typer
 from testbed.cli.options import (
     DEFAULT_RUNS,
     AsJson,
+    Deadline,
     Groups,
     HostsMode,
     Method,
@@ -18,7 +19,7 @@ from testbed.cli.options import (
     Simplex,
     parse_demands,
 )
-from testbed.cli.output import CHANGES, DONE, narrate, print_json, print_lines, print_table
+from testbed.cli.output import DONE, ERROR, narrate, print_json, print_lines, print_table
 from testbed.cli.sizes import Sizes, parse_sizes
 from testbed.errors import ResultsError
 from testbed.lab.inventory import load_lab
@@ -57,7 +58,7 @@ def nccl(
     demand: Groups = None,
     hosts: HostsMode = "auto",
     sizes: Sizes = "1KiB:8MiB",
-    deadline_s: Annotated[float, typer.Option("--deadline", help="Seconds until hosts end it.")] = 60.0,
+    deadline_s: Deadline = 60.0,
     runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
@@ -116,7 +117,7 @@ def _show_tests(tested: NcclTestsResult, *, as_json: bool) -> int:
     else:
         _show_table(tested.table, as_json=False)
         print_lines([f"{finding.kind}: {finding.detail}" for finding in tested.rings])
-    return CHANGES if tested.rings else DONE
+    return ERROR if tested.rings else DONE
 
 
 def _show_result(lab: Lab, mode: str, run_id: str, result: CollectiveResult, *, as_json: bool) -> int:

@@ -38,6 +38,11 @@ RunsDirectory = Annotated[
     Path, typer.Option("--runs-dir", metavar="DIR", help="Where results are kept.", envvar="LIGHTBED_RUNS")
 ]
 
+Deadline = Annotated[
+    float,
+    typer.Option("--deadline", metavar="SECONDS", min=1, max=86400, help="Hosts end a measurement then."),
+]
+
 DEFAULT_RUNS = Path("runs")
 
 

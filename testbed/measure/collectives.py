@@ -19,7 +19,7 @@ from testbed.lab.fleet import Completed, Fleet, Launch
 from testbed.lab.model import Lab, LabHost
 from testbed.measure.collective_rows import nic_bytes_of, timing_of
 from testbed.measure.collective_spec import CollectiveSpec, Configuration, doubling_sizes
-from testbed.measure.model import CollectiveResult
+from testbed.measure.model import CollectiveResult, Timing
 from testbed.measure.rank_reports import Diagnosis, RankReports
 
 __all__ = ["CollectiveSpec", "Configuration", "Progress", "doubling_sizes", "run_collectives"]
@@ -41,10 +41,12 @@ def run_collectives(
     *,
     deadline_s: float = 60.0,
     on_progress: Progress = lambda _done, _total, _text: None,
+    on_row: Callable[[Timing], None] = lambda _timing: None,
 ) -> CollectiveResult:
     """Measure all configurations of `spec` in one launch.
 
     Raises `CollectiveTimeout` naming rank and link at the latest 2 s after `deadline_s` (counted from the launch),
+    `on_row` is given each timing as soon as it is measured, so that a failure loses none.
     `WrongResult`, `CollectiveError` when a rank fails, `HostError` when hosts cannot be reached. No rank is left
     behind.
     """
@@ -58,7 +60,8 @@ def run_collectives(
         ready = _await_ready(launch, said, set(commands), min(ends_at, time.monotonic() + READY_TIMEOUT_S))
         if ready:
             launch.send(json.dumps(_job(lab, spec, said, deadline_s)) + "\n")
-            _follow(launch, said, spec, ends_at, on_progress)
+            for row in _follow(launch, said, spec, ends_at, on_progress):
+                on_row(timing_of(lab, wiring, routes, spec, row))
         launch.close_input()
         completed = _completed(launch)
         for host, line in launch.lines(0):
@@ -92,13 +95,14 @@ def _await_ready(launch: Launch, said: RankReports, hosts: set[str], until: floa
 
 def _follow(
     launch: Launch, said: RankReports, spec: CollectiveSpec, until: float, on_progress: Progress
-) -> None:
-    """Listen until all have ended, or hang up as soon as one is lost: the others would wait for it in vain."""
+) -> Iterator[dict[str, Any]]:
+    """Rows as they come, until all have ended; hangs up as soon as one is lost: the others would wait in vain."""
     for event in _events(launch, said, until):
         if event == "row":
             row = said.rows[-1]
             text = f"{spec.topology}, {row['configuration']}, {row['size']} B"
             on_progress(len(said.rows), spec.rows, text)
+            yield row
         if said.failed or (said.ready.keys() - said.done) - set(launch.running):
             launch.close_input()
 

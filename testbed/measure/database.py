@@ -88,6 +88,13 @@ class Database:
                 for table in metadata.sorted_tables:
                     connection.execute(CreateTable(table, if_not_exists=True))
 
+    def holds_runs(self) -> bool:
+        """Whether any run was ever begun here; the file may hold a journal alone."""
+        if not self.path.exists():
+            return False
+        with self.reading() as connection:
+            return sa.inspect(connection).has_table(runs.name)
+
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """A transaction that is committed at the end, or rolled back on an error."""

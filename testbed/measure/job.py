@@ -156,6 +156,7 @@ class _Job:
         self.narrator = narrator
         self.deadline_s = deadline_s
         self.timings: list[Timing] = []
+        self.off_plan = 0
 
     def run(self) -> _Outcome:
         """Both topologies, one after the other."""
@@ -166,12 +167,13 @@ class _Job:
         self.measure(first, workload, with_all_rings=True)
         if workload is None:
             self.narrator.note("no second topology: no group of these nodes is served badly by the first")
-            return _Outcome(first, brought.verified.ok, None)
+            return _Outcome(first, brought.verified.ok and not self.off_plan, None)
         second = design_for(self.lab, name=group_name(workload), demands=workload.demands)
         repatched, stall = self.repatch(first, second, workload)
         self.measure(second, workload, with_all_rings=False)
         repatch = self.record_repatch(first, repatched, workload, stall)
-        return _Outcome(first, brought.verified.ok and repatched.verified.ok, repatch)
+        verified = brought.verified.ok and repatched.verified.ok and not self.off_plan
+        return _Outcome(first, verified, repatch)
 
     def bring_up(self, design: Design, reason: str) -> BroughtUp:
         """Bring a design into force and put it on record. Raises `VerifyFailed` when light or fibres differ."""
@@ -219,16 +221,26 @@ class _Job:
             hosts=self.hosts,
         )
         result = collect(
-            self.session, design, spec, deadline_s=self.deadline_s, on_progress=self.narrator.tick
+            self.session,
+            design,
+            spec,
+            deadline_s=self.deadline_s,
+            on_progress=self.narrator.tick,
+            on_row=self._keep,
         )
-        self.timings.extend(result.timings)
         record(self.run_record, self.lab, spec, result)
         if result.nic_bytes:
             proof = ring_proof(result)
+            self.off_plan += proof["counters_off_plan"]
             self.narrator.note(
                 f"bytes on the NICs prove the rings: {proof['counters_as_planned']} counters as planned, "
                 f"{proof['counters_off_plan']} off plan"
             )
+
+    def _keep(self, timing: Timing) -> None:
+        """A row is on record as soon as it is measured."""
+        self.timings.append(timing)
+        self.run_record.add_timings([timing])
 
     def configurations(
         self, design: Design, workload: HybridWorkload | None, *, with_all_rings: bool

@@ -19,14 +19,17 @@ def nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, str])
     `experiment_name` and `lightbed` say what nccl-tests cannot: topology, configuration, SIMULATED.
     """
     ranks = timings[0].ranks if timings else len(lab.hosts)
+    ran = any(timing.iterations for timing in timings)
+    device = versions.get("collective_backend", "") if ran else "modelled, nothing ran"
     devices = [
-        {"rank": node, "group": 0, "pid": 0, "hostname": host.name, "device": 0, "device_info": "CPU (Gloo)"}
+        {"rank": node, "group": 0, "pid": 0, "hostname": host.name, "device": 0, "device_info": device}
         for node, host in enumerate(lab.hosts)
     ]
+    wrong = sum(timing.wrong for timing in timings)
+    okay = ("false" if wrong else "true") if ran else "unchecked"
     busbws = [timing.busbw_mbps / 8000 for timing in timings]
     return {
         "version": JSON_VERSION,
-        "start_time": datetime.now(UTC).isoformat(),
         "args": ["all_reduce", "-g", "1"],
         "env": [],
         "nccl_version": None,
@@ -45,12 +48,12 @@ def nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, str])
             "minimum_bytes": min((timing.size_bytes for timing in timings), default=0),
             "maximum_bytes": max((timing.size_bytes for timing in timings), default=0),
             "step_factor": 2,
-            "warmup_iters": 1,
-            "validation": 1,
+            "warmup_iters": int(ran),
+            "validation": int(ran),
             "devices": devices,
         },
         "results": [_row(timing) for timing in timings],
-        "out_of_bounds": {"count": sum(timing.wrong for timing in timings), "okay": "true"},
+        "out_of_bounds": {"count": wrong, "okay": okay},
         "average_bus_bandwidth": {
             "bandwidth": sum(busbws) / len(busbws) if busbws else 0.0,
             "okay": "unchecked",

@@ -112,6 +112,13 @@ class Diagnosis:
 
     def failure(self) -> CollectiveError:
         """Not all ranks finished: a timeout with the links that are dark, or what the first rank to fail said."""
+        silent = [host for host in self.nodes if host not in self.said.guards and host not in self.completed]
+        if silent and self.said.guards:
+            words = ", ".join(map(self._place, silent[:NAMED_AT_MOST])) + _more(silent)
+            return CollectiveTimeout(
+                f"the AllReduce did not finish: {words} cannot be reached any more. Look at the management network "
+                f"and at these hosts; {self._end()}"
+            )
         dark = list(self._dark())
         if dark:
             words = "; ".join(dark[:NAMED_AT_MOST]) + _more(dark)

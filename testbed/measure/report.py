@@ -105,6 +105,13 @@ def _trouble_notice(stored: StoredRun) -> Markup:
             f"{one.topology}, {one.configuration}, {size_text(one.size_bytes)}" for one in wrong
         )
         troubles.append(f"Wrong sums were found: {cases}.")
+    off_plan = sum(
+        int(str(phase.data["counters_off_plan"]))
+        for phase in stored.phases
+        if "counters_off_plan" in phase.data
+    )
+    if off_plan:
+        troubles.append(f"{off_plan} byte counters of NICs contradict the planned rings.")
     if not stored.timings:
         troubles.append("No timing was recorded.")
     if not troubles:

@@ -157,6 +157,8 @@ def environment_table(stored: StoredRun) -> Markup:
         if name != "arguments"
         for key, value in _flattened(recorded)
     ]
+    if not stored.environment.get("seeds"):
+        facts.append(("seeds", "none: nothing that is planned or measured here is random"))
     rows = (tag("tr", tag("th", name, scope="row"), tag("td", value, class_="wrap")) for name, value in facts)
     return table("What ran, and with which seeds.", ("Fact", "Value"), rows, text_columns=2)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -12,7 +12,7 @@ from testbed.errors import CollectiveError, VerifyFailed
 from testbed.lab.model import Lab
 from testbed.measure.collective_rows import PROVING_SIZE_BYTES, misplaced
 from testbed.measure.collectives import CollectiveSpec, Configuration, Progress, run_collectives
-from testbed.measure.model import CollectiveResult
+from testbed.measure.model import CollectiveResult, Timing
 from testbed.measure.modelled import model_collectives
 from testbed.measure.nccl_document import nccl_document
 from testbed.measure.nccl_launch import NcclSettings, NcclTest, run_nccl
@@ -47,11 +47,20 @@ def node_configurations(design: Design, sizes: tuple[int, ...]) -> tuple[Configu
 
 
 def collect(
-    session: LabSession, design: Design, spec: CollectiveSpec, *, deadline_s: float, on_progress: Progress
+    session: LabSession,
+    design: Design,
+    spec: CollectiveSpec,
+    *,
+    deadline_s: float,
+    on_progress: Progress,
+    on_row: Callable[[Timing], None] = lambda _timing: None,
 ) -> CollectiveResult:
-    """Measure on the hosts, or ask the flow model where hosts are only modelled."""
+    """Measure on the hosts, or ask the flow model where hosts are only modelled; `on_row` gets rows as they come."""
     if session.fleet is None:
-        return model_collectives(session.lab, design.wiring, design.routes, spec, on_progress)
+        result = model_collectives(session.lab, design.wiring, design.routes, spec, on_progress)
+        for timing in result.timings:
+            on_row(timing)
+        return result
     return run_collectives(
         session.fleet,
         session.lab,
@@ -60,12 +69,12 @@ def collect(
         spec,
         deadline_s=deadline_s,
         on_progress=on_progress,
+        on_row=on_row,
     )
 
 
 def record(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -> None:
-    """Put a measurement on record: rows, byte counters, versions, and a document of nccl-tests' form each."""
-    run.add_timings(result.timings)
+    """Put a measurement on record beside its rows: byte counters, versions, a document of nccl-tests' form each."""
     run.add_nic_bytes(result.nic_bytes)
     run.add_versions(result.versions)
     for configuration in spec.configurations:
@@ -98,7 +107,14 @@ def measure_standing(
     spec = CollectiveSpec(
         run.run_id, design.name, node_configurations(design, sizes), hosts=hosts, backend=backend
     )
-    result = collect(session, design, spec, deadline_s=deadline_s, on_progress=on_progress)
+    result = collect(
+        session,
+        design,
+        spec,
+        deadline_s=deadline_s,
+        on_progress=on_progress,
+        on_row=lambda timing: run.add_timings([timing]),
+    )
     record(run, session.lab, spec, result)
     return result
 

@@ -95,8 +95,8 @@ class RunStore:
         return run
 
     def list_runs(self) -> tuple[RunSummary, ...]:
-        """All runs, the newest first; none when there is no database yet."""
-        if not self.database.exists():
+        """All runs, the newest first; none when there is no database yet, or only a journal in it."""
+        if not self._database.holds_runs():
             return ()
         with self._database.reading() as connection:
             rows = connection.execute(database.runs.select().order_by(database.runs.c.id.desc())).all()

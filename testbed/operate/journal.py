@@ -92,7 +92,7 @@ class Journal:
         self._engine = sa.create_engine(f"sqlite:///{self.path}", connect_args={"timeout": BUSY_TIMEOUT_S})
         sa.event.listen(self._engine, "connect", _make_durable)
         sa.event.listen(self._engine, "begin", _lock_at_once)
-        with self._engine.begin() as connection:
+        with self._errors(), self._engine.begin() as connection:
             _metadata.create_all(connection)
 
     def __enter__(self) -> Self:
@@ -102,6 +102,16 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (sa.exc.DatabaseError, sqlite3.DatabaseError) as error:
+            what = f"the journal {self.path} cannot be written ({getattr(error, 'orig', error)})"
+            raise JournalError(
+                f"{what}; free disk space, or choose another directory for runs (--runs-dir)"
+            ) from error
 
     def close(self) -> None:
         """Give the file back. The journal stays usable; it is opened again when needed."""
@@ -203,12 +213,8 @@ class Journal:
 
     def _commit(self, statement: sa.Executable) -> None:
         begin = time.monotonic()
-        try:
-            with self._engine.begin() as connection:
-                connection.execute(statement)
-        except sa.exc.OperationalError as error:
-            what = f"the journal {self.path} cannot be written ({error.orig})"
-            raise JournalError(f"{what}; free disk space or choose another directory for runs") from error
+        with self._errors(), self._engine.begin() as connection:
+            connection.execute(statement)
         with self._adding:
             self.commit_s += time.monotonic() - begin
 

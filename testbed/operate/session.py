@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from ocs_drivers import OpticalSwitch, open_switch
-from ocs_drivers.errors import TransportError
 from testbed.design.model import Routes, Topology, Wiring
 from testbed.design.routes import find_routes
 from testbed.design.strides import Method
@@ -22,7 +21,7 @@ from testbed.design.wiring import wire
 from testbed.errors import LabStartError, TopologyError
 from testbed.lab.fleet import Fleet, SshFleet
 from testbed.lab.forwarding import forwarding_plan, install, read_macs
-from testbed.lab.model import Lab, LabSwitch
+from testbed.lab.model import Lab
 from testbed.lab.simulated import is_up
 from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal
@@ -80,21 +79,20 @@ def open_lab(lab: Lab, journal: Journal, *, model_hosts: bool = False) -> Iterat
 
     Raises the transport errors of `ocs_drivers` and `HostError`.
     """
+    _demand_up(lab)
     with ExitStack() as stack:
-        switches = {switch.name: stack.enter_context(_open(lab, switch)) for switch in lab.switches}
+        switches = {switch.name: stack.enter_context(open_switch(switch.address)) for switch in lab.switches}
         fleet = None if model_hosts else stack.enter_context(SshFleet(lab))
         yield LabSession(lab, switches, fleet, journal)
 
 
-def _open(lab: Lab, switch: LabSwitch) -> OpticalSwitch:
-    try:
-        return open_switch(switch.address)
-    except TransportError as error:
-        if not lab.simulated or is_up(lab):
-            raise
+def _demand_up(lab: Lab) -> None:
+    """A lab file that says `simulated` moves nothing but a simulated lab that we started: no real light by a slip."""
+    if lab.simulated and not is_up(lab):
         raise LabStartError(
-            f"simulated lab '{lab.name}' is not up: {error} Start it with `testbed sim up {lab.path}`"
-        ) from error
+            f"simulated lab '{lab.name}' is not up at {lab.management}: start it with `testbed sim up {lab.path}`, "
+            "or, if these are real devices, write `simulated: false`"
+        )
 
 
 class LabSession:

@@ -151,7 +151,7 @@ class TestKernelHosts:
         assert ran.code == 0, ran.err
         assert ran.json["hosts"] == "kernel"
         assert ran.json["busbw_mbps"]["one_ring"] > 80
-        assert ran.json["ratio"] > 1
+        assert ran.json["ratio"] > 1.5
         assert "TCP stalled" in ran.err
         check_run(ran.json, tmp_path)
         assert namespaces(ran.err) == []
@@ -191,3 +191,35 @@ class TestKernelHosts:
         subjects = {(finding["kind"], finding["subject"]) for finding in verified.json["findings"]}
         assert subjects == {("missing_circuit", "a/nic1 -> b/nic1"), ("no_carrier", "a/nic1 -> b/nic1")}
         assert "NOT PATCHED" in path.out
+
+
+def test_a_journal_alone_is_no_run_and_no_damage(testbed, tmp_path):
+    up = testbed("sim", "up", LAB, "--hosts", "model", "--json").json
+    try:
+        applied = testbed("apply", up["lab_file"], "--json")
+        runs = testbed("runs", "--json")
+    finally:
+        testbed("sim", "down", up["lab_id"])
+
+    assert applied.json["hosts"] == "model"
+    assert (runs.code, runs.json) == (0, {"runs": []})
+
+
+def test_a_lab_file_that_says_simulated_moves_no_switch_that_we_did_not_start(testbed, tmp_path):
+    twin = [sys.executable, "-m", "sim.twins.polatis", "--inputs", "48", "--outputs", "48"]
+    places = ["--scpi", "127.77.0.2:0", "--tl1", "127.77.0.2:0", "--control", "127.77.0.2:0"]
+    with subprocess.Popen(
+        [*twin, *places], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        address = json.loads(process.stdout.readline())["scpi"]
+        text = LAB.read_text().replace("10.99.0.2:5025", address).replace("10.99.0.", "127.77.0.")
+        mine = tmp_path / "mine.yaml"
+        mine.write_text(text.replace("name: testbed12", "name: mine"))
+
+        ran = testbed("apply", mine)
+        process.stdin.close()
+
+    assert ran.code == 1
+    assert "simulated: false" in ran.err

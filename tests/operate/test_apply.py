@@ -22,7 +22,7 @@ pytest.importorskip("pydantic")
 pytest.importorskip("sqlalchemy")
 
 from ocs_drivers import OcsError
-from ocs_drivers.errors import ProtocolDesync
+from ocs_drivers.errors import ProtocolDesync, SwitchHeld
 from ocs_drivers.model import CrossConnects, Status
 from testbed.design.topology import find_topology
 from testbed.design.wiring import wire
@@ -354,3 +354,38 @@ def test_what_the_journal_read_back_is_what_the_twin_holds(modelled, switches, j
     kept = {(int(source), output) for source, output in json.loads(row["read_back"]).items()}
     assert kept == {tuple(pair) for pair in ask_twin("truth")["connections"]}
     assert row["address"] == modelled.lab.switches[0].address
+
+
+def test_another_operation_on_the_same_switch_is_refused(testbed12, memory_switch, journal):
+    """From the comparing read to the proving read a switch belongs to one operation of this machine."""
+    switch = memory_switch()
+    plan = plan_lab(testbed12, WIRING, {"ocs1": switch})
+    hold = "import sys, ocs_drivers.device_lock as d; d.DeviceLock(sys.argv[1]).__enter__(); print('held'); input()"
+    with subprocess.Popen(
+        [sys.executable, "-uc", hold, f"{switch.address}#operation"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(SwitchHeld):
+            apply_plan(testbed12, plan, {"ocs1": switch}, journal)
+        other.communicate("\n", timeout=10)
+
+    assert switch.writes == 0
+
+
+def test_a_move_that_the_journal_could_not_record_is_unknown_not_lost(
+    testbed12, memory_switch, journal, monkeypatch
+):
+    def full(*_arguments):
+        raise JournalError("the journal cannot be written (disk full)")
+
+    monkeypatch.setattr(journal, "record", full)
+    switch = memory_switch()
+    plan = plan_lab(testbed12, WIRING, {"ocs1": switch})
+
+    with pytest.raises(ApplyFailed, match="disk full") as caught:
+        apply_plan(testbed12, plan, {"ocs1": switch}, journal)
+
+    assert caught.value.result.reports["ocs1"].read_back.connections == plan.switches[0].target
