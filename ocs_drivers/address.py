@@ -1,9 +1,12 @@
 """Where a switch answers, in words, and the driver that speaks its language.
 
-    polatis+scpi://host[:5025]      Polatis over SCPI (needs the extra `visa`)
-    polatis+tl1://host[:3082]       Polatis over TL1
-    TCPIP0::host::5025::SOCKET      a VISA resource string: the same as polatis+scpi
-    <scheme>://...                  whatever an entry point of the group `ocs_drivers.drivers` provides
+    polatis+scpi://host[:5025]                       a scheme and a host; `testbed switch --help` lists them all
+    calient+rest://host?tls=1                        options follow a question mark
+    polatis+serial:/dev/ttyUSB0?baud=38400           a serial line; serial:/dev/ttyUSB0 is the same
+    TCPIP0::host::5025::SOCKET                       a VISA resource string: the same as polatis+scpi
+    ASRL/dev/ttyUSB0::INSTR                          the same as polatis+serial
+    manual://panel.json                              a panel that a person patches, and the file that remembers it
+    <scheme>://...                                   what an entry point of the group `ocs_drivers.drivers` provides
 
 Credentials in an address are used and then forgotten: they are in no message, log or `.address`.
 """
@@ -11,13 +14,14 @@ Credentials in an address are used and then forgotten: they are in no message, l
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.metadata import entry_points
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from ocs_drivers.contract import OpticalSwitch
+from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError
 from ocs_drivers.wire import redact
 
@@ -29,34 +33,62 @@ DEFAULT_TIMEOUT_S = 5.0
 _BUILT_IN = {
     "polatis+scpi": "ocs_drivers.polatis:scpi_switch",
     "polatis+tl1": "ocs_drivers.polatis:tl1_switch",
+    "polatis+serial": "ocs_drivers.polatis:serial_switch",
+    "polatis+rest": "ocs_drivers.polatis:rest_switch",
+    "calient+tl1": "ocs_drivers.calient:tl1_switch",
+    "calient+rest": "ocs_drivers.calient:rest_switch",
+    "glimmerglass+tl1": "ocs_drivers.glimmerglass:tl1_switch",
+    "telescent+cli": "ocs_drivers.telescent:cli_switch",
+    "rome+cli": "ocs_drivers.rome:rome_ssh",
+    "rome+telnet": "ocs_drivers.rome:rome_telnet",
+    "afm+cli": "ocs_drivers.rome:afm_ssh",
+    "afm+telnet": "ocs_drivers.rome:afm_telnet",
+    "sonic-ocs": "ocs_drivers.sonic:ssh_switch",
+    "dicon+scpi": "ocs_drivers.dicon:tcp_switch",
+    "dicon+serial": "ocs_drivers.dicon:serial_switch",
+    "mosw+scpi": "ocs_drivers.mosw:tcp_switch",
+    "scpi-1xn": "ocs_drivers.scpi_1xn:tcp_switch",
+    "scpi-1xn+serial": "ocs_drivers.scpi_1xn:serial_switch",
+    "manual": "ocs_drivers.manual:manual_panel",
 }
+_ALIASES = {"serial": "polatis+serial"}
+_PATH_SCHEMES = re.compile(
+    r"(?P<scheme>manual|serial|[\w.-]+\+serial):(?://)?(?P<path>[^?]+)(?:\?(?P<query>.*))?"
+)
 _VISA_SOCKET = re.compile(r"TCPIP\d*::(?P<host>[^:]+)::(?P<port>\d+)::SOCKET", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """A user name and a password, which never appears in a repr."""
-
-    user: str
-    password: str = field(repr=False)
+_VISA_SERIAL = re.compile(r"ASRL(?P<path>/[^:]+)::INSTR", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A parsed address; `port` is None where the address names none. `str()` gives it without credentials."""
+    """A parsed address; `port` is None where the address names none. `str()` gives it without credentials.
+
+    Either `host` is given, or `path`: a serial line or a file. `options` are what followed `?`.
+    """
 
     scheme: str
     host: str
     port: int | None = None
     credentials: Credentials | None = field(default=None, repr=False, compare=False)
+    path: str = ""
+    options: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}" + (f":{self.port}" if self.port is not None else "")
+        where = self.path or host + (f":{self.port}" if self.port is not None else "")
+        return f"{self.scheme}://{where}" + (f"?{urlencode(self.options)}" if self.options else "")
 
     def with_port(self, default: int) -> Address:
         """The same with a port: its own, or the default of its protocol."""
-        return Address(self.scheme, self.host, self.port or default, self.credentials)
+        return replace(self, port=self.port or default)
+
+    def only_options(self, *known: str) -> Address:
+        """The same address. Raises `AddressError` when it has an option that is not among `known`."""
+        for name in self.options:
+            if name not in known:
+                cure = f"Known here: {', '.join(known)}." if known else "This scheme takes none."
+                raise AddressError(f"no option {name!r}", device=str(self), cure=cure)
+        return self
 
 
 DriverFactory = Callable[..., OpticalSwitch]
@@ -71,21 +103,42 @@ def parse_address(text: str) -> Address:
     >>> str(parse_address("TCPIP0::10.99.0.2::5025::SOCKET"))
     'polatis+scpi://10.99.0.2:5025'
     """
-    visa = _VISA_SOCKET.fullmatch(text.strip())
-    if visa:
-        return Address("polatis+scpi", visa["host"], _port(int(visa["port"]), text))
-    if "::" in text and "://" not in text:
-        raise _misunderstood(text, "of VISA resources, only TCPIP::host::port::SOCKET is supported")
+    text = text.strip()
+    special = _visa_resource(text) or _path_address(text)
+    if special is not None:
+        return special
     try:
-        parts = urlsplit(text.strip())
+        parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
         raise _misunderstood(text, str(error)) from None
     if not parts.scheme or not parts.hostname:
         raise _misunderstood(text, "it needs a scheme and a host")
-    if parts.path.strip("/") or parts.query or parts.fragment:
-        raise _misunderstood(text, "nothing may follow the port")
-    return Address(parts.scheme, parts.hostname, _port(port, text), _credentials(parts))
+    if parts.path.strip("/") or parts.fragment:
+        raise _misunderstood(text, "nothing but ?options may follow the port")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    return Address(parts.scheme, parts.hostname, _port(port, text), _credentials(parts), options=options)
+
+
+def _visa_resource(text: str) -> Address | None:
+    socket, serial = _VISA_SOCKET.fullmatch(text), _VISA_SERIAL.fullmatch(text)
+    if socket:
+        return Address("polatis+scpi", socket["host"], _port(int(socket["port"]), text))
+    if serial:
+        return Address("polatis+serial", "", path=serial["path"])
+    if "::" in text and "://" not in text:
+        raise _misunderstood(
+            text, "of VISA resources, TCPIP::host::port::SOCKET and ASRL/dev/...::INSTR are supported"
+        )
+    return None
+
+
+def _path_address(text: str) -> Address | None:
+    match = _PATH_SCHEMES.fullmatch(text)
+    if match is None:
+        return None
+    scheme, options = match["scheme"], dict(parse_qsl(match["query"] or "", keep_blank_values=True))
+    return Address(_ALIASES.get(scheme, scheme), "", path=match["path"], options=options)
 
 
 def _port(port: int | None, text: str) -> int | None:

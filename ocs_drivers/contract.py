@@ -66,7 +66,7 @@ class OpticalSwitch(Protocol):
         """Who the device said it is when it was opened."""
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """All ports, by the device's own numbers, with their state now."""
+        """All ports by number (inputs 1..N, outputs N+1..N+M), with the device's own names and their state now."""
 
     def read(self) -> Snapshot:
         """The configuration the device holds now. Reconnects once when the device had hung up."""
@@ -87,7 +87,7 @@ class OpticalSwitch(Protocol):
     def execute(self, step: Step, guard: Guard = unguarded) -> Outcome:
         """Do one step and read back.
 
-        Raises only while nothing has been sent (what `guard` raises, `ConnectError`, `SwitchHeld`);
+        Raises only while nothing has been sent (what `guard` raises, `ConnectError`, `SwitchHeld`, `Conflict`);
         whatever happens after the first byte is in the outcome. Never sends a write a second time
         unless the device refused the first in so many words.
         """
@@ -99,11 +99,14 @@ class OpticalSwitch(Protocol):
         scope: Collection[int] | None = None,
         expect: CrossConnects | None = None,
         guard: Guard = unguarded,
+        require_light: bool = False,
     ) -> ApplyReport:
         """Make the switch hold `target` within `scope`, and prove it by reading back.
 
-        Raises what `plan` raises; `Conflict` when the switch does not hold `expect`; and, once bytes have
-        been sent, `VerifyMismatch`, `DeviceError` or `PartialApply`, each with `.report`.
+        Raises what `plan` raises; `Conflict` when the switch does not hold `expect` or somebody else moves
+        the same ports; once bytes have been sent, `VerifyMismatch`, `DeviceError`, `PortError`, `RobotFault`
+        or `PartialApply`, each with `.report`; and, with `require_light`, `NoLight` when it is as asked for
+        but an output of the target is dark (`Unsupported` on a device that measures no light).
         """
 
     def connect(self, pairs: Mapping[int, int]) -> ApplyReport:

@@ -1,37 +1,139 @@
-"""What every driver writes the same way over its own `read` and `execute`, written once."""
+"""What every driver does the same way, written once: a vendor adds a session, three readings and one deed.
+
+open ──> _discover                      who answers, and what it can do
+read ──> _read                          retried on a new connection
+execute ──> ready, nobody else changed it, guard, _perform, then read until it is so or time is up
+apply, connect, disconnect              loops over those: `ocs_drivers.transaction`
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
-from typing import Self
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Protocol, Self, TypeVar
 
 from ocs_drivers import planning, transaction
 from ocs_drivers.contract import Guard, unguarded
 from ocs_drivers.device_lock import DeviceLock
-from ocs_drivers.errors import Unsupported
+from ocs_drivers.errors import (
+    AnotherDevice,
+    ConnectError,
+    ConnectionLost,
+    DeviceError,
+    OcsError,
+    Timeout,
+    TransportError,
+    Unsupported,
+)
 from ocs_drivers.model import (
     ApplyReport,
     Attenuation,
     Capabilities,
     CrossConnects,
     Event,
+    Identity,
     Outcome,
+    PortInfo,
+    PortState,
+    Power,
     Snapshot,
+    Status,
     Step,
 )
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.transaction import judge, judge_after_loss
+from ocs_drivers.transport import lost
+
+_T = TypeVar("_T")
+
+RETRY_PAUSES_S = (0.1, 0.4)
+"""Between attempts at a read whose connection broke, after the first attempt on a new connection."""
+
+
+class Session(Protocol):
+    """The conversation a driver has; `scpi_session`, `tl1_session`, `cli_session` and `http_session` are such."""
+
+    def open(self) -> object:
+        """Connect and log in."""
+
+    def close(self) -> None:
+        """Log out and hang up; does nothing when closed."""
+
+    def hang_up(self) -> None:
+        """Drop the connection, for the next exchange to make a new one."""
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it was opened and not closed since."""
+
+    @property
+    def event_count(self) -> int:
+        """How many unasked messages have come in since it was made."""
+
+    def turn(self) -> AbstractContextManager[object]:
+        """Holds off other threads over several exchanges; re-entrant."""
+
+    def ready(self) -> None:
+        """Make sure of a fresh connection with a login; takes in what waits. Raises `ConnectionLost` when closed."""
 
 
 class SwitchDriver(ABC):
-    """The vendor-independent half of a driver; a vendor adds the conversation.
+    """The vendor-independent half of a driver.
 
     Writes of all drivers of one address in this process take turns, and a write of another process is
-    refused with `SwitchHeld`. Reads never wait for writers of other connections.
+    refused with `SwitchHeld`. Reads never wait for writers of other connections. `timeout_s` bounds every
+    wait for an answer; `clock` is the time that waits are counted on.
     """
 
-    def __init__(self, address: str) -> None:
+    poll_s = 0.5
+    """Between two looks at a switch that is still moving, in seconds."""
+
+    def __init__(
+        self, address: str, session: Session, *, timeout_s: float, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._address = address
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._conversation = session
         self._writing = DeviceLock(address)
+        self._identity: Identity | None = None
+        self._capabilities: Capabilities | None = None
+        self._events_at_read = 0
+
+    # -- what a vendor adds
+
+    @abstractmethod
+    def _discover(self) -> tuple[Identity, Capabilities]:
+        """Ask the device, just connected, who it is and what it can do."""
+
+    @abstractmethod
+    def _read(self) -> Snapshot:
+        """Ask for the configuration, once."""
+
+    @abstractmethod
+    def _perform(self, step: Step, guard: Guard) -> None:
+        """Send what does the step; call `guard` again before each further write command.
+
+        Return when the device says it is complete or, where it does not say, when it has accepted the
+        command (see `_still_moving`). Raises what the device objects.
+        """
+
+    def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
+        """What the device holds after a step, and what it objected to meanwhile, where it tells that apart."""
+        del step
+        return self.read(), None
+
+    @abstractmethod
+    def ports(self) -> Mapping[int, PortInfo]:
+        """All ports with their state now."""
+
+    def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
+        """Whether the device is still at work on a step that is not done; raise `RobotFault` if it never will be."""
+        del step, read_back
+        return False
+
+    # -- what all have in common
 
     @property
     def address(self) -> str:
@@ -39,25 +141,32 @@ class SwitchDriver(ABC):
         return self._address
 
     @property
-    @abstractmethod
     def capabilities(self) -> Capabilities:
-        """What this very device can do."""
+        """What this very device can do; raises `ConnectionLost` before the first `open`."""
+        if self._capabilities is None:
+            raise lost(self._address, "it was never opened")
+        return self._capabilities
 
-    @abstractmethod
+    def identity(self) -> Identity:
+        """Who the device said it is."""
+        if self._identity is None:
+            raise lost(self._address, "it was never opened")
+        return self._identity
+
     def open(self) -> None:
-        """Connect and find out who answers."""
+        """Connect, log in and find out what the device can do; does nothing on an open switch."""
+        if self._conversation.in_use:
+            return
+        self._conversation.open()
+        try:
+            self._identity, self._capabilities = self._discover()
+        except OcsError:
+            self._conversation.close()
+            raise
 
-    @abstractmethod
     def close(self) -> None:
-        """Hang up."""
-
-    @abstractmethod
-    def read(self) -> Snapshot:
-        """What the device holds now."""
-
-    @abstractmethod
-    def execute(self, step: Step, guard: Guard = unguarded) -> Outcome:
-        """Do one step and read back."""
+        """Hang up; circuits stay as they are."""
+        self._conversation.close()
 
     def __enter__(self) -> Self:
         self.open()
@@ -69,6 +178,24 @@ class SwitchDriver(ABC):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._address}>"
 
+    def read(self) -> Snapshot:
+        """The configuration the device holds now; tried again, on new connections, when a line broke."""
+        events = self._conversation.event_count
+        snapshot = self._retried(self._read)
+        self._events_at_read = events
+        return snapshot
+
+    def _retried(self, ask: Callable[[], _T]) -> _T:
+        """The answer to something that may be asked twice."""
+        for pause_s in RETRY_PAUSES_S:
+            try:
+                return ask()
+            except (ConnectionLost, ConnectError) as broken:
+                if isinstance(broken, AnotherDevice) or not self._conversation.in_use:
+                    raise
+                self._clock.sleep(pause_s)
+        return ask()
+
     def plan(
         self,
         target: CrossConnects,
@@ -78,6 +205,92 @@ class SwitchDriver(ABC):
         """Steps from `seen` to `target`; see `ocs_drivers.planning.plan`."""
         return planning.plan(target, seen, capabilities=self.capabilities, scope=scope, device=self._address)
 
+    def execute(self, step: Step, guard: Guard = unguarded) -> Outcome:
+        """Do one step and read back until it is so; see the contract for what it raises."""
+        with self._writing, self._conversation.turn():
+            self._begin(step, guard)
+            started_s = self._clock.now()
+            objection: OcsError | None = None
+            try:
+                self._perform(step, guard)
+            except TransportError as broken:
+                return judge_after_loss(step, broken, self.read, device_s=self._clock.now() - started_s)
+            except OcsError as refusal:
+                objection = refusal
+            return self._prove(step, objection, started_s)
+
+    def _begin(self, step: Step, guard: Guard) -> None:
+        """Everything before the first byte: a fresh connection, nobody else's change, the caller's consent."""
+        self._conversation.ready()
+        news = (
+            self.events(self._events_at_read) if self._conversation.event_count > self._events_at_read else ()
+        )
+        if any(self._tells_of_change(event) for event in news):
+            transaction.require_unmoved(step, self.read().connections, device=self._address)
+        guard()
+
+    def _tells_of_change(self, event: Event) -> bool:
+        """Whether an unasked message says that the configuration was changed, by us or by somebody else."""
+        return "DBCHG" in event.kind
+
+    def _prove(self, step: Step, refusal: OcsError | None, started_s: float) -> Outcome:
+        """Read back until the step is done, has failed, or has taken too long."""
+        deadline: Deadline | None = None
+        while True:
+            device_s = self._clock.now() - started_s
+            try:
+                read_back, objection = self._read_back(step)
+            except OcsError as broken:
+                return judge_after_loss(step, refusal or broken, self.read, device_s=device_s)
+            error = refusal or objection
+            outcome = judge(step, read_back, device_s=device_s, error=error and self._explain(error, step))
+            if error or read_back is None or outcome.status is Status.DONE:
+                return outcome
+            deadline = deadline or Deadline(self._longest_s(read_back), self._clock)
+            try:
+                if not self._still_moving(step, read_back):
+                    return outcome
+                self._wait(deadline)
+            except OcsError as fault:
+                return judge(step, read_back, device_s=device_s, error=fault)
+
+    def _wait(self, deadline: Deadline) -> None:
+        """Let some time pass before the next look. Raises `Timeout` when there is none left."""
+        if deadline.passed:
+            raise Timeout(
+                f"the device is still moving after {deadline.timeout_s:.3g} s",
+                device=self._address,
+                cure="Look at the device; then read, and plan again from what it holds.",
+            )
+        self._clock.sleep(min(self.poll_s, max(deadline.remaining_s(), 0.001)))
+
+    def _longest_s(self, first: Snapshot) -> float:
+        """How long a step may take, with all moves that are ahead of it in a robot's queue."""
+        return self._timeout_s + self.capabilities.switch_time_s[1] * (1 + len(first.pending))
+
+    def _explain(self, refusal: OcsError, step: Step) -> OcsError:
+        """The refusal of a step with the ports it is about: those that the device says are unfit, else all."""
+        if not isinstance(refusal, DeviceError):
+            return refusal
+        named = sorted({port for pair in step.pairs.items() for port in pair})
+        try:
+            now = self.ports()
+        except OcsError:  # the refusal itself matters more than why it cannot be explained
+            now = {}
+        for state in (PortState.LOCKED, PortState.DISABLED, PortState.FAILED):
+            unfit = [port for port in named if port in now and now[port].state is state]
+            if unfit:
+                return planning.unfit_error(
+                    state,
+                    unfit,
+                    device=self._address,
+                    sent=refusal.sent,
+                    received=refusal.received or refusal.what,
+                )
+        refusal.ports = refusal.ports or tuple(named)
+        refusal.cure = refusal.cure or "Read the switch and compare with what was asked; a port may be held."
+        return refusal.locate(device=self._address)
+
     def apply(
         self,
         target: CrossConnects,
@@ -85,10 +298,16 @@ class SwitchDriver(ABC):
         scope: Collection[int] | None = None,
         expect: CrossConnects | None = None,
         guard: Guard = unguarded,
+        require_light: bool = False,
     ) -> ApplyReport:
         """Make the switch hold `target` within `scope`; see `ocs_drivers.transaction.apply`."""
+        if require_light and not self.capabilities.power_monitor:
+            raise self._unsupported("measuring light")
         with self._writing:
-            return transaction.apply(self, target, scope=scope, expect=expect, guard=guard)
+            report = transaction.apply(self, target, scope=scope, expect=expect, guard=guard)
+        if require_light:
+            transaction.require_light(report, self.power(tuple(target.values())), device=self._address)
+        return report
 
     def connect(self, pairs: Mapping[int, int]) -> ApplyReport:
         """Connect these inputs to these outputs, and touch no other input."""
@@ -98,6 +317,13 @@ class SwitchDriver(ABC):
         """Take down whatever circuits these inputs have, and touch no other input."""
         return self.apply(CrossConnects(), scope=frozenset(inputs))
 
+    # -- what not every device has
+
+    def power(self, ports: Collection[int]) -> dict[int, Power | None]:
+        """None for every port, where there is no monitor."""
+        planning.check_known(ports, self.capabilities, device=self._address)
+        return dict.fromkeys(ports)
+
     def attenuation(self, port: int) -> Attenuation:
         """The attenuator of an output port; a driver without attenuators leaves it at that."""
         raise self._unsupported("reading an attenuator", (port,))
@@ -106,6 +332,11 @@ class SwitchDriver(ABC):
         """Set the attenuator of an output port; a driver without attenuators leaves it at that."""
         del attenuation, guard
         raise self._unsupported("setting an attenuator", (port,))
+
+    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
+        """Open or close shutters; a driver without shutters leaves it at that."""
+        del is_open, guard
+        raise self._unsupported("shutters", ports)
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
         """Nothing, for devices that only speak when spoken to."""

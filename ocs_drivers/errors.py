@@ -4,6 +4,7 @@
     ├── AddressError              the address cannot be understood                      (user)
     ├── TransportError            the conversation itself failed                        (device)
     │   ├── ConnectError          nobody answers at the address
+    │   │   └── AnotherDevice     somebody else answers than before
     │   ├── ConnectionLost        the device closed the line, or the line broke
     │   ├── Timeout               no answer by the deadline; the line has been closed
     │   └── ProtocolDesync        the device answered something that is not its protocol
@@ -125,6 +126,12 @@ class ConnectError(TransportError):
     code = "ocs.transport.connect"
 
 
+class AnotherDevice(ConnectError):
+    """A different device answers at the address than when it was opened."""
+
+    code = "ocs.transport.another"
+
+
 class ConnectionLost(TransportError):
     """The line was closed or broke in the middle."""
 
@@ -226,7 +233,7 @@ class PortBusy(PortError):
 
 
 class Conflict(OcsError):
-    """The switch is not as expected: somebody else changed it. Nothing was sent."""
+    """The switch is not as expected: somebody else changed it. Nothing more was sent; `report` says what was."""
 
     code = "ocs.conflict"
     who = "conflict"

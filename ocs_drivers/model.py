@@ -1,7 +1,8 @@
 """The words of the contract: what a switch is, what it holds, what a step does and what became of it.
 
 A configuration is simplex: an injective partial map from input ports to output ports (`CrossConnects`).
-Port numbers are the device's own. Everything here is frozen.
+Ports are numbered alike for every family: inputs 1..N, outputs N+1..N+M; what the device itself calls a port
+is its `PortInfo.name`. Everything here is frozen.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class PortState(Enum):
     ENABLED = "enabled"
     DISABLED = "disabled"
     FAILED = "failed"
+    LOCKED = "locked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +100,19 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class PortInfo:
-    """One port as the device reports it."""
+    """One port as the device reports it.
+
+    `name` is what the device calls it (`1.1.1`, `20017`, `W4`), unique on its side; `label` is what people
+    wrote beside it; `moves` counts how often it was moved, None where the device does not tell.
+    """
 
     number: int
     side: Side
     state: PortState
     label: str = ""
     has_power_monitor: bool = False
+    name: str = ""
+    moves: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +121,22 @@ class Capabilities:
 
     `switch_time_s` is (typical, longest) for one whole-configuration command or one move.
     `hitless_keep` stays False until somebody measured that untouched circuits keep their light.
+    `bulk_add` is False where a command names one pair. `bank_outputs` is the width of a bank of 1xN switches,
+    whose input b reaches only the b-th block of that many outputs; None where any input reaches any output.
+    `disconnects` is False where an input is always somewhere. A `serial_robot` makes one move after another.
     """
 
     inputs: int
     outputs: int
     atomic_whole: bool = False
     bulk_add: bool = False
+    bank_outputs: int | None = None
+    disconnects: bool = True
+    two_step_activate: bool = False
+    serial_robot: bool = False
+    wear_counter: bool = False
+    boot_mode: str | None = None
+    session_timeout_s: float | None = None
     hitless_keep: bool = False
     power_monitor: bool = False
     attenuator: bool = False
@@ -171,11 +189,30 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingMove:
+    """A move in a robot's queue, as the device tells it: what, by whom, from where."""
+
+    kind: Literal["connect", "disconnect"]
+    pair: tuple[int, int] | None
+    user: str = ""
+    source: str = ""
+    request: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the switch held when it was read; `monotonic_s` is the reader's clock."""
+    """What the switch held when it was read; `monotonic_s` is the reader's clock.
+
+    `unfit` are the ports that cannot be used now, as far as the device tells that with its connections.
+    `tied` are groups of pairs that the device keeps as one object, such as a two-way circuit: removing one
+    removes all. `pending` are moves that a robot still has to make, other people's included.
+    """
 
     connections: CrossConnects
     monotonic_s: float
+    unfit: Mapping[int, PortState] = field(default_factory=dict)
+    tied: frozenset[frozenset[tuple[int, int]]] = frozenset()
+    pending: tuple[PendingMove, ...] = ()
 
     @property
     def revision(self) -> str:
@@ -230,7 +267,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ApplyReport:
-    """All of one apply: what was seen first, the outcomes in order, and the last read-back."""
+    """All of one apply: what was seen first, the outcomes in order, and the last read-back.
+
+    `dark` are the outputs that got no light, looked for only where the caller asked for light.
+    """
 
     target: CrossConnects
     seen: Snapshot
@@ -238,6 +278,7 @@ class ApplyReport:
     outcomes: tuple[Outcome, ...] = ()
     read_back: Snapshot | None = None
     pairs: Mapping[tuple[int, int], Status] = field(default_factory=dict)
+    dark: tuple[int, ...] = ()
 
     @property
     def changed(self) -> bool:

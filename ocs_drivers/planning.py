@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from ocs_drivers.errors import PortBusy, PortError, UnknownPort, WrongSide
-from ocs_drivers.model import Capabilities, CrossConnects, Snapshot, Step
+from ocs_drivers.errors import (
+    PortBusy,
+    PortDisabled,
+    PortError,
+    PortFailed,
+    PortLocked,
+    UnknownPort,
+    Unsupported,
+    WrongSide,
+)
+from ocs_drivers.model import Capabilities, CrossConnects, PortState, Snapshot, Step
+
+Pair = tuple[int, int]
 
 
 def check_inputs(ports: Iterable[int], capabilities: Capabilities, *, device: str = "") -> None:
@@ -59,6 +70,7 @@ def check_target(
     """Raise `UnknownPort`, `WrongSide` or `PortError` when the target cannot be right for this device."""
     check_inputs(target.keys(), capabilities, device=device)
     check_outputs(target.values(), capabilities, device=device)
+    _check_banks(target, capabilities, device)
     if scope is None:
         return
     check_inputs(scope, capabilities, device=device)
@@ -72,6 +84,21 @@ def check_target(
         )
 
 
+def _check_banks(target: Mapping[int, int], capabilities: Capabilities, device: str) -> None:
+    width = capabilities.bank_outputs
+    if width is None:
+        return
+    for source, output in target.items():
+        first = capabilities.inputs + (source - 1) * width + 1
+        if not first <= output < first + width:
+            raise PortError(
+                f"input {source} cannot reach output {output}",
+                device=device,
+                ports=(source, output),
+                cure=f"Its bank has outputs {first}..{first + width - 1}.",
+            )
+
+
 def plan(
     target: CrossConnects,
     seen: Snapshot | CrossConnects,
@@ -83,16 +110,26 @@ def plan(
     """The device's own atomic steps from `seen` to `target`; empty when nothing differs in the scope.
 
     One `replace` when the whole switch is meant and the device can do that at once, else `remove`, then
-    `add` (break before make), limited to the inputs in `scope`. Raises what `check_target` raises, and
-    `PortBusy` when a circuit outside the scope holds a wanted output.
+    `add` (break before make), limited to the inputs in `scope`: one of each where a command takes lists,
+    one per pair where it does not. Raises what `check_target` raises, `PortBusy` when a circuit outside
+    the scope is in the way, `PortLocked`, `PortDisabled` or `PortFailed` for a port that was seen unfit,
+    and `Unsupported` when an input that is always somewhere is to be nowhere.
     """
     check_target(target, scope, capabilities, device=device)
-    before = seen.connections if isinstance(seen, Snapshot) else seen
+    if isinstance(seen, CrossConnects):
+        seen = Snapshot(seen, 0.0)
+    before = seen.connections
     if scope is None or len(set(scope)) == capabilities.inputs:
         scope = range(1, capabilities.inputs + 1)
         if capabilities.atomic_whole:
+            _refuse_unfit(seen, target.pairs - before.pairs, before.pairs - target.pairs, device)
             return _replace(target, before, capabilities)
-    return _break_then_make(target, before, frozenset(scope), capabilities, device)
+    remove, add = _difference(target, seen, frozenset(scope), device)
+    if not capabilities.disconnects:
+        remove = _without_disconnects(remove, add, device)
+    _refuse_unfit(seen, add, remove, device)
+    _refuse_busy_outputs(add, CrossConnects(before.pairs - remove - _moved(before, add)), device)
+    return _break_then_make(remove, add, seen, capabilities)
 
 
 def _replace(target: CrossConnects, before: CrossConnects, capabilities: Capabilities) -> tuple[Step, ...]:
@@ -101,29 +138,105 @@ def _replace(target: CrossConnects, before: CrossConnects, capabilities: Capabil
     return (Step("replace", target, before, target, capabilities.switch_time_s[0]),)
 
 
+def _difference(
+    target: CrossConnects, seen: Snapshot, scope: frozenset[int], device: str
+) -> tuple[frozenset[Pair], frozenset[Pair]]:
+    """Pairs to remove and pairs to add within the scope; what is tied to a removed pair goes with it."""
+    before = seen.connections
+    remove = {(i, o) for i, o in before.items() if i in scope and target.get(i) != o}
+    tied = {pair for group in seen.tied if group & remove for pair in group & before.pairs} - remove
+    outside = sorted(pair for pair in tied if pair[0] not in scope)
+    if outside:
+        source, output = outside[0]
+        raise PortBusy(
+            f"input {source} shares a two-way circuit with one that is to be removed",
+            peer=output,
+            device=device,
+            ports=(source, output),
+            cure="Take that input into the scope as well, or leave the circuit.",
+        )
+    remove |= tied
+    return frozenset(remove), frozenset(target.pairs - (before.pairs - remove))
+
+
+def _without_disconnects(remove: frozenset[Pair], add: frozenset[Pair], device: str) -> frozenset[Pair]:
+    """Nothing to remove: an input that moves leaves its old output by itself."""
+    moved = {source for source, _ in add}
+    left = sorted(source for source, _ in remove if source not in moved)
+    if left:
+        raise Unsupported(
+            "an input of this switch is always connected to some output",
+            device=device,
+            ports=left,
+            cure="Name the output where it may rest, or leave it out of the scope.",
+        )
+    return frozenset()
+
+
+def _moved(before: CrossConnects, add: frozenset[Pair]) -> frozenset[Pair]:
+    """Pairs that end because their input is sent elsewhere."""
+    sources = {source for source, _ in add}
+    return frozenset(pair for pair in before.items() if pair[0] in sources)
+
+
 def _break_then_make(
-    target: CrossConnects,
-    before: CrossConnects,
-    scope: frozenset[int],
-    capabilities: Capabilities,
-    device: str,
+    remove: frozenset[Pair], add: frozenset[Pair], seen: Snapshot, capabilities: Capabilities
 ) -> tuple[Step, ...]:
-    remove = CrossConnects((i, o) for i, o in before.items() if i in scope and target.get(i) != o)
-    add = CrossConnects((i, o) for i, o in target.items() if before.get(i) != o)
-    broken = CrossConnects(before.pairs - remove.pairs)
-    _refuse_busy_outputs(add, broken, device)
-    made = CrossConnects(broken.pairs | add.pairs)
-    switch_time_s = capabilities.switch_time_s[0]
-    steps = (
-        Step("remove", remove, before, broken, switch_time_s),
-        Step("add", add, broken, made, switch_time_s),
-    )
-    return tuple(step for step in steps if step.pairs)
+    steps: list[Step] = []
+    held, switch_time_s = seen.connections, capabilities.switch_time_s[0]
+    for pairs in _commands(remove, seen.tied, bulk=capabilities.bulk_add):
+        after = CrossConnects(held.pairs - pairs.pairs)
+        steps.append(Step("remove", pairs, held, after, switch_time_s))
+        held = after
+    for pairs in _commands(add, frozenset(), bulk=capabilities.bulk_add):
+        after = CrossConnects((held.pairs - _moved(held, pairs.pairs)) | pairs.pairs)
+        steps.append(Step("add", pairs, held, after, switch_time_s))
+        held = after
+    return tuple(steps)
 
 
-def _refuse_busy_outputs(add: CrossConnects, kept: CrossConnects, device: str) -> None:
+def _commands(pairs: frozenset[Pair], tied: frozenset[frozenset[Pair]], *, bulk: bool) -> list[CrossConnects]:
+    """The pairs of each command: all in one where it takes lists, else one each, or what is tied together."""
+    if bulk:
+        return [CrossConnects(pairs)] if pairs else []
+    groups = {pair: group & pairs for group in tied for pair in group & pairs}
+    commands = {groups.get(pair, frozenset({pair})) for pair in pairs}
+    return [CrossConnects(group) for group in sorted(commands, key=sorted)]
+
+
+_UNFIT = {
+    PortState.LOCKED: (PortLocked, "locked", "Ask who reserved it, or have it unlocked."),
+    PortState.DISABLED: (PortDisabled, "disabled", "Open its shutter first."),
+    PortState.FAILED: (PortFailed, "reported as broken", "Use another port, and have this one looked at."),
+}
+
+
+def _refuse_unfit(seen: Snapshot, add: Collection[Pair], remove: Collection[Pair], device: str) -> None:
+    """Refuse what the device would refuse: nothing is made on an unfit port, nothing taken from a locked one."""
+    made = {port for pair in add for port in pair}
+    taken = {port for pair in remove for port in pair}
+    for state in _UNFIT:
+        named = made | taken if state is PortState.LOCKED else made
+        ports = sorted(port for port in named if seen.unfit.get(port) is state)
+        if ports:
+            raise unfit_error(state, ports, device=device)
+
+
+def unfit_error(
+    state: PortState, ports: Iterable[int], *, device: str = "", sent: str = "", received: str = ""
+) -> PortError:
+    """The error for ports that are locked, disabled or failed.
+
+    >>> print(unfit_error(PortState.LOCKED, [3], device="polatis+tl1://10.0.0.2"))
+    polatis+tl1://10.0.0.2: locked [port 3]. Ask who reserved it, or have it unlocked.
+    """
+    error, what, cure = _UNFIT[state]
+    return error(what, device=device, ports=ports, sent=sent, received=received, cure=cure)
+
+
+def _refuse_busy_outputs(add: Collection[Pair], kept: CrossConnects, device: str) -> None:
     holder = kept.inputs_of
-    for source, output in add.items():
+    for source, output in sorted(add):
         if output in holder:
             raise PortBusy(
                 f"output {output}, wanted for input {source}, is held by input {holder[output]}",

@@ -9,9 +9,17 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from ocs_drivers import scpi, wire
-from ocs_drivers.errors import ConnectError, ConnectionLost, DeviceError, OcsError, ProtocolDesync
+from ocs_drivers.errors import (
+    AnotherDevice,
+    ConnectError,
+    ConnectionLost,
+    DeviceError,
+    OcsError,
+    ProtocolDesync,
+)
 from ocs_drivers.model import Identity
-from ocs_drivers.transport import Deadline, Transport, lost
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.transport import Transport, lost
 
 _T = TypeVar("_T")
 _LONGEST_QUEUE = 64
@@ -26,8 +34,11 @@ class ScpiSession:
     makes sure that the same device answers as before.
     """
 
-    def __init__(self, transport: Transport, *, device: str, timeout_s: float) -> None:
+    def __init__(
+        self, transport: Transport, *, device: str, timeout_s: float, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._transport = transport
+        self._clock = clock
         self._device = device
         self._timeout_s = timeout_s
         self._lock = threading.RLock()
@@ -59,6 +70,18 @@ class ScpiSession:
     def in_use(self) -> bool:
         """Whether it was opened and not closed since; a broken line is mended by the next exchange."""
         return self._in_use
+
+    @property
+    def identity(self) -> Identity:
+        """Who answered when the connection was made."""
+        if self._known is None:
+            raise lost(self._device, "it was never opened")
+        return self._known
+
+    @property
+    def event_count(self) -> int:
+        """None ever: SCPI instruments speak only when spoken to."""
+        return 0
 
     def turn(self) -> AbstractContextManager[object]:
         """Holds off the questions of other threads over several of ours; re-entrant."""
@@ -149,7 +172,7 @@ class ScpiSession:
     def _refuse_another(self, identity: Identity) -> None:
         if self._known is not None and self._known.serial != identity.serial:
             self._transport.close()
-            raise ConnectError(
+            raise AnotherDevice(
                 f"another device answers: serial number {identity.serial}, not {self._known.serial}",
                 device=self._device,
                 cure="Check the network address, then make a new driver for this device.",
@@ -167,7 +190,7 @@ class ScpiSession:
     @contextmanager
     def _conversation(self, command: str, timeout_s: float) -> Iterator[Callable[[], str]]:
         """Send a command and give its replies one by one; any failure, also Ctrl-C, closes the connection."""
-        deadline = Deadline(timeout_s)
+        deadline = Deadline(timeout_s, self._clock)
         try:
             wire.sent(self._device, command)
             self._transport.send(command.encode("ascii") + b"\n", deadline)

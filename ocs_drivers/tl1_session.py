@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ocs_drivers import tl1, wire
-from ocs_drivers.address import Credentials
 from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import (
     ConnectError,
     ConnectionLost,
@@ -26,7 +26,8 @@ from ocs_drivers.errors import (
     Unsupported,
 )
 from ocs_drivers.model import Event
-from ocs_drivers.transport import Deadline, Transport, lost
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.transport import Transport, lost
 
 _T = TypeVar("_T")
 
@@ -34,8 +35,37 @@ EVENTS_KEPT = 1024
 FAREWELL_TIMEOUT_S = 0.5
 """How long a hang-up waits for the device to end the login; it times out there anyway."""
 
-_NOT_LOGGED_IN = frozenset({"PICC", "PLNA"})
-_NOT_SUPPORTED = frozenset({"IICM", "ICNV"})
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Where one vendor's TL1 differs from another's, as far as a conversation goes.
+
+    A denial means that nobody is logged in when it carries one of `login_codes` or its text matches
+    `login_text`, and that the function does not exist with one of `unsupported_codes`. A denied login whose
+    text matches `welcome` is a success all the same ("Already logged in").
+    """
+
+    login_codes: frozenset[str] = frozenset({"PICC", "PLNA"})
+    login_text: re.Pattern[str] | None = None
+    unsupported_codes: frozenset[str] = frozenset({"IICM", "ICNV"})
+    welcome: re.Pattern[str] | None = None
+
+    def needs_login(self, reply: tl1.Reply) -> bool:
+        """Whether the device says that nobody is logged in."""
+        if reply.completion != "DENY":
+            return False
+        return reply.code in self.login_codes or _matches(self.login_text, reply)
+
+    def is_welcome(self, reply: tl1.Reply) -> bool:
+        """Whether a denied login means that we are logged in."""
+        return reply.completion == "DENY" and _matches(self.welcome, reply)
+
+
+def _matches(pattern: re.Pattern[str] | None, reply: tl1.Reply) -> bool:
+    return pattern is not None and bool(pattern.search(" ".join((*reply.lines, *reply.comments))))
+
+
+STANDARD = Dialect()
 
 
 class Tl1Session:
@@ -47,9 +77,18 @@ class Tl1Session:
     """
 
     def __init__(
-        self, transport: Transport, *, device: str, credentials: Credentials, timeout_s: float
+        self,
+        transport: Transport,
+        *,
+        device: str,
+        credentials: Credentials,
+        timeout_s: float,
+        dialect: Dialect = STANDARD,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._transport = transport
+        self._dialect = dialect
+        self._clock = clock
         self._device = device
         self._credentials = credentials
         self._timeout_s = timeout_s
@@ -75,13 +114,18 @@ class Tl1Session:
             if self._transport.is_open:
                 with contextlib.suppress(OcsError):
                     logout = self._command("CANC-USER", aid=self._credentials.user)
-                    self._converse(logout, Deadline(min(FAREWELL_TIMEOUT_S, self._timeout_s)))
+                    self._converse(logout, Deadline(min(FAREWELL_TIMEOUT_S, self._timeout_s), self._clock))
             self._transport.close()
 
     @property
     def in_use(self) -> bool:
         """Whether it was opened and not closed since; a broken line is mended by the next exchange."""
         return self._in_use
+
+    @property
+    def event_count(self) -> int:
+        """How many reports have come in since it was made."""
+        return self._event_count
 
     def turn(self) -> AbstractContextManager[object]:
         """Holds off the commands of other threads over several of ours; re-entrant."""
@@ -117,7 +161,7 @@ class Tl1Session:
         with self._lock:
             self.ready()
             reply = self._send(command, timeout_s)
-            if reply.completion == "DENY" and reply.code in _NOT_LOGGED_IN:
+            if self._dialect.needs_login(reply):
                 self._renew_login()
                 before_resending()
                 reply = self._send(command, timeout_s)
@@ -125,12 +169,14 @@ class Tl1Session:
             with self._closing_on_failure(command.text):
                 return decode(reply.lines)
 
-    def ask_again(self, verb: str, decode: Callable[[tuple[str, ...]], _T], *, aid: str = "") -> _T:
+    def ask_again(
+        self, verb: str, decode: Callable[[tuple[str, ...]], _T], *, aid: str = "", positional: str = ""
+    ) -> _T:
         """As `ask`, but once more on a new connection when the device had hung up: for reads only."""
         try:
-            return self.ask(verb, decode, aid=aid)
+            return self.ask(verb, decode, aid=aid, positional=positional)
         except ConnectionLost:
-            return self.ask(verb, decode, aid=aid)
+            return self.ask(verb, decode, aid=aid, positional=positional)
 
     def events(self, since: int) -> tuple[Event, ...]:
         """Reports after number `since`, with those that wait on the connection now."""
@@ -172,8 +218,10 @@ class Tl1Session:
                 device=self._device,
                 cure="Use letters, digits and punctuation other than , ; : quotes and backslash.",
             ) from None
-        reply = self._converse(command, Deadline(self._timeout_s))
-        if reply.completion == "DENY" and reply.code in _NOT_LOGGED_IN:
+        reply = self._converse(command, Deadline(self._timeout_s, self._clock))
+        if self._dialect.is_welcome(reply):
+            return
+        if self._dialect.needs_login(reply):
             raise LoginFailed(
                 f"the device does not accept user {credentials.user!r} with this password",
                 device=self._device,
@@ -199,9 +247,9 @@ class Tl1Session:
         """Raise what a denial or a partial completion means."""
         if reply.completion in {"COMPLD", "DELAY", "RTRV"}:
             return
-        if reply.code in _NOT_LOGGED_IN:
+        if self._dialect.needs_login(reply):
             raise self._expired()
-        if reply.code in _NOT_SUPPORTED:
+        if reply.code in self._dialect.unsupported_codes:
             raise Unsupported(
                 "this switch has no such function",
                 device=self._device,
@@ -224,7 +272,7 @@ class Tl1Session:
         return self._tag
 
     def _send(self, command: tl1.Command, timeout_s: float | None) -> tl1.Reply:
-        deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s)
+        deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
         return self._converse(replace(command, tag=self._next_tag()), deadline)
 
     def _converse(self, command: tl1.Command, deadline: Deadline) -> tl1.Reply:
@@ -250,7 +298,7 @@ class Tl1Session:
         """Take in what waits on the connection; forget a connection that turns out to be broken."""
         try:
             while self._transport.is_open and self._transport.has_input():
-                self._take(self._transport.receive(Deadline(0)))
+                self._take(self._transport.receive(Deadline(0, self._clock)))
         except TransportError:
             self._transport.close()
         if self._replies:  # an answer nobody waits for: start afresh
@@ -263,7 +311,7 @@ class Tl1Session:
                 self._replies.append(event)
             elif isinstance(event, tl1.Autonomous):
                 self._event_count += 1
-                self._events.append(Event(self._event_count, time.monotonic(), event.verb, event.lines))
+                self._events.append(Event(self._event_count, self._clock.now(), event.verb, event.lines))
             elif event.code in {"NA", "NG", "RL"}:
                 refusal = f"refused with {event.code} before it was read"
                 self._replies.append(tl1.Reply(event.tag, "DENY", event.code, (), (refusal,)))

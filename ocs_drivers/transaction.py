@@ -6,7 +6,8 @@ The judgement of a step is pure: a step, what was read afterwards, and what went
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from ocs_drivers.contract import Guard, unguarded
@@ -14,13 +15,16 @@ from ocs_drivers.errors import (
     AuthError,
     Conflict,
     DeviceError,
+    NoLight,
     OcsError,
     PartialApply,
+    PortError,
+    RobotFault,
     Timeout,
-    TransportError,
+    Unsupported,
     VerifyMismatch,
 )
-from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Snapshot, Status, Step
+from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Power, Snapshot, Status, Step
 
 Pair = tuple[int, int]
 
@@ -76,7 +80,7 @@ def _pairs_moved(step: Step, found: CrossConnects) -> list[Pair]:
 
 
 def judge_after_loss(
-    step: Step, error: TransportError, read: Callable[[], Snapshot], *, device_s: float
+    step: Step, error: OcsError, read: Callable[[], Snapshot], *, device_s: float
 ) -> Outcome:
     """What became of a step whose conversation broke: reconnect and read, never send again."""
     try:
@@ -97,16 +101,25 @@ def apply(
 ) -> ApplyReport:
     """Make `switch` hold `target` within `scope`; an unchanged target sends only the read.
 
-    Ports are checked before the first byte. Stops at the first step that is not done. Raises `Conflict`
-    when `expect` is given and not found, and the errors of `failure_of`.
+    Ports are checked before the first byte. Stops at the first step that is not done, and when somebody
+    else has changed the ports of the next one. Raises `Conflict` for that, or when `expect` is given and not
+    found, and the errors of `failure_of`.
     """
     switch.plan(target, target, scope)
     seen = switch.read()
-    _compare(seen.connections, expect, switch.address)
+    if expect is not None and seen.connections != expect:
+        raise conflict(expect, seen.connections, device=switch.address)
     steps = switch.plan(target, seen, scope)
     outcomes: list[Outcome] = []
     for step in steps:
-        outcomes.append(switch.execute(step, guard))
+        if outcomes:
+            _refuse_interference(target, seen, steps, tuple(outcomes), switch.address)
+        try:
+            outcomes.append(switch.execute(step, guard))
+        except OcsError as error:
+            if outcomes:
+                error.report = _report(target, seen, steps, tuple(outcomes))
+            raise
         if outcomes[-1].status is not Status.DONE:
             break
     report = _report(target, seen, steps, tuple(outcomes))
@@ -115,18 +128,62 @@ def apply(
     return report
 
 
-def _compare(found: CrossConnects, expect: CrossConnects | None, device: str) -> None:
-    if expect is None or found == expect:
-        return
-    differing = sorted(found.pairs ^ expect.pairs)
-    raise Conflict(
-        f"the switch is not as expected: {describe_pairs(differing)} differ; nothing was sent",
-        expected=expect,
+def _refuse_interference(
+    target: CrossConnects,
+    seen: Snapshot,
+    steps: tuple[Step, ...],
+    outcomes: tuple[Outcome, ...],
+    device: str,
+) -> None:
+    """Stop when the last read-back shows that somebody moved the ports of the next step."""
+    read_back = outcomes[-1].read_back
+    assert read_back is not None  # or the step would not be done
+    try:
+        require_unmoved(steps[len(outcomes)], read_back.connections, device=device)
+    except Conflict as interference:
+        interference.report = _report(target, seen, steps, outcomes)
+        raise
+
+
+def require_unmoved(step: Step, found: CrossConnects, *, device: str) -> None:
+    """Raise `Conflict` unless the ports that `step` touches are as it expects to find them."""
+    touched = _ports_of(step.pairs.items()) if step.kind != "replace" else None
+    if _touching(found, touched) != _touching(step.before, touched):
+        raise conflict(step.before, found, device=device)
+
+
+def _touching(connections: CrossConnects, ports: Collection[int] | None) -> frozenset[Pair]:
+    if ports is None:
+        return connections.pairs
+    return frozenset(pair for pair in connections.items() if pair[0] in ports or pair[1] in ports)
+
+
+def conflict(expected: CrossConnects, found: CrossConnects, *, device: str) -> Conflict:
+    """The error for a switch that somebody else has changed."""
+    differing = sorted(found.pairs ^ expected.pairs)
+    return Conflict(
+        f"the switch is not as expected: {describe_pairs(differing)} differ; nothing more was sent",
+        expected=expected,
         found=found,
         device=device,
         ports=_ports_of(differing),
         cure="Somebody else changed it: read again, and plan from what is there now.",
     )
+
+
+def require_light(report: ApplyReport, readings: Mapping[int, Power | None], *, device: str) -> None:
+    """Raise `NoLight`, with the report, when an output of the target is connected but sees no light."""
+    dark = tuple(port for port, reading in sorted(readings.items()) if reading and reading.below_floor)
+    if not dark:
+        return
+    error = NoLight(
+        "connected as asked for, but no light comes out",
+        device=device,
+        ports=dark,
+        cure="Look at the transmitters and fibres of these circuits; the configuration stands.",
+    )
+    error.report = replace(report, dark=dark)
+    raise error
 
 
 def _report(
@@ -151,7 +208,7 @@ def failure_of(report: ApplyReport, *, device: str) -> OcsError:
     if Status.UNKNOWN in report.pairs.values() or (error is not None and _anything_done(report)):
         return _partial(report, device)
     failure: OcsError
-    if isinstance(error, DeviceError | AuthError):
+    if isinstance(error, DeviceError | AuthError | PortError | RobotFault | Unsupported):
         failure = error
     elif isinstance(error, OcsError):
         failure = _partial(report, device)

@@ -13,24 +13,10 @@ import math
 import select
 import socket
 import termios
-import time
 from typing import Protocol
 
 from ocs_drivers.errors import ConnectError, ConnectionLost, Timeout
-
-
-class Deadline:
-    """The moment a wait must end, on the monotonic clock."""
-
-    __slots__ = ("_end_s", "timeout_s")
-
-    def __init__(self, timeout_s: float) -> None:
-        self.timeout_s = timeout_s
-        self._end_s = time.monotonic() + timeout_s
-
-    def remaining_s(self) -> float:
-        """Seconds left, never negative."""
-        return max(0.0, self._end_s - time.monotonic())
+from ocs_drivers.timing import Deadline
 
 
 class Transport(Protocol):

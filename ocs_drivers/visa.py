@@ -26,8 +26,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ocs_drivers.errors import Unsupported
+from ocs_drivers.timing import Deadline
 from ocs_drivers.transport import (
-    Deadline,
     acknowledge_at_once,
     lost,
     readable_bytes,

@@ -6,18 +6,16 @@ silent, so nothing counts as done before it was read back.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 
 from ocs_drivers import planning, scpi
 from ocs_drivers.contract import Guard, unguarded
 from ocs_drivers.driver import SwitchDriver
-from ocs_drivers.errors import DeviceError, OcsError, ProtocolDesync, TransportError
+from ocs_drivers.errors import DeviceError, OcsError, ProtocolDesync
 from ocs_drivers.model import (
     Capabilities,
     CrossConnects,
     Identity,
-    Outcome,
     PortInfo,
     PortState,
     Power,
@@ -26,14 +24,17 @@ from ocs_drivers.model import (
     Step,
 )
 from ocs_drivers.polatis.readings import chunks, power_reading
-from ocs_drivers.polatis.refusals import explain
 from ocs_drivers.scpi_session import ScpiSession
-from ocs_drivers.transaction import judge, judge_after_loss
-from ocs_drivers.transport import Transport, lost
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.transport import Transport
 
 MAX_PORTS_PER_QUERY = 256
 
 _COMMAND_OF = {"replace": scpi.replace_all, "add": scpi.add, "remove": scpi.remove}
+
+
+def _command(step: Step) -> str:
+    return f"{_COMMAND_OF[step.kind](step.pairs)};{scpi.OPERATION_COMPLETE}"
 
 
 class PolatisScpi(SwitchDriver):
@@ -43,28 +44,21 @@ class PolatisScpi(SwitchDriver):
     answer; a write is given the device's own switching time on top.
     """
 
-    def __init__(self, address: str, transport: Transport, *, timeout_s: float) -> None:
-        super().__init__(address)
-        self._session = ScpiSession(transport, device=address, timeout_s=timeout_s)
-        self._timeout_s = timeout_s
-        self._identity: Identity | None = None
-        self._capabilities: Capabilities | None = None
+    def __init__(
+        self, address: str, transport: Transport, *, timeout_s: float, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._session = ScpiSession(transport, device=address, timeout_s=timeout_s, clock=clock)
+        super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
         self._monitored: frozenset[Side] = frozenset()
 
-    def open(self) -> None:
-        """Connect, ask for identity and size, empty the error queue, and try the power monitors."""
-        if self._session.in_use:
-            return
-        self._identity = self._session.open()
-        try:
-            inputs, outputs = self._ask_size(self._identity)
-            self._monitored = frozenset(
-                side for side, port in ((Side.IN, 1), (Side.OUT, inputs + 1)) if self._has_monitor(port)
-            )
-        except OcsError:
-            self._session.close()
-            raise
-        self._capabilities = Capabilities(
+    def _discover(self) -> tuple[Identity, Capabilities]:
+        """Ask for size, empty the error queue, and try the power monitors."""
+        identity = self._session.identity
+        inputs, outputs = self._ask_size(identity)
+        self._monitored = frozenset(
+            side for side, port in ((Side.IN, 1), (Side.OUT, inputs + 1)) if self._has_monitor(port)
+        )
+        return identity, Capabilities(
             inputs,
             outputs,
             atomic_whole=True,
@@ -73,23 +67,6 @@ class PolatisScpi(SwitchDriver):
             shutter=True,
             max_ports_per_query=MAX_PORTS_PER_QUERY,
         )
-
-    def close(self) -> None:
-        """Hang up; circuits stay as they are."""
-        self._session.close()
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What this very device can do; raises `ConnectionLost` before the first `open`."""
-        if self._capabilities is None:
-            raise lost(self.address, "it was never opened")
-        return self._capabilities
-
-    def identity(self) -> Identity:
-        """Who the device said it is."""
-        if self._identity is None:
-            raise lost(self.address, "it was never opened")
-        return self._identity
 
     def ports(self) -> Mapping[int, PortInfo]:
         """All ports with their state now; SCPI tells no labels."""
@@ -106,9 +83,8 @@ class PolatisScpi(SwitchDriver):
     def _side(self, port: int) -> Side:
         return Side.IN if port <= self.capabilities.inputs else Side.OUT
 
-    def read(self) -> Snapshot:
-        """The configuration the device holds now."""
-        return Snapshot(self._session.ask_again(scpi.CONNECTIONS, self._decode), time.monotonic())
+    def _read(self) -> Snapshot:
+        return Snapshot(self._session.ask_again(scpi.CONNECTIONS, self._decode), self._clock.now())
 
     def _decode(self, reply: str) -> CrossConnects:
         connections = scpi.decode_connections(reply)
@@ -118,31 +94,17 @@ class PolatisScpi(SwitchDriver):
             raise ProtocolDesync(f"ports this switch does not have: {error}", received=reply) from error
         return connections
 
-    def execute(self, step: Step, guard: Guard = unguarded) -> Outcome:
-        """Do one step and read back, in two round trips; see the contract for what it raises."""
-        command = f"{_COMMAND_OF[step.kind](step.pairs)};{scpi.OPERATION_COMPLETE}"
-        with self._writing, self._session.turn():
-            self._session.ready()
-            guard()
-            started = time.monotonic()
-            complete: float | None = None
-            try:
-                self._session.ask(command, scpi.decode_complete, timeout_s=self._timeout_s + step.estimated_s)
-                complete = time.monotonic()
-                found, refusals = self._session.ask_checked(scpi.CONNECTIONS, self._decode)
-            except TransportError as error:
-                device_s = (complete or time.monotonic()) - started
-                return judge_after_loss(step, error, self.read, device_s=device_s)
-            read_back = None if found is None else Snapshot(found, time.monotonic())
-            return judge(
-                step, read_back, device_s=complete - started, error=self._explain(refusals, step, command)
-            )
+    def _perform(self, step: Step, guard: Guard) -> None:
+        timeout_s = self._timeout_s + step.estimated_s
+        self._session.ask(_command(step), scpi.decode_complete, timeout_s=timeout_s)
 
-    def _explain(self, refusals: tuple[DeviceError, ...], step: Step, sent: str) -> DeviceError | None:
-        if not refusals:
-            return None
-        refusals[0].sent = sent
-        return explain(refusals[0], step, self.ports)
+    def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
+        """Configuration and error queue in one exchange: a refused set is told only there."""
+        found, refusals = self._session.ask_checked(scpi.CONNECTIONS, self._decode)
+        if refusals:
+            refusals[0].sent = _command(step)
+        snapshot = None if found is None else Snapshot(found, self._clock.now())
+        return snapshot, refusals[0] if refusals else None
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
         """Optical power in dBm, asked for in as few queries as the device takes."""

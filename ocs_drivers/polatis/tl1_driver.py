@@ -5,21 +5,19 @@ TL1 has no command for the whole configuration, so a change is one removal and o
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 
 from ocs_drivers import planning
-from ocs_drivers.address import Credentials
 from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.credentials import Credentials
 from ocs_drivers.driver import SwitchDriver
-from ocs_drivers.errors import DeviceError, OcsError, ProtocolDesync, TransportError, Unsupported
+from ocs_drivers.errors import DeviceError, OcsError, ProtocolDesync, Unsupported
 from ocs_drivers.model import (
     Attenuation,
     Capabilities,
     CrossConnects,
     Event,
     Identity,
-    Outcome,
     PortInfo,
     PortState,
     Power,
@@ -29,11 +27,10 @@ from ocs_drivers.model import (
 )
 from ocs_drivers.polatis import tl1_words
 from ocs_drivers.polatis.readings import chunks, power_reading
-from ocs_drivers.polatis.refusals import explain
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.tl1 import port_list, port_range
 from ocs_drivers.tl1_session import Tl1Session
-from ocs_drivers.transaction import judge, judge_after_loss
-from ocs_drivers.transport import Transport, lost
+from ocs_drivers.transport import Transport
 
 MAX_PORTS_PER_QUERY = 256
 
@@ -45,58 +42,38 @@ class PolatisTl1(SwitchDriver):
     """
 
     def __init__(
-        self, address: str, transport: Transport, *, credentials: Credentials, timeout_s: float
+        self,
+        address: str,
+        transport: Transport,
+        *,
+        credentials: Credentials,
+        timeout_s: float,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        super().__init__(address)
-        self._session = Tl1Session(transport, device=address, credentials=credentials, timeout_s=timeout_s)
-        self._timeout_s = timeout_s
-        self._identity: Identity | None = None
-        self._capabilities: Capabilities | None = None
+        self._session = Tl1Session(
+            transport, device=address, credentials=credentials, timeout_s=timeout_s, clock=clock
+        )
+        super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
         self._monitored: frozenset[int] = frozenset()
 
-    def open(self) -> None:
-        """Connect, log in, and ask for identity, size, power monitors and attenuators."""
-        if self._session.in_use:
-            return
-        self._session.open()
-        try:
-            self._identity = self._ask_identity()
-            inputs, outputs = self._session.ask(
-                "RTRV-EQPT", tl1_words.decode_size, aid="SYSTEM", keywords="PARAMETER=SIZE"
-            )
-            self._monitored = self._configured("PMON")
-            attenuated = self._configured("ATTEN")
-        except OcsError:
-            self._session.close()
-            raise
-        self._capabilities = Capabilities(
+    def _discover(self) -> tuple[Identity, Capabilities]:
+        """Ask for identity, size, power monitors and attenuators."""
+        identity = self._ask_identity()
+        inputs, outputs = self._session.ask(
+            "RTRV-EQPT", tl1_words.decode_size, aid="SYSTEM", keywords="PARAMETER=SIZE"
+        )
+        self._monitored = self._configured("PMON")
+        return identity, Capabilities(
             inputs,
             outputs,
             bulk_add=True,
             power_monitor=bool(self._monitored),
-            attenuator=bool(attenuated),
+            attenuator=bool(self._configured("ATTEN")),
             shutter=True,
             async_events=True,
             login=True,
             max_ports_per_query=MAX_PORTS_PER_QUERY,
         )
-
-    def close(self) -> None:
-        """Log out and hang up; circuits stay as they are."""
-        self._session.close()
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What this very device can do; raises `ConnectionLost` before the first `open`."""
-        if self._capabilities is None:
-            raise lost(self.address, "it was never opened")
-        return self._capabilities
-
-    def identity(self) -> Identity:
-        """Who the device said it is."""
-        if self._identity is None:
-            raise lost(self.address, "it was never opened")
-        return self._identity
 
     def ports(self) -> Mapping[int, PortInfo]:
         """All ports with state and label now."""
@@ -122,9 +99,8 @@ class PolatisTl1(SwitchDriver):
         except Unsupported:
             return {}
 
-    def read(self) -> Snapshot:
-        """The configuration the device holds now."""
-        return Snapshot(self._session.ask_again("RTRV-PATCH", self._decode), time.monotonic())
+    def _read(self) -> Snapshot:
+        return Snapshot(self._session.ask_again("RTRV-PATCH", self._decode), self._clock.now())
 
     def _decode(self, lines: tuple[str, ...]) -> CrossConnects:
         connections = tl1_words.decode_pairs(lines)
@@ -134,33 +110,10 @@ class PolatisTl1(SwitchDriver):
             raise ProtocolDesync(f"ports this switch does not have: {error}") from error
         return connections
 
-    def execute(self, step: Step, guard: Guard = unguarded) -> Outcome:
-        """Do one step and read back; raises `Unsupported` for a step that TL1 has no command for."""
+    def _perform(self, step: Step, guard: Guard) -> None:
         verb, aid = self._command_of(step)
-        with self._writing, self._session.turn():
-            self._session.ready()
-            guard()
-            started = time.monotonic()
-            refusal: OcsError | None = None
-            try:
-                self._session.ask(
-                    verb,
-                    tl1_words.nothing,
-                    aid=aid,
-                    timeout_s=self._timeout_s + step.estimated_s,
-                    before_resending=guard,
-                )
-            except TransportError as error:
-                return judge_after_loss(step, error, self.read, device_s=time.monotonic() - started)
-            except OcsError as error:
-                refusal = explain(error, step, self.ports) if isinstance(error, DeviceError) else error
-            return self._read_back(step, refusal, device_s=time.monotonic() - started)
-
-    def _read_back(self, step: Step, refusal: OcsError | None, *, device_s: float) -> Outcome:
-        try:
-            return judge(step, self.read(), device_s=device_s, error=refusal)
-        except OcsError as error:
-            return judge(step, None, device_s=device_s, error=refusal or error)
+        timeout_s = self._timeout_s + step.estimated_s
+        self._session.ask(verb, tl1_words.nothing, aid=aid, timeout_s=timeout_s, before_resending=guard)
 
     def _command_of(self, step: Step) -> tuple[str, str]:
         if step.kind == "remove":

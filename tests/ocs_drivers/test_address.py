@@ -41,9 +41,7 @@ def test_addresses_are_understood(text, expected):
         "polatis+scpi://host:70000",
         "polatis+scpi://host:0",
         "polatis+scpi://host/path",
-        "polatis+scpi://host?x=y",
         "TCPIP0::host::INSTR",
-        "ASRL/dev/ttyUSB0::INSTR",
         "TCPIP0::host::99999::SOCKET",
     ],
 )

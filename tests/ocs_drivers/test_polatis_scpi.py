@@ -13,8 +13,9 @@ from ocs_drivers.address import parse_address
 from ocs_drivers.errors import (
     ConnectError,
     ConnectionLost,
-    DeviceError,
     PartialApply,
+    PortDisabled,
+    PortFailed,
     ProtocolDesync,
     Unsupported,
     VerifyMismatch,
@@ -111,7 +112,7 @@ def test_a_scoped_change_subtracts_then_adds(dialogue):
     ]
 
 
-def test_an_error_in_the_queue_is_a_device_error_with_its_code_and_ports(dialogue):
+def test_an_error_in_the_queue_names_the_port_that_is_unfit(dialogue):
     errors = iter([b'-222, "Data out of range"', b'0, "No error"'])
     switch, _ = dialogue(
         {
@@ -124,12 +125,13 @@ def test_an_error_in_the_queue_is_a_device_error_with_its_code_and_ports(dialogu
             b":oxc:swit:port:stat?": b"(D" + b",E" * 47 + b")\r\n",
         }
     )
-    with pytest.raises(DeviceError) as caught:
+    with pytest.raises(PortDisabled) as caught:
         switch.connect({1: 25})
     error = caught.value
-    assert (error.device_code, error.ports) == ("-221", (1,))
+    assert error.ports == (1,)
+    assert "-221, Settings conflict" in error.received
     assert error.sent == ":oxc:swit:conn:add (@1),(@25);*OPC?"
-    assert "port 1 is disabled" in str(error)
+    assert "disabled [port 1]" in str(error)
     assert error.report.pairs == {(1, 25): Status.FAILED}
 
 
@@ -249,10 +251,10 @@ def test_a_stuck_pair_is_named(twin, switch):
 
 def test_a_failed_port_is_named(twin, switch):
     twin.do("set_fault", fault="fail_port", port=11)
-    with pytest.raises(DeviceError) as caught:
+    with pytest.raises(PortFailed) as caught:
         switch.apply(full())
     assert caught.value.ports == (11,)
-    assert caught.value.device_code == "-240"
+    assert "-240" in caught.value.received
     assert switch.ports()[11].state is PortState.FAILED
     assert twin.truth() == {}
 

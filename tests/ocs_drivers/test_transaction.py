@@ -35,7 +35,7 @@ class Memory:
         self.dead = False
         self.writes = 0
         self.reads = 0
-        self.capabilities = Capabilities(SIZE, SIZE, atomic_whole=atomic)
+        self.capabilities = Capabilities(SIZE, SIZE, atomic_whole=atomic, bulk_add=True)
 
     def read(self) -> Snapshot:
         self.reads += 1

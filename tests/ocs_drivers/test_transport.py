@@ -11,7 +11,8 @@ import time
 import pytest
 
 from ocs_drivers.errors import ConnectError, ConnectionLost, Timeout, Unsupported
-from ocs_drivers.transport import Deadline, SocketTransport
+from ocs_drivers.timing import Deadline
+from ocs_drivers.transport import SocketTransport
 
 
 @pytest.fixture(params=["socket", "visa"])

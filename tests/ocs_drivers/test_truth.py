@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ocs_drivers import CrossConnects, Status, open_switch
-from ocs_drivers.errors import DeviceError, PartialApply, VerifyMismatch
+from ocs_drivers.errors import DeviceError, PartialApply, PortError, VerifyMismatch
 
 SIZE = 8
 
@@ -50,7 +50,7 @@ def test_the_target_is_held_or_the_report_tells_the_truth(twin, language):
         before = twin.truth()
         try:
             report = switch.apply(target, guard=arm)
-        except (DeviceError, PartialApply, VerifyMismatch) as error:
+        except (DeviceError, PartialApply, PortError, VerifyMismatch) as error:
             met["failed"] += 1
             report = error.report
         else:
