@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from ocs_drivers.address import Address
 from ocs_drivers.credentials import Credentials
+from ocs_drivers.errors import AddressError
 from ocs_drivers.transport import SocketTransport, Transport
+
+
+HTTP_OPTIONS = ("tls", "ca", "insecure")
+"""Options of an address that `http_line` reads."""
 
 
 def tcp_line(address: Address, default_port: int) -> Transport:
@@ -28,6 +33,32 @@ def serial_line(address: Address, default_baud: int) -> Transport:
 
     baud = int(address.options.get("baud", default_baud))
     return SerialTransport(address.path, baud=baud, device=str(address))
+
+
+def http_line(address: Address, *, port: int, tls_port: int) -> Transport:
+    """A TCP connection, with `?tls=1` inside TLS; `port` and `tls_port` are the defaults of the two.
+
+    With TLS, `ca=FILE` names the authority that the device's certificate is believed on, and `insecure=1`
+    believes any. Raises `AddressError` for an option without sense.
+    """
+    if not _is_on(address, "tls"):
+        return tcp_line(address, port)
+    from ocs_drivers.tls import TlsTransport
+
+    return TlsTransport(
+        address.host,
+        address.port or tls_port,
+        device=str(address),
+        ca=address.options.get("ca"),
+        insecure=_is_on(address, "insecure"),
+    )
+
+
+def _is_on(address: Address, option: str) -> bool:
+    text = address.options.get(option, "0")
+    if text not in {"0", "1"}:
+        raise AddressError(f"option {option} is 0 or 1, not {text!r}", device=str(address))
+    return text == "1"
 
 
 def ssh_line(address: Address, default_port: int, credentials: Credentials) -> Transport:

@@ -1,4 +1,4 @@
-"""The SCPI language of Polatis switches, without any input or output.
+"""SCPI as all instruments answer it, and the words of Polatis switches, without any input or output.
 
 `ReplyReader` turns bytes into replies, the same however the bytes were split; the encoders turn ports into
 commands and the decoders turn replies into values. Whatever is not the language raises `ProtocolDesync`.
@@ -125,14 +125,14 @@ class ReplyReader:
         *complete, rest = re.split(rb"[\r\n]", self._line)
         self._line = bytearray(rest)
         if len(rest) > LONGEST_LINE_BYTES:
-            raise _desync("a reply without end", bytes(rest[:40]).decode("ascii", "replace"))
+            raise _not_scpi("a reply without end", bytes(rest[:40]).decode("ascii", "replace"))
         return [reply for line in complete if line.strip() for reply in split_replies(_printable(line))]
 
 
 def _printable(line: bytes) -> str:
     text = bytes(line).decode("ascii", "backslashreplace")
     if not (line.isascii() and text.replace("\t", " ").isprintable()):
-        raise _desync("bytes that are not text", text)
+        raise _not_scpi("bytes that are not text", text)
     return text.strip()
 
 
@@ -152,7 +152,7 @@ def split_replies(line: str) -> tuple[str, ...]:
         assert match is not None  # the pattern matches the empty string
         replies.append(match.group().strip())
         if match.end() < len(line) and line[match.end()] != ";":
-            raise _desync("unbalanced quotes or parentheses", line)
+            raise _not_scpi("unbalanced quotes or parentheses", line)
         position = match.end() + 1
     return tuple(replies)
 
@@ -294,6 +294,14 @@ def _list(reply: str) -> list[str]:
     if match is None:
         raise _desync("not a list in parentheses", reply)
     return [word.strip() for word in match[1].split(",")] if match[1].strip() else []
+
+
+def _not_scpi(why: str, received: str) -> ProtocolDesync:
+    return ProtocolDesync(
+        f"the reply is not SCPI: {why}",
+        received=received[:200],
+        cure="Check that the address is the device's SCPI port and that nobody shares this connection.",
+    )
 
 
 def _desync(why: str, received: str) -> ProtocolDesync:

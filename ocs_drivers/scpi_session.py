@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 from ocs_drivers import scpi, wire
@@ -26,6 +27,23 @@ _LONGEST_QUEUE = 64
 """Entries after which we no longer believe that an error queue ends."""
 
 
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Where one instrument's SCPI differs from another's, as far as a conversation goes.
+
+    `identity` is asked on every new connection and decoded by `decode_identity`; `errors` asks for the
+    oldest entry of the error queue, and is empty where there is none.
+    """
+
+    terminator: bytes = b"\n"
+    identity: str = scpi.IDENTITY
+    decode_identity: Callable[[str], Identity] = scpi.decode_identity
+    errors: str = scpi.ERRORS
+
+
+STANDARD = Dialect()
+
+
 class ScpiSession:
     """Questions and answers on one connection; several threads may share it.
 
@@ -35,9 +53,16 @@ class ScpiSession:
     """
 
     def __init__(
-        self, transport: Transport, *, device: str, timeout_s: float, clock: Clock = SYSTEM_CLOCK
+        self,
+        transport: Transport,
+        *,
+        device: str,
+        timeout_s: float,
+        clock: Clock = SYSTEM_CLOCK,
+        dialect: Dialect = STANDARD,
     ) -> None:
         self._transport = transport
+        self._dialect = dialect
         self._clock = clock
         self._device = device
         self._timeout_s = timeout_s
@@ -108,6 +133,11 @@ class ScpiSession:
         with self._exchange(query, timeout_s) as next_reply:
             return decode(next_reply())
 
+    def tell(self, command: str) -> None:
+        """Send a command that the device answers with silence; what became of it shows in what it tells next."""
+        with self._exchange(command):
+            pass
+
     def ask_again(self, query: str, decode: Callable[[str], _T]) -> _T:
         """As `ask`, but once more on a new connection when the device had hung up: for reads only."""
         try:
@@ -123,7 +153,7 @@ class ScpiSession:
         A refused query is silent, so the queue's entry is what ends the answer. Further entries are
         drained by further questions.
         """
-        with self._exchange(f"{query};{scpi.ERRORS}") as next_reply:
+        with self._exchange(f"{query};{self._dialect.errors}") as next_reply:
             answer: _T | None = None
             reply = next_reply()
             if not scpi.is_queued_error(reply):
@@ -136,13 +166,13 @@ class ScpiSession:
 
     def drain_errors(self, doing: str) -> tuple[DeviceError, ...]:
         """Everything in the device's error queue, oldest first."""
-        return self._rest_of_queue(self.ask(scpi.ERRORS, scpi.decode_error), doing)
+        return self._rest_of_queue(self.ask(self._dialect.errors, scpi.decode_error), doing)
 
     def _rest_of_queue(self, entry: scpi.QueuedError, sent: str) -> tuple[DeviceError, ...]:
         errors: list[DeviceError] = []
         while entry.number != 0 and len(errors) < _LONGEST_QUEUE:
             errors.append(self._device_error(entry, sent))
-            entry = self.ask(scpi.ERRORS, scpi.decode_error)
+            entry = self.ask(self._dialect.errors, scpi.decode_error)
         return tuple(errors)
 
     def _device_error(self, entry: scpi.QueuedError, sent: str) -> DeviceError:
@@ -158,8 +188,8 @@ class ScpiSession:
         self._replies.clear()
         self._transport.open(self._timeout_s)
         try:
-            with self._conversation(scpi.IDENTITY, self._timeout_s) as next_reply:
-                identity = scpi.decode_identity(next_reply())
+            with self._conversation(self._dialect.identity, self._timeout_s) as next_reply:
+                identity = self._dialect.decode_identity(next_reply())
         except ConnectionLost as error:
             raise ConnectError(
                 "the device hung up before it said who it is",
@@ -193,7 +223,7 @@ class ScpiSession:
         deadline = Deadline(timeout_s, self._clock)
         try:
             wire.sent(self._device, command)
-            self._transport.send(command.encode("ascii") + b"\n", deadline)
+            self._transport.send(command.encode("ascii") + self._dialect.terminator, deadline)
             yield lambda: self._next_reply(deadline)
             if self._replies:
                 raise ProtocolDesync("more replies than questions", received=self._replies[0])

@@ -42,7 +42,7 @@ class Transport(Protocol):
         """What has arrived, at least one byte. Raises `ConnectionLost`, `Timeout`."""
 
 
-def wait_for(connection: socket.socket, event: int, timeout_s: float) -> bool:
+def wait_for(connection: socket.socket | int, event: int, timeout_s: float) -> bool:
     """Whether `event` (`select.POLLIN` or `POLLOUT`), an error or a hang-up came within `timeout_s`."""
     poller = select.poll()
     poller.register(connection, event)

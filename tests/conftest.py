@@ -1,12 +1,18 @@
-"""What holds for every test: hypothesis profiles, and which tests need a machine that lets us build namespaces."""
+"""What holds for every test: hypothesis profiles, who can build namespaces, and twins of switches, in memory or not."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -45,3 +51,207 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if reason and item.get_closest_marker("kernel"):
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+class MemoryLine:
+    """A driver's transport over a twin's conversation in memory: only waiting lets virtual time pass."""
+
+    def __init__(self, world: World, front: str) -> None:
+        self._world = world
+        self._front = front
+        self._client: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._client is not None
+
+    def open(self, timeout_s: float) -> None:
+        from ocs_drivers.transport import refused
+
+        self.close()
+        try:
+            self._client = self._world.attach(self._front)
+        except ConnectionRefusedError as error:
+            raise refused(self._world.device, error) from error
+        self._world.settle()
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+            self._world.settle()
+
+    def has_input(self) -> bool:
+        self._world.settle()
+        return bool(self._arrived()) or self._client.closed
+
+    def send(self, data: bytes, deadline: Any) -> None:
+        from ocs_drivers.transport import lost
+
+        if self._client is None or self._client.closed:
+            raise lost(self._world.device, "the device hung up")
+        self._client.send(data)
+
+    def receive(self, deadline: Any) -> bytes:
+        from ocs_drivers.transport import lost, silent
+
+        if self._client is None:
+            raise lost(self._world.device, "it is closed")
+        self._world.settle()
+        while not self._arrived():
+            if self._client.closed:
+                raise lost(self._world.device, "the device hung up")
+            if deadline.passed:
+                raise silent(self._world.device, deadline)
+            self._world.pass_time(deadline.remaining_s())
+        data, self._waiting = self._waiting, b""
+        return data
+
+    _waiting = b""
+
+    def _arrived(self) -> bytes:
+        self._waiting += self._client.received()
+        return self._waiting
+
+
+class WorldClock:
+    """The driver's view of the twin's virtual time."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def now(self) -> float:
+        return self._world.virtual.now()
+
+    def sleep(self, seconds: float) -> None:
+        self._world.advance(seconds)
+
+
+class World:
+    """One twin on a virtual clock and an event loop that runs only while somebody waits: no socket, no race."""
+
+    def __init__(self, family: str, size: tuple[int, int], options: dict[str, str], **settings: Any) -> None:
+        from sim.models.clock import VirtualClock
+        from sim.twins.families import make_twin
+        from sim.twins.plant import Plant
+        from sim.twins.switch.settings import TwinSettings
+
+        self.loop = asyncio.new_event_loop()
+        self.virtual = VirtualClock()
+        self.device = f"{family}://memory"
+        self.clock = WorldClock(self)
+        plant = Plant({"switches": [{"name": "ocs1"}], "hosts": []})
+        given = {"name": "ocs1", "inputs": size[0], "outputs": size[1], "plant": plant, "clock": self.virtual}
+        self.twin = self.run(
+            self._made(lambda: make_twin(family, TwinSettings(**given, **settings, options=options)))
+        )
+
+    @staticmethod
+    async def _made(make: Any) -> Any:
+        return make()
+
+    def run(self, doing: Any) -> Any:
+        return self.loop.run_until_complete(doing)
+
+    def attach(self, front: str) -> Any:
+        return self.run(self._made(lambda: self.twin.attach(front)))
+
+    def settle(self) -> None:
+        """Let everything happen that needs no time."""
+        self.advance(0.0)
+
+    def advance(self, seconds: float) -> None:
+        self.run(self.virtual.advance(seconds))
+
+    def pass_time(self, at_most_s: float) -> None:
+        """Let time pass until the next thing is due, and no longer than `at_most_s`."""
+        due = [moment for moment, _, woken in self.virtual._sleepers if not woken.done()]
+        wait_s = min(at_most_s, min(due) - self.virtual.now()) if due else at_most_s
+        self.advance(max(wait_s, 0.0))
+
+    def transport(self, front: str) -> MemoryLine:
+        return MemoryLine(self, front)
+
+    def do(self, verb: str, **fields: Any) -> dict[str, Any]:
+        """A request to the control side; the reply."""
+        from sim.twins.control import answer
+
+        line = json.dumps({"do": verb, **fields}).encode()
+        reply = self.run(answer(self.twin.verbs(), line))
+        assert reply["ok"], reply
+        self.settle()
+        return reply
+
+    def truth(self) -> dict[int, int]:
+        """What is really connected."""
+        return dict(self.do("truth")["connections"])
+
+    def close(self) -> None:
+        self.run(self.twin.close())
+        self.loop.close()
+
+
+@pytest.fixture
+def world() -> Iterator[Callable[..., World]]:
+    """Makes twins in memory: `world("calient", size=(8, 8), page_rows="3")`; other settings by `settings={...}`."""
+    made: list[World] = []
+
+    def make(family: str, *, size: tuple[int, int] = (8, 8), settings: Any = None, **options: str) -> World:
+        made.append(World(family, size, options, **(settings or {})))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+class TwinProcess:
+    """A twin as a process: `urls` by front, and its control socket."""
+
+    def __init__(self, family: str, *options: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "sim.twins", family, *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.urls: dict[str, str] = json.loads(self._process.stdout.readline())
+        host, _, port = self.urls["control"].rpartition("/")[2].rpartition(":")
+        self._control = socket.create_connection((host, int(port)), 10)
+        self._lines = self._control.makefile("rw")
+
+    def do(self, verb: str, **fields: Any) -> dict[str, Any]:
+        self._lines.write(json.dumps({"do": verb, **fields}) + "\n")
+        self._lines.flush()
+        reply = json.loads(self._lines.readline())
+        assert reply["ok"], reply
+        return reply
+
+    def truth(self) -> dict[int, int]:
+        return dict(self.do("truth")["connections"])
+
+    def close(self) -> None:
+        self._lines.close()
+        self._control.close()
+        self._process.stdin.close()
+        self._process.stdout.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise
+
+
+@pytest.fixture
+def start_twin() -> Iterator[Callable[..., TwinProcess]]:
+    """Starts twins as processes: `start_twin("telescent", "--size=8x8", "--speed=1000")`."""
+    started: list[TwinProcess] = []
+
+    def start(family: str, *options: str) -> TwinProcess:
+        started.append(TwinProcess(family, *options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()

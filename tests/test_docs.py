@@ -14,10 +14,10 @@ import pytest
 import ocs_drivers.errors
 import testbed.errors
 from sim.twins.plant import Plant, plant_verbs
-from sim.twins.polatis.fault_board import FaultBoard
-from sim.twins.polatis.faults import Faults
-from sim.twins.polatis.matrix import Matrix
-from sim.twins.polatis.panel import Panel
+from sim.twins.switch.fault_board import FaultBoard
+from sim.twins.switch.faults import Faults
+from sim.twins.switch.matrix import Matrix
+from sim.twins.switch.panel import Panel
 
 ROOT = Path(__file__).parent.parent
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")

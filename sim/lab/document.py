@@ -20,7 +20,7 @@ from jsonschema.exceptions import ValidationError, best_match
 from sim.lab.errors import LabError
 from sim.twins.fabric import LinkShape
 from sim.twins.hosts import MANAGEMENT_LINK
-from sim.twins.polatis.device import BootMode
+from sim.twins.switch.device import BootMode
 
 Place = tuple[str | int, ...]
 _RESERVED_HOSTS = ("fab", "mgmt", "localhost")

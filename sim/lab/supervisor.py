@@ -25,9 +25,11 @@ from sim.models.clock import RealClock
 from sim.twins import netns
 from sim.twins.control import ControlServer
 from sim.twins.fabric import Fabric, far_ends
+from sim.twins.families import make_twin
 from sim.twins.hosts import HostSpec, HostTwin, boot_script, build_network, etc_files, find_tools
 from sim.twins.plant import Plant, Renderer, plant_verbs
-from sim.twins.polatis import PolatisTwin
+from sim.twins.switch.settings import TwinSettings
+from sim.twins.switch.twin import SwitchTwin
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +162,8 @@ async def _start_devices(
     stack.push_async_callback(control.close)
     for switch in document.switches:
         twin = _switch_twin(switch, plant)
-        addresses = (switch.scpi, switch.tl1, switch.control)
-        scpi, tl1, board = (_listen(document, namespace, address) for address in addresses)
-        await twin.serve(scpi, tl1, board)
+        addresses = {"scpi": switch.scpi, "tl1": switch.tl1, "control": switch.control}
+        await twin.serve({name: _listen(document, namespace, address) for name, address in addresses.items()})
         stack.push_async_callback(twin.close)
 
 
@@ -180,8 +181,8 @@ def _listen(document: Document, namespace: str | None, address: Address) -> sock
         raise
 
 
-def _switch_twin(switch: SwitchDocument, plant: Plant) -> PolatisTwin:
-    return PolatisTwin(
+def _switch_twin(switch: SwitchDocument, plant: Plant) -> SwitchTwin:
+    settings = TwinSettings(
         switch.name,
         switch.inputs,
         switch.outputs,
@@ -192,3 +193,4 @@ def _switch_twin(switch: SwitchDocument, plant: Plant) -> PolatisTwin:
         user=switch.user,
         password=switch.password,
     )
+    return make_twin("polatis", settings)

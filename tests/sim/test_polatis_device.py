@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from sim.models.clock import VirtualClock
 from sim.twins.plant import Plant
-from sim.twins.polatis.device import SwitchDevice
-from sim.twins.polatis.faults import Fate, Faults
-from sim.twins.polatis.matrix import Matrix, Refused
+from sim.twins.switch.device import SwitchDevice
+from sim.twins.switch.faults import Fate, Faults
+from sim.twins.switch.matrix import Matrix, Refused
 
 SIZE = 4
 INPUTS, OUTPUTS = list(range(1, SIZE + 1)), list(range(SIZE + 1, 2 * SIZE + 1))

@@ -1,5 +1,5 @@
 """A simulated HUBER+SUHNER Polatis optical circuit switch, speaking SCPI and TL1."""
 
-from sim.twins.polatis.twin import PolatisTwin
+from sim.twins.polatis.twin import twin
 
-__all__ = ["PolatisTwin"]
+__all__ = ["twin"]

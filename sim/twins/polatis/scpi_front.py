@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from sim.twins.polatis.device import BOOT_MODES, SwitchDevice
-from sim.twins.polatis.matrix import Reason, Refused
 from sim.twins.polatis.scpi_errors import ErrorQueue, ScpiError
 from sim.twins.polatis.scpi_syntax import (
     Unit,
@@ -19,6 +17,8 @@ from sim.twins.polatis.scpi_syntax import (
     show_values,
     units,
 )
+from sim.twins.switch.device import BOOT_MODES, SwitchDevice
+from sim.twins.switch.matrix import Reason, Refused
 
 MAX_POWER_PORTS = 256
 _OPERATION_COMPLETE, _COMMAND_ERROR, _EXECUTION_ERROR = 1, 32, 16

@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 
-from sim.twins.polatis.device import SwitchDevice
-from sim.twins.polatis.matrix import Reason, Refused
 from sim.twins.polatis.tl1_ports import PortCommands
 from sim.twins.polatis.tl1_syntax import (
     Command,
@@ -23,6 +21,8 @@ from sim.twins.polatis.tl1_syntax import (
     reply,
     report,
 )
+from sim.twins.switch.device import Change, SwitchDevice
+from sim.twins.switch.matrix import Reason, Refused
 
 DEFAULT_IDLE_TIMEOUT_S = 1800.0
 
@@ -185,7 +185,12 @@ class Tl1Front:
             self.device.matrix.require_port(port)
         return [f"{source},{output}" for source, output in connections.items() if wanted & {source, output}]
 
-    def _report_change(self, change: str) -> None:
+    def _report_change(self, change: Change) -> None:
+        for verb, pairs in (("DLT-PATCH", change.removed), ("ENT-PATCH", change.made)):
+            for source, output in pairs:
+                self._report(f"{verb}:{source},{output}")
+
+    def _report(self, change: str) -> None:
         self._reports += 1
         listeners = [session for session in self._sessions if session.user]
         if not listeners:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sim.models.light import Attenuator
-from sim.twins.polatis.device import SwitchDevice
 from sim.twins.polatis.tl1_syntax import Command, Denied, aid_ports
+from sim.twins.switch.device import SwitchDevice
 
 Lines = Sequence[str]
 PortHandler = Callable[[Command], Lines]

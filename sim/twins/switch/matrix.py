@@ -1,8 +1,8 @@
 """What a Polatis switch would accept: ports, their states, and the arithmetic of cross-connects.
 
 Pure: every operation gives the configuration that would follow, or raises `Refused` and nothing has happened.
-Both wire languages share these rules and translate `Refused` into their own codes.
-Inputs are 1..N, outputs N+1..N+M.
+All wire languages share these rules and translate `Refused` into their own codes. Inputs are 1..N, outputs
+N+1..N+M for every family; a front translates from and to the names of its vendor.
 """
 
 from __future__ import annotations
@@ -65,6 +65,10 @@ class Matrix:
         """Whether a port is on the input side. Raises `Refused` when it does not exist."""
         self.require_port(port)
         return port <= self.inputs
+
+    def require_input(self, port: int) -> None:
+        """Raise `Refused` unless this is an input."""
+        self._require_side(port, is_input=True)
 
     def require_port(self, port: int) -> None:
         """Raise `Refused` when there is no such port."""

@@ -1,4 +1,4 @@
-"""The switch behind both wire languages: what was commanded, what is lit, and how long moving takes.
+"""The switch behind its wire languages: what was commanded, what is lit, and how long moving takes.
 
 A change takes effect in the books at once; every circuit it touches goes dark at once and has light again
 when `switch_time_s` have passed on the clock. Reads in between show what was commanded.
@@ -7,17 +7,27 @@ when `switch_time_s` have passed on the clock. Reads in between show what was co
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from sim.models.clock import Clock
-from sim.models.light import Attenuator
+from sim.models.light import DARK_FLOOR_DBM, Attenuator
 from sim.twins.plant import Plant
-from sim.twins.polatis.faults import Faults
-from sim.twins.polatis.matrix import Connections, Matrix, Pair
+from sim.twins.switch.faults import Faults
+from sim.twins.switch.matrix import Connections, Matrix, Pair
 
 BootMode = Literal["DARK", "RESTORE", "AUTOSAVE"]
 BOOT_MODES: tuple[BootMode, ...] = ("DARK", "RESTORE", "AUTOSAVE")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one command did to the configuration, whoever gave it."""
+
+    removed: tuple[Pair, ...]
+    made: tuple[Pair, ...]
 
 
 class SwitchDevice:
@@ -60,7 +70,8 @@ class SwitchDevice:
         self._idle = asyncio.Event()
         self._idle.set()
         self._motions: set[asyncio.Task[None]] = set()
-        self._listeners: list[Callable[[str], None]] = []
+        self.wear: Counter[int] = Counter()
+        self._listeners: list[Callable[[Change], None]] = []
         self._when_idle: list[Callable[[], None]] = []
 
     # -- what may be asked
@@ -73,16 +84,34 @@ class SwitchDevice:
     @property
     def lit(self) -> Connections:
         """The cross-connects that pass light now."""
-        return {pair[0]: pair[1] for pair in self._settled.items() if self.matrix.passes(pair)}
+        return {
+            source: output
+            for source, output in self._settled.items()
+            if self.matrix.passes((source, output)) and self.fibre(source) not in self.faults.dark_inputs
+        }
+
+    def fibre(self, source: int) -> int:
+        """The input whose light really comes in at `source`: another one where two fibres were swapped."""
+        return self.faults.swapped.get(source, source)
+
+    @property
+    def really(self) -> Connections:
+        """Where the light of each input really goes: the configuration, seen through swapped fibres."""
+        return {self.fibre(source): output for source, output in self.lit.items()}
 
     def power_dbm(self, port: int) -> float:
         """What the power monitor of a port reads. Raises `Refused` for an unknown port."""
         if self.matrix.is_input(port):
-            return self.plant.input_power_dbm(self.name, port)
+            if self.fibre(port) in self.faults.dark_inputs:
+                self.faults.fired["dark_input"] += 1
+                return DARK_FLOOR_DBM
+            return self.plant.input_power_dbm(self.name, self.fibre(port))
+        if port in {self.matrix.connections.get(source) for source in self.faults.dark_inputs}:
+            self.faults.fired["dark_input"] += 1
         return self.plant.output_power_dbm(self.name, port)
 
-    def listen(self, listener: Callable[[str], None]) -> None:
-        """Call `listener` with a line of text for every change of the configuration."""
+    def listen(self, listener: Callable[[Change], None]) -> None:
+        """Call `listener` for every change of the configuration."""
         self._listeners.append(listener)
 
     async def wait_idle(self) -> None:
@@ -104,6 +133,8 @@ class SwitchDevice:
         `whole` marks a command that names the whole configuration and therefore disturbs all of it.
         """
         before = self.matrix.connections
+        if any(pair in self.faults.stuck for pair in after.items() - before.items()):
+            self.faults.fired["stuck"] += 1
         made = {
             pair[0]: pair[1]
             for pair in after.items()
@@ -134,7 +165,7 @@ class SwitchDevice:
         attenuators: dict[int, Attenuator] = {
             output: self._attenuator((source, output)) for source, output in self.lit.items()
         }
-        self.plant.switch_changed(self.name, self.lit, attenuators)
+        self.plant.switch_changed(self.name, self.really, attenuators)
 
     def power_off(self) -> None:
         """Lose power: all light goes, motions stop."""
@@ -164,13 +195,13 @@ class SwitchDevice:
             self._saved = dict(self.matrix.connections)
 
     def _announce(self, before: Mapping[int, int], after: Mapping[int, int]) -> None:
-        for verb, pairs in (
-            ("DLT-PATCH", before.items() - after.items()),
-            ("ENT-PATCH", after.items() - before.items()),
-        ):
-            for source, output in sorted(pairs):
-                for listener in self._listeners:
-                    listener(f"{verb}:{source},{output}")
+        change = Change(
+            tuple(sorted(before.items() - after.items())), tuple(sorted(after.items() - before.items()))
+        )
+        for pair in (*change.removed, *change.made):
+            self.wear.update(pair)
+        for listener in self._listeners:
+            listener(change)
 
     def _attenuator(self, pair: Pair) -> Attenuator:
         attenuator = self.attenuators.get(pair[1], Attenuator())

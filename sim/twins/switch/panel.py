@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from sim.models.clock import VirtualClock
 from sim.twins.control import Reply, Request, Verb, VerbError
-from sim.twins.polatis.device import SwitchDevice
-from sim.twins.polatis.fault_board import FaultBoard
-from sim.twins.polatis.matrix import Refused
-from sim.twins.polatis.transcript import Transcript
+from sim.twins.switch.device import SwitchDevice
+from sim.twins.switch.fault_board import FaultBoard
+from sim.twins.switch.matrix import Refused
+from sim.twins.switch.transcript import Transcript
 
 
 class PowerSwitch(Protocol):
@@ -29,9 +29,10 @@ class Panel:
     device: SwitchDevice
     transcript: Transcript
     fault_board: FaultBoard
+    own: Mapping[str, Verb] = field(default_factory=dict)
 
     def verbs(self) -> Mapping[str, Verb]:
-        """All verbs, for `sim.twins.control.ControlServer`."""
+        """All verbs, for `sim.twins.control.ControlServer`: those of every switch and the family's own."""
         return {
             "truth": lambda _: self._truth(),
             "advance": self._advance,
@@ -40,6 +41,7 @@ class Panel:
             "power_cycle": self._power_cycle,
             "set_fault": self.fault_board.set_fault,
             "clear_fault": self.fault_board.clear_fault,
+            **self.own,
         }
 
     def _truth(self) -> Reply:
@@ -48,12 +50,15 @@ class Panel:
             "simulated": True,
             "connections": _as_lists(device.matrix.connections),
             "lit": _as_lists(device.lit),
+            "really": _as_lists(device.really),
             "ports": {str(port): device.matrix.state(port) for port in device.matrix.ports},
             "locked": sorted(device.matrix.locked),
             "boot_mode": device.boot_mode,
             "changes": device.changes,
             "busy_s": device.busy_s,
             "last_busy_s": device.last_busy_s,
+            "wear": {str(port): moves for port, moves in sorted(device.wear.items())},
+            "fired": dict(device.faults.fired),
             "now_s": device.clock.now(),
         }
 

@@ -6,15 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Protocol
 
 from sim.twins.control import Reply, Request, VerbError
-from sim.twins.polatis.device import SwitchDevice
-from sim.twins.polatis.faults import Faults
-from sim.twins.polatis.matrix import Pair, Refused
+from sim.twins.switch.device import SwitchDevice
+from sim.twins.switch.matrix import Pair, Refused
 
 
 class ClientLines(Protocol):
@@ -31,32 +30,39 @@ class ClientLines(Protocol):
         ...
 
 
-class Logins(Protocol):
-    """The logins of the wire languages that have them."""
-
-    def expire(self) -> int:
-        """End all logins, leaving the connections; gives their number."""
-        ...
-
-
 Act = Callable[[Request], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Fault:
+class Fault:
+    """How a fault is set and cleared; `main` is the field that a bare value on a command line means."""
+
     set: Act
     clear: Act
+    main: str = "count"
 
 
 class FaultBoard:
     """All faults of one switch by name."""
 
-    def __init__(self, faults: Faults, device: SwitchDevice, *, line: ClientLines, sessions: Logins) -> None:
-        self._faults = faults
+    def __init__(
+        self,
+        device: SwitchDevice,
+        *,
+        line: ClientLines,
+        expire: Callable[[], int],
+        own: Mapping[str, Fault] | None = None,
+    ) -> None:
+        self._faults = device.faults
         self._device = device
         self._line = line
-        self._sessions = sessions
-        self._known = self._line_faults() | self._port_faults()
+        self._expire_logins = expire
+        self._known = self._line_faults() | self._port_faults() | dict(own or {})
+
+    @property
+    def known(self) -> Mapping[str, Fault]:
+        """All faults of this device by name."""
+        return self._known
 
     async def set_fault(self, request: Request) -> Reply:
         """Set the fault that `request` names."""
@@ -70,7 +76,7 @@ class FaultBoard:
             await self._act(fault.clear, Request({}) if everything else request)
         return {}
 
-    def _named(self, request: Request) -> _Fault:
+    def _named(self, request: Request) -> Fault:
         name = request.text("fault")
         if name not in self._known:
             raise VerbError(f"no fault {name!r}; this device knows: {', '.join(sorted(self._known))}")
@@ -86,22 +92,26 @@ class FaultBoard:
 
     # -- faults of lines, commands and logins
 
-    def _line_faults(self) -> dict[str, _Fault]:
+    def _line_faults(self) -> dict[str, Fault]:
         return {
             "drop_command": self._counted("dropped_commands"),
             "garbage": self._counted("garbage_replies"),
-            "delay_reply": _Fault(self._delay, lambda _: self._set_delay(0.0)),
-            "close_connection": _Fault(self._close, lambda _: self._stay_open()),
-            "refuse": _Fault(lambda _: self._line.refuse(), lambda _: self._line.accept()),
-            "max_sessions": _Fault(
+            "delay_reply": Fault(self._delay, lambda _: self._set_delay(0.0), main="seconds"),
+            "close_connection": Fault(self._close, lambda _: self._stay_open(), main="after_commands"),
+            "refuse": Fault(lambda _: self._line.refuse(), lambda _: self._line.accept()),
+            "max_sessions": Fault(
                 lambda request: self._limit_sessions(request.whole("count")),
                 lambda _: self._limit_sessions(None),
             ),
-            "expire_session": _Fault(lambda _: self._expire(), lambda _: None),
+            "half_open": Fault(
+                lambda _: setattr(self._faults, "half_open", True),
+                lambda _: setattr(self._faults, "half_open", False),
+            ),
+            "expire_session": Fault(lambda _: self._expire(), lambda _: None),
         }
 
-    def _counted(self, name: str) -> _Fault:
-        return _Fault(
+    def _counted(self, name: str) -> Fault:
+        return Fault(
             lambda request: setattr(self._faults, name, request.whole("count", 1)),
             lambda _: setattr(self._faults, name, 0),
         )
@@ -119,7 +129,7 @@ class FaultBoard:
         elif "after_bytes" in request:
             self._faults.close_after_bytes = request.whole("after_bytes")
         else:
-            self._line.drop_clients()
+            self._faults.fired["close_connection"] += self._line.drop_clients()
 
     def _stay_open(self) -> None:
         self._faults.close_after_commands = None
@@ -129,24 +139,28 @@ class FaultBoard:
         self._faults.max_sessions = count
 
     def _expire(self) -> None:
-        self._sessions.expire()
+        if self._expire_logins():
+            self._faults.fired["expire_session"] += 1
 
     # -- faults of ports and mirrors
 
-    def _port_faults(self) -> dict[str, _Fault]:
+    def _port_faults(self) -> dict[str, Fault]:
         matrix = self._device.matrix
         return {
             "fail_port": self._of_port(matrix.failed),
             "lock_port": self._of_port(matrix.locked),
             "disable_port": self._of_port(matrix.disabled),
-            "stuck": _Fault(
+            "stuck": Fault(
                 lambda request: self._faults.stuck.add(request.pair("pair")),
                 lambda request: _forget(self._faults.stuck, request),
+                main="pair",
             ),
-            "lossy": _Fault(self._make_lossy, self._make_clear),
+            "lossy": Fault(self._make_lossy, self._make_clear, main="pair"),
+            "dark_input": self._of_port(self._faults.dark_inputs),
+            "swap_fibres": Fault(self._swap, lambda _: self._unswap(), main="pair"),
         }
 
-    def _of_port(self, ports: set[int]) -> _Fault:
+    def _of_port(self, ports: set[int]) -> Fault:
         def add(request: Request) -> None:
             port = request.whole("port")
             self._device.matrix.require_port(port)
@@ -160,7 +174,19 @@ class FaultBoard:
                 ports.clear()
             self._device.republish()
 
-        return _Fault(add, remove)
+        return Fault(add, remove, main="port")
+
+    def _swap(self, request: Request) -> None:
+        one, other = request.pair("pair")
+        for port in (one, other):
+            self._device.matrix.require_input(port)
+        self._faults.swapped.update({one: other, other: one})
+        self._faults.fired["swap_fibres"] += 1
+        self._device.republish()
+
+    def _unswap(self) -> None:
+        self._faults.swapped.clear()
+        self._device.republish()
 
     def _make_lossy(self, request: Request) -> None:
         self._faults.lossy_db[request.pair("pair")] = request.number("loss_db")

@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from sim.models.clock import Clock
-from sim.twins.polatis.faults import Fate, Faults
-from sim.twins.polatis.transcript import Transcript
+from sim.twins.switch.faults import Fate, Faults
+from sim.twins.switch.transcript import Transcript
 
 _READ_BYTES = 1 << 16
+
+
+class Reader(Protocol):
+    """Where bytes of a client come from: a socket, an SSH session, a serial line or memory."""
+
+    async def read(self, n: int, /) -> bytes:
+        """The next bytes, at most `n`; empty at the end."""
+        ...
+
+
+class Writer(Protocol):
+    """Where bytes to a client go."""
+
+    def write(self, data: bytes, /) -> object:
+        """Send `data` as soon as may be."""
+        ...
+
+    async def drain(self) -> None:
+        """Return when the client may take more."""
+        ...
+
+    def is_closing(self) -> bool:
+        """Whether the conversation has ended."""
+        ...
+
+    def close(self) -> object:
+        """End it, after what was written."""
+        ...
 
 
 class LineBroken(ConnectionError):
@@ -24,7 +51,7 @@ class Line:
         self,
         front: str,
         session: int,
-        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        streams: tuple[Reader, Writer],
         *,
         faults: Faults,
         transcript: Transcript,
@@ -40,6 +67,9 @@ class Line:
     async def read(self) -> bytes:
         """The next bytes; empty at the end."""
         data = await self._reader.read(_READ_BYTES)
+        while data and self._faults.half_open:
+            self._faults.fired["half_open"] += 1
+            data = await self._reader.read(_READ_BYTES)
         self._transcript.record(self._front, self._session, "in", data)
         return data
 
@@ -58,6 +88,7 @@ class Line:
 
     async def _reply(self, data: bytes) -> None:
         if self._faults.reply_delay_s:
+            self._faults.fired["delay_reply"] += 1
             await self._clock.sleep(self._faults.reply_delay_s)
         data, broken = self._faults.take_reply(data)
         self.send(data)
@@ -67,9 +98,18 @@ class Line:
 
     def send(self, data: bytes) -> None:
         """Send something nobody asked for."""
-        if not self._writer.is_closing():
+        if not self._writer.is_closing() and not self._faults.half_open:
             self._transcript.record(self._front, self._session, "out", data)
             self._writer.write(data)
+
+    def hang_up(self) -> None:
+        """End the conversation from the device's side, after what was sent."""
+        self._writer.close()
+
+    @property
+    def clock(self) -> Clock:
+        """The time the device lives in."""
+        return self._clock
 
     def _break(self) -> NoReturn:
         # Closing sends what is left and then ends, so that exactly the wanted bytes arrive.

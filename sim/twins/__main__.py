@@ -1,0 +1,5 @@
+"""`python -m sim.twins FAMILY`: see `sim.twins.process`."""
+
+from sim.twins.process import main
+
+main()

@@ -1,0 +1,23 @@
+"""The families of switches that can be simulated, by the name that `python -m sim.twins` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+from sim.twins.switch.settings import SettingError, TwinSettings
+from sim.twins.switch.twin import SwitchTwin
+
+FAMILIES: Mapping[str, str] = {
+    "polatis": "sim.twins.polatis:twin",
+}
+"""Family -> `module:function`, the function taking `TwinSettings`."""
+
+
+def make_twin(family: str, settings: TwinSettings) -> SwitchTwin:
+    """A twin, not yet serving. Raises `SettingError` for an unknown family or option."""
+    if family not in FAMILIES:
+        raise SettingError(f"no family {family!r}; known: {', '.join(FAMILIES)}")
+    module, name = FAMILIES[family].split(":")
+    make: Callable[[TwinSettings], SwitchTwin] = getattr(import_module(module), name)
+    return make(settings)

@@ -1,0 +1,168 @@
+"""One simulated switch as a process of its own: options in, one JSON line out, and an end.
+
+    python -m sim.twins polatis --size 48x48 --fault fail_port=3
+
+Prints one JSON line when it answers, with the address of every front as drivers take it, and ends when its
+standard input closes, or on SIGTERM or SIGINT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from sim.models.clock import Clock, RealClock, ScaledClock, VirtualClock
+from sim.twins.control import Request, VerbError
+from sim.twins.families import FAMILIES, make_twin
+from sim.twins.listener import bound_socket
+from sim.twins.plant import DEFAULT_INSERTION_LOSS_DB, Plant
+from sim.twins.switch.device import BOOT_MODES
+from sim.twins.switch.settings import SettingError, TwinSettings
+from sim.twins.switch.twin import SwitchTwin
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m sim.twins", description=__doc__.partition("\n")[0])
+    parser.add_argument("family", nargs="?", choices=FAMILIES, metavar=f"{{{','.join(FAMILIES)}}}")
+    parser.add_argument("--list", action="store_true", help="print the families, one a line, and end")
+    parser.add_argument("--name", default="ocs1", help="the serial number follows from it")
+    parser.add_argument("--size", type=_size, default=(48, 48), metavar="INPUTSxOUTPUTS")
+    parser.add_argument("--host", default="127.0.0.1", help="address of all fronts and of the control socket")
+    parser.add_argument(
+        "--port", type=_pair, action="append", default=[], metavar="FRONT=PORT", help="default: any free one"
+    )
+    parser.add_argument("--clock", choices=["real", "virtual"], default="real")
+    parser.add_argument("--speed", type=float, default=1.0, help="how much faster than ours its time goes")
+    parser.add_argument("--switch-time-ms", type=float, help="default: the family's own")
+    parser.add_argument("--boot-mode", choices=BOOT_MODES, default="DARK")
+    parser.add_argument("--user")
+    parser.add_argument("--password")
+    parser.add_argument("--insertion-loss-db", type=float, default=DEFAULT_INSERTION_LOSS_DB)
+    parser.add_argument(
+        "--option", type=_pair, action="append", default=[], metavar="KEY=VALUE", help="the family's own"
+    )
+    parser.add_argument(
+        "--fault",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="KNOB=VALUE",
+        help='set a fault from the start: fail_port=3, stuck=[1,9], close_connection={"after_bytes":3}',
+    )
+    return parser
+
+
+def _size(text: str) -> tuple[int, int]:
+    inputs, _, outputs = text.partition("x")
+    if int(inputs) < 1 or int(outputs) < 1:
+        raise ValueError(text)
+    return int(inputs), int(outputs)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise ValueError(text)
+    return name, value
+
+
+def settings_of(options: argparse.Namespace) -> TwinSettings:
+    """What the command line describes: a twin alone, with light on all its inputs."""
+    switch = {"name": options.name, "insertion_loss_db": options.insertion_loss_db}
+    inputs, outputs = options.size
+    return TwinSettings(
+        options.name,
+        inputs,
+        outputs,
+        plant=Plant({"switches": [switch], "hosts": []}),
+        clock=_clock(options),
+        switch_time_s=None if options.switch_time_ms is None else options.switch_time_ms / 1000,
+        boot_mode=options.boot_mode,
+        user=options.user,
+        password=options.password,
+        options=dict(options.option),
+    )
+
+
+def _clock(options: argparse.Namespace) -> Clock:
+    if options.clock == "virtual":
+        return VirtualClock()
+    return RealClock() if options.speed == 1.0 else ScaledClock(options.speed)
+
+
+async def run(options: argparse.Namespace) -> None:
+    """Serve until standard input closes. Raises `SettingError` and `OSError` before anything is served."""
+    twin = make_twin(options.family, settings_of(options))
+    for name, value in options.fault:
+        await _set_fault(twin, name, value)
+    await twin.serve(_sockets(twin, options.host, dict(options.port)))
+    ended = _end_of_input()
+    ready = {"ready": True, "simulated": True, "family": options.family, **twin.addresses()}
+    sys.stdout.write(json.dumps(ready) + "\n")
+    sys.stdout.flush()
+    try:
+        await ended.wait()
+    finally:
+        await twin.close()
+
+
+def _sockets(twin: SwitchTwin, host: str, ports: dict[str, str]) -> dict[str, socket.socket]:
+    names = (*twin.needs_socket, "control")
+    for name, port in ports.items():
+        if name not in names or not port.isdecimal():
+            raise SettingError(f"--port {name}={port}: fronts are {', '.join(names)}, a port is a number")
+    return {name: bound_socket(host, int(ports.get(name, "0"))) for name in names}
+
+
+async def _set_fault(twin: SwitchTwin, name: str, value: str) -> None:
+    if name not in twin.faults:
+        raise SettingError(f"no fault {name!r}; this device knows: {', '.join(sorted(twin.faults))}")
+    try:
+        fields: Any = json.loads(value) if value else {}
+        if not isinstance(fields, dict):
+            fields = {twin.faults[name].main: fields}
+        await twin.set_fault(Request({"fault": name, **fields}))
+    except (ValueError, VerbError) as error:
+        raise SettingError(f"--fault {name}={value}: {error}") from None
+
+
+def _end_of_input() -> asyncio.Event:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    threading.Thread(target=_drain_input, args=(loop, ended), daemon=True).start()
+    return ended
+
+
+def _drain_input(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    # Not sys.stdin: a thread that waits inside its lock would disturb the interpreter's end.
+    while os.read(0, 4096):
+        pass
+    loop.call_soon_threadsafe(ended.set)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run one twin; ends with 2 for settings it cannot have, and 1 when it cannot serve."""
+    parser = arguments()
+    options = parser.parse_args(words)
+    if options.list:
+        sys.stdout.write("\n".join(FAMILIES) + "\n")
+        return
+    if options.family is None:
+        parser.error("which family? --list names them")
+    try:
+        asyncio.run(run(options))
+    except SettingError as error:
+        parser.error(str(error))
+    except OSError as error:
+        parser.exit(1, f"cannot serve: {error}\n")

@@ -1,0 +1,82 @@
+"""What a simulated switch of any family is told when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sim.models.clock import Clock
+from sim.twins.plant import Plant
+from sim.twins.switch.device import BootMode, SwitchDevice
+from sim.twins.switch.faults import Faults
+from sim.twins.switch.matrix import Matrix, WhenOccupied
+
+
+class SettingError(Exception):
+    """An option that this family does not have, or a value it cannot have."""
+
+
+@dataclass(frozen=True, slots=True)
+class TwinSettings:
+    """Name, size, surroundings and character of one twin.
+
+    `switch_time_s` and the account are None for what the family is delivered with. `options` are the
+    family's own, as text: behaviour that the published material leaves open.
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    plant: Plant
+    clock: Clock
+    switch_time_s: float | None = None
+    boot_mode: BootMode = "DARK"
+    user: str | None = None
+    password: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def account(self, user: str, password: str) -> tuple[str, str]:
+        """The account to log in with: the one given, else the factory's."""
+        return self.user or user, password if self.password is None else self.password
+
+    def only(self, *known: str) -> TwinSettings:
+        """These settings. Raises `SettingError` for an option that is not among `known`."""
+        for name in self.options:
+            if name not in known:
+                offered = f"known: {', '.join(known)}" if known else "it has none"
+                raise SettingError(f"no option {name!r} in this family; {offered}")
+        return self
+
+    def choice(self, name: str, *values: str) -> str:
+        """An option that is one of `values`; the first is the default. Raises `SettingError`."""
+        value = self.options.get(name, values[0])
+        if value not in values:
+            raise SettingError(f"option {name} is one of {', '.join(values)}, not {value!r}")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """An option that is yes or no; no is the default. Raises `SettingError`."""
+        return self.choice(name, "no", "yes") == "yes"
+
+    def number(self, name: str, default: float) -> float:
+        """An option that is a number. Raises `SettingError`."""
+        text = self.options.get(name, str(default))
+        try:
+            return float(text)
+        except ValueError:
+            raise SettingError(f"option {name} is a number, not {text!r}") from None
+
+    def device(
+        self, *, switch_time_s: float, when_occupied: WhenOccupied = "reject", hitless: bool = False
+    ) -> SwitchDevice:
+        """The switch itself; `switch_time_s` is the family's own, used where none was given."""
+        return SwitchDevice(
+            self.name,
+            Matrix(self.inputs, self.outputs, when_occupied),
+            plant=self.plant,
+            clock=self.clock,
+            switch_time_s=switch_time_s if self.switch_time_s is None else self.switch_time_s,
+            hitless=hitless,
+            boot_mode=self.boot_mode,
+            faults=Faults(),
+        )

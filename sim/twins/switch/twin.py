@@ -1,0 +1,220 @@
+"""A simulated switch on the wire: one device, any number of ways in, a control socket and a power button."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from sim.twins.control import ControlServer, Request, Verb
+from sim.twins.listener import Listener
+from sim.twins.switch.device import SwitchDevice
+from sim.twins.switch.fault_board import Fault, FaultBoard
+from sim.twins.switch.line import Line, Reader, Writer
+from sim.twins.switch.memory import MemoryClient, MemoryDoor
+from sim.twins.switch.panel import Panel
+from sim.twins.switch.transcript import Transcript
+
+Wire = Literal["tcp", "telnet", "ssh", "serial"]
+Client = Callable[[Reader, Writer], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """One way in: `converse` serves one client until it leaves, `wire` says what carries it.
+
+    `scheme` begins the address that is printed (`polatis+scpi`). `account` is for wires that have a login of
+    their own (SSH); `baud` for serial lines. `max_sessions_here` says whether the fault `max_sessions`
+    refuses connections of this front (else the front's own logins count).
+    """
+
+    scheme: str
+    converse: Callable[[Line], Awaitable[None]]
+    wire: Wire = "tcp"
+    account: tuple[str, str] = ("admin", "root")
+    baud: int = 38400
+    max_sessions_here: bool = True
+
+
+class Door(Protocol):
+    """What accepts the clients of one front: `Listener`, or its like for other wires."""
+
+    @property
+    def address(self) -> str:
+        """Where it is: `host:port`, or a path."""
+
+    @property
+    def clients(self) -> int:
+        """How many clients there are."""
+
+    def open(self) -> None:
+        """Accept clients from now on."""
+
+    async def refuse(self) -> None:
+        """Accept nobody from now on."""
+
+    def drop_clients(self) -> int:
+        """Break every conversation; gives how many there were."""
+
+    async def close(self) -> None:
+        """Break every conversation, for good."""
+
+
+def _door(front: Front, sock: socket.socket | None, client: Client) -> Door:
+    """Whatever accepts clients on the wire of a front."""
+    if front.wire == "serial":
+        from sim.twins.switch.serial_line import SerialLine
+
+        return SerialLine(client, baud=front.baud)
+    assert sock is not None  # every other wire is TCP below
+    if front.wire == "ssh":
+        from sim.twins.switch.ssh_server import SshServer
+
+        return SshServer(sock, front.account, client)
+    return Listener(sock, client)
+
+
+class SwitchTwin:
+    """One simulated switch: one state behind all its fronts, for several clients at once.
+
+    `expire` ends all logins and gives their number. `verbs` and `faults` are the family's additions to what
+    every control socket knows. `on_boot` forgets what a device forgets without power (error queues).
+    """
+
+    def __init__(
+        self,
+        device: SwitchDevice,
+        fronts: Mapping[str, Front],
+        *,
+        expire: Callable[[], int] = lambda: 0,
+        verbs: Mapping[str, Verb] | None = None,
+        faults: Mapping[str, Fault] | None = None,
+        on_boot: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.device = device
+        self.fronts = fronts
+        self.transcript = Transcript(device.clock)
+        self._sessions = itertools.count(1)
+        self._on_boot = on_boot
+        self._doors: dict[str, Door] = {}
+        self._memory: dict[str, MemoryDoor] = {}
+        self._board = FaultBoard(device, line=self, expire=expire, own=faults)
+        self._panel = Panel(self, device, self.transcript, self._board, verbs or {})
+        self._control = ControlServer(self.verbs())
+        self._control_address = ""
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """Everything the control socket can be asked."""
+        return self._panel.verbs()
+
+    @property
+    def faults(self) -> Mapping[str, Fault]:
+        """All faults this twin knows, by name."""
+        return self._board.known
+
+    async def set_fault(self, request: Request) -> None:
+        """Set the fault that `request` names. Raises `VerbError`."""
+        await self._board.set_fault(request)
+
+    @property
+    def needs_socket(self) -> tuple[str, ...]:
+        """Names of the fronts that are served on a bound socket."""
+        return tuple(name for name, front in self.fronts.items() if front.wire != "serial")
+
+    async def serve(self, sockets: Mapping[str, socket.socket]) -> None:
+        """Serve clients; returns at once, the event loop does the work.
+
+        `sockets` are bound (`sim.twins.listener.bound_socket`): one by the name of each front that
+        `needs_socket`, and `control`.
+        """
+        for name, front in self.fronts.items():
+            self._doors[name] = _door(front, sockets.get(name), self._client(name))
+        self.accept()
+        control = sockets["control"]
+        self._control_address = "{}:{}".format(*control.getsockname()[:2])
+        await self._control.serve(control)
+
+    async def close(self) -> None:
+        """Drop all clients and close the sockets. What is lit stays lit in the plant."""
+        for door in self._all_doors():
+            await door.close()
+        await self._control.close()
+        await self.device.stop()
+
+    def addresses(self) -> dict[str, str]:
+        """The address of every front as a driver takes it, and that of the control socket."""
+        found = {name: self._url(name, door) for name, door in self._doors.items()}
+        return {**found, "control": f"tcp://{self._control_address}"}
+
+    def _url(self, name: str, door: Door) -> str:
+        front = self.fronts[name]
+        if front.wire == "serial":
+            return f"{front.scheme}://{door.address}?baud={front.baud}"
+        return f"{front.scheme}://{door.address}"
+
+    def host_of(self, name: str) -> str:
+        """The host that a front listens on, for devices that tell their own address."""
+        door = self._doors.get(name)
+        return door.address.rpartition(":")[0] if door else "127.0.0.1"
+
+    def attach(self, front: str) -> MemoryClient:
+        """A conversation with a front in memory. Raises `ConnectionRefusedError` while clients are refused."""
+        if front not in self._memory:
+            self._memory[front] = MemoryDoor(self._client(front))
+        return self._memory[front].attach()
+
+    def accept(self) -> None:
+        """Accept clients of the wire languages."""
+        for door in self._all_doors():
+            door.open()
+
+    async def refuse(self) -> None:
+        """Refuse new clients of the wire languages; the control socket goes on."""
+        for name in self.fronts:  # also those that nobody has attached to yet
+            self._memory.setdefault(name, MemoryDoor(self._client(name)))
+        for door in self._all_doors():
+            await door.refuse()
+
+    def drop_clients(self) -> int:
+        """Break all connections of the wire languages; gives their number."""
+        return sum(door.drop_clients() for door in self._all_doors())
+
+    async def power_cycle(self, off_s: float) -> None:
+        """Switch off, stay off for `off_s` of the clock, boot with what the boot mode keeps."""
+        self.device.power_off()
+        await self.refuse()
+        self.drop_clients()
+        await self.device.clock.sleep(off_s)
+        self._on_boot()
+        self.device.boot()
+        self.accept()
+
+    def _all_doors(self) -> list[Door]:
+        return [*self._doors.values(), *self._memory.values()]
+
+    def _client(self, name: str) -> Client:
+        """Serves one client of a front."""
+        front = self.fronts[name]
+
+        async def serve(reader: Reader, writer: Writer) -> None:
+            limit = self.device.faults.max_sessions
+            if front.max_sessions_here and limit is not None and self._clients_of(name) > limit:
+                self.device.faults.fired["max_sessions"] += 1
+                return
+            line = Line(
+                name,
+                next(self._sessions),
+                (reader, writer),
+                faults=self.device.faults,
+                transcript=self.transcript,
+                clock=self.device.clock,
+            )
+            await front.converse(line)
+
+        return serve
+
+    def _clients_of(self, name: str) -> int:
+        doors = (self._doors.get(name), self._memory.get(name))
+        return sum(door.clients for door in doors if door is not None)
