@@ -14,7 +14,7 @@ from ocs_drivers.address import Address
 from ocs_drivers.bank_words import Words, decode_channel, decode_monitor, decode_open
 from ocs_drivers.contract import Guard
 from ocs_drivers.driver import SwitchDriver
-from ocs_drivers.errors import AddressError, DeviceError, OcsError, ProtocolDesync, Timeout
+from ocs_drivers.errors import AddressError, DeviceError, OcsError, Timeout
 from ocs_drivers.model import (
     Capabilities,
     CrossConnects,
@@ -99,9 +99,7 @@ class BankSwitch(SwitchDriver):
             raise self._wrong_size(f"bank {bank} stands at channel {channel} of {self._channels}")
 
     def _wrong_size(self, what: str) -> AddressError:
-        return AddressError(
-            what, device=self.address, cure="Correct banks= and channels= in the address."
-        )
+        return AddressError(what, device=self.address, cure="Correct banks= and channels= in the address.")
 
     def _ask_channel(self, bank: int, channels: int) -> int | None:
         """Where a bank stands. Raises `DeviceError` where the make tells that there is no such bank."""
@@ -146,11 +144,10 @@ class BankSwitch(SwitchDriver):
     def _perform(self, step: Step, guard: Guard) -> None:
         if step.kind != "add":
             raise self._unsupported("disconnecting, or all banks at once", step.pairs)
-        for number, (bank, output) in enumerate(step.pairs.items()):
+        for number, command in enumerate(self._commands(step)):
             if number:
                 guard()
-            channel = output - self._output(bank, 0)
-            self._session.tell(self._words.selecting(bank, channel))
+            self._session.tell(command)
         self._settled_s = self._clock.now() + self.capabilities.switch_time_s[1]
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
@@ -158,7 +155,7 @@ class BankSwitch(SwitchDriver):
         snapshot = self.read()
         if not self._words.errors:
             return snapshot, None
-        refusals = self._session.drain_errors("; ".join(map(str, self._commands(step))))
+        refusals = self._session.drain_errors("; ".join(self._commands(step)))
         return snapshot, refusals[0] if refusals else None
 
     def _commands(self, step: Step) -> list[str]:
@@ -213,3 +210,11 @@ def require_banks_apart(words: Words, banks: int, address: Address) -> None:
             device=str(address),
             cure="Put {bank} into both commands.",
         )
+
+
+def flag_in(address: Address, option: str, *, default: bool) -> bool:
+    """An option of an address that is 0 or 1. Raises `AddressError`."""
+    text = address.options.get(option, str(int(default)))
+    if text not in {"0", "1"}:
+        raise AddressError(f"{option}={text} is neither 0 nor 1", device=str(address))
+    return text == "1"

@@ -15,7 +15,7 @@ from ocs_drivers import wire
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import ConnectError, ConnectionLost, LoginFailed, OcsError, TransportError
 from ocs_drivers.model import Event
-from ocs_drivers.prompt_cli import CliEvent, Decoder, Prompt, command_bytes
+from ocs_drivers.prompt_cli import CliEvent, Decoder, Line, Prompt, command_bytes
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
 from ocs_drivers.transport import Transport, lost
 
@@ -30,13 +30,20 @@ FAREWELL_TIMEOUT_S = 0.5
 class Login:
     """A login that the device asks for on the line itself, as over telnet.
 
-    `user_prompt` and `password_prompt` are matched from the beginning of a line, whole. A device that asks for
-    the user a second time has refused.
+    `user_prompt` and `password_prompt` are what it shows, whole. A device that asks for the user a second time
+    has refused. Raises `LoginFailed` for a name or password that cannot be typed.
     """
 
     credentials: Credentials
     user_prompt: re.Pattern[str] = re.compile(r"(?:(?!Last )\S+ )?(?:[Ll]ogin|[Uu]ser(?:name)?):")
     password_prompt: re.Pattern[str] = re.compile(r"[Pp]assword:")
+
+    def __post_init__(self) -> None:
+        if not (self.credentials.user + self.credentials.password).isprintable():
+            raise LoginFailed(
+                "the user name or the password holds a character that cannot be typed",
+                cure="Use letters, digits and punctuation.",
+            )
 
 
 class CliSession:
@@ -151,16 +158,13 @@ class CliSession:
             deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
             with self._closing_on_failure(command):
                 lines = self._converse(command, deadline)
-            try:
-                return decode(lines)
-            except TransportError as error:
-                self._transport.close()
-                raise error.locate(device=self._device, sent=command)
-            except OcsError as error:
-                raise error.locate(device=self._device, sent=command)
-            except BaseException:
-                self._transport.close()
-                raise
+                try:
+                    return decode(lines)
+                except OcsError as refusal:
+                    if isinstance(refusal, TransportError):
+                        raise
+                    objection = refusal.locate(device=self._device, sent=command)
+            raise objection
 
     def ask_again(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
         """As `ask`, but once more on a new connection when the device had hung up: for reads only."""
@@ -183,7 +187,7 @@ class CliSession:
         self._waiting.clear()
         self._transport.open(self._timeout_s)
         try:
-            with self._closing_on_failure("", login=True):
+            with self._closing_on_failure(""):
                 self._reach_prompt(Deadline(self._timeout_s, self._clock))
         except ConnectionLost as error:
             raise ConnectError(
@@ -195,28 +199,28 @@ class CliSession:
 
     def _reach_prompt(self, deadline: Deadline) -> None:
         """Take in banners, and log in where the line asks for it, up to the device's prompt."""
-        asked = 0
-        while True:
-            prompt = self._next_prompt(deadline)
+        named = False
+        while prompt := self._next_prompt(deadline, after_user=named):
             login = self._login
             if login and login.user_prompt.fullmatch(prompt):
-                asked += 1
-                if asked > 1:
+                if named:
                     raise self._not_welcome(login.credentials)
+                named = True
                 self._type(login.credentials.user, deadline)
             elif login and login.password_prompt.fullmatch(prompt):
                 self._type(login.credentials.password, deadline, secret=True)
-            elif self._is_pager(prompt):
-                self._transport.send(b" ", deadline)
             else:
                 return
 
-    def _next_prompt(self, deadline: Deadline) -> str:
+    def _next_prompt(self, deadline: Deadline, *, after_user: bool) -> str:
+        """The next prompt; lines before it are events (but for the echo of the user's name), pages are turned."""
         while True:
             event = self._next(deadline)
-            if isinstance(event, Prompt):
+            if isinstance(event, Line):
+                if not (after_user and self._login and event.text == self._login.credentials.user):
+                    self._keep(event.text)
+            elif not self._turns_page(event, deadline):
                 return event.text
-            self._keep(event.text)
 
     def _not_welcome(self, credentials: Credentials) -> LoginFailed:
         return LoginFailed(
@@ -225,40 +229,59 @@ class CliSession:
             cure="Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or give credentials.",
         )
 
-    def _asks_for_login(self, prompt: str) -> bool:
-        login = self._login
-        return login is not None and any(
-            pattern.fullmatch(prompt) for pattern in (login.user_prompt, login.password_prompt)
-        )
-
-    def _is_pager(self, prompt: str) -> bool:
-        return self._pager is not None and self._pager.fullmatch(prompt) is not None
-
     # -- exchanging
 
     def _converse(self, command: str, deadline: Deadline) -> tuple[str, ...]:
+        """Send one command and wait for all of its reply."""
         self._type(command, deadline)
+        if self._echoes:
+            self._await_echo(command, deadline)
         lines: list[str] = []
-        begun = not self._echoes
+        while (line := self._next_line(deadline)) is not None:
+            if self._unsolicited is not None and self._unsolicited.match(line):
+                self._keep(line)
+            else:
+                lines.append(line)
+        self._used_s = self._clock.now()
+        return tuple(lines)
+
+    def _await_echo(self, command: str, deadline: Deadline) -> None:
+        """Skip what was under way before the command was heard, another prompt included."""
         while True:
             event = self._next(deadline)
             if isinstance(event, Prompt):
-                if self._is_pager(event.text):
-                    self._transport.send(b" ", deadline)
-                elif self._asks_for_login(event.text):
-                    raise lost(self._device, "the device asks for a login again")
-                elif begun:  # one before the echo was there before the command
-                    break
-            elif not begun:
-                begun = _same(event.text, command)
-                if not begun:
-                    self._keep(event.text)
-            elif self._unsolicited is not None and self._unsolicited.match(event.text):
-                self._keep(event.text)
+                self._require_login(event)
+            elif _same(event.text, command):
+                return
             else:
-                lines.append(event.text)
-        self._used_s = self._clock.now()
-        return tuple(lines)
+                self._keep(event.text)
+
+    def _next_line(self, deadline: Deadline) -> str | None:
+        """The next line of a reply; None at its end."""
+        while True:
+            event = self._next(deadline)
+            if isinstance(event, Line):
+                return event.text
+            self._require_login(event)
+            if not self._turns_page(event, deadline):
+                return None
+
+    def _turns_page(self, prompt: Prompt, deadline: Deadline) -> bool:
+        """Whether this is the end of a page; if so, the next is asked for."""
+        if self._pager is None or not self._pager.fullmatch(prompt.text):
+            return False
+        self._transport.send(b" ", deadline)
+        return True
+
+    def _require_login(self, prompt: Prompt) -> None:
+        if self._asks_for_login(prompt):
+            raise lost(self._device, "the device asks for a login again")
+
+    def _asks_for_login(self, prompt: Prompt) -> bool:
+        login = self._login
+        return login is not None and any(
+            pattern.fullmatch(prompt.text) for pattern in (login.user_prompt, login.password_prompt)
+        )
 
     def _type(self, command: str, deadline: Deadline, *, secret: bool = False) -> None:
         wire.sent(self._device, "***" if secret else command)
@@ -282,9 +305,9 @@ class CliSession:
             self._transport.close()
         while self._waiting:
             event = self._waiting.popleft()
-            if not isinstance(event, Prompt):
+            if isinstance(event, Line):
                 self._keep(event.text)
-            elif self._asks_for_login(event.text):
+            elif self._asks_for_login(event):
                 self._transport.close()
 
     def _keep(self, line: str) -> None:
@@ -294,24 +317,24 @@ class CliSession:
         self._events.append(Event(self._event_count, self._clock.now(), kind, (line,)))
 
     @contextmanager
-    def _closing_on_failure(self, sent: str, *, login: bool = False) -> Iterator[None]:
+    def _closing_on_failure(self, sent: str) -> Iterator[None]:
         try:
             yield
         except BaseException as error:
             self._transport.close()
             if isinstance(error, OcsError):
                 error.locate(device=self._device, sent=sent)
-            if login and isinstance(error, ValueError):
-                raise LoginFailed(
-                    "the user name or password holds a character that cannot be typed",
-                    device=self._device,
-                    cure="Use printable characters.",
-                ) from None
             raise
 
 
 def _any_of(*patterns: re.Pattern[str] | None) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern.pattern})" for pattern in patterns if pattern is not None))
+    """A pattern that matches what any of these does; case may be ignored in some of them."""
+    parts = [
+        f"(?{'i' if pattern.flags & re.IGNORECASE else ''}:{pattern.pattern})"
+        for pattern in patterns
+        if pattern is not None
+    ]
+    return re.compile("|".join(parts))
 
 
 def _same(line: str, command: str) -> bool:

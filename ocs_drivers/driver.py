@@ -22,6 +22,7 @@ from ocs_drivers.errors import (
     ConnectionLost,
     DeviceError,
     OcsError,
+    ProtocolDesync,
     Timeout,
     TransportError,
     Unsupported,
@@ -48,7 +49,7 @@ from ocs_drivers.transport import lost
 _T = TypeVar("_T")
 
 RETRY_PAUSES_S = (0.1, 0.4)
-"""Between attempts at a read whose connection broke, after the first attempt on a new connection."""
+"""Before the second and the third attempt at a read that met a broken line or noise."""
 
 
 class Session(Protocol):
@@ -179,7 +180,7 @@ class SwitchDriver(ABC):
         return f"<{type(self).__name__} {self._address}>"
 
     def read(self) -> Snapshot:
-        """The configuration the device holds now; tried again, on new connections, when a line broke."""
+        """The configuration the device holds now; tried again, on new connections, after a broken line or noise."""
         events = self._conversation.event_count
         snapshot = self._retried(self._read)
         self._events_at_read = events
@@ -190,7 +191,7 @@ class SwitchDriver(ABC):
         for pause_s in RETRY_PAUSES_S:
             try:
                 return ask()
-            except (ConnectionLost, ConnectError) as broken:
+            except (ConnectionLost, ConnectError, ProtocolDesync) as broken:
                 if isinstance(broken, AnotherDevice) or not self._conversation.in_use:
                     raise
                 self._clock.sleep(pause_s)

@@ -166,16 +166,27 @@ class HttpSession:
             self._refuse_stranger(reply)
             return reply
 
-    def get_json(
-        self, target: str, decode: Callable[[Any], _T], headers: Headers = (), *, accept: str = JSON_TYPE
+    def get(
+        self,
+        target: str,
+        decode: Callable[[HttpReply], _T],
+        headers: Headers = (),
+        *,
+        accept: str = JSON_TYPE,
     ) -> _T:
-        """The JSON document at `target`, decoded. Raises `DeviceError` for any status but 200."""
+        """What is at `target`, decoded. Raises `DeviceError` for any status but 200."""
         reply = self.request("GET", target, headers=(("Accept", accept), *headers))
         sent = f"GET {target}"
         with self._closing_on_failure(sent):
             if reply.status != 200:
                 raise self.refusal(reply, sent)
-            return decode(reply.json())
+            return decode(reply)
+
+    def get_json(
+        self, target: str, decode: Callable[[Any], _T], headers: Headers = (), *, accept: str = JSON_TYPE
+    ) -> _T:
+        """As `get`, of the JSON document there."""
+        return self.get(target, lambda reply: decode(reply.json()), headers, accept=accept)
 
     def send_json(
         self,

@@ -10,7 +10,6 @@ from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError
 from ocs_drivers.transport import SocketTransport, Transport
 
-
 HTTP_OPTIONS = ("tls", "ca", "insecure")
 """Options of an address that `http_line` reads."""
 

@@ -36,13 +36,16 @@ _RESERVED = re.compile(r'[;:"\r\n\\]|/\*|[^\x20-\x7e]')
 class Command:
     """One input message: `VERB:tid:aid:ctag:general:positional:keywords;`.
 
-    `tid` is quoted when given. Raises `ValueError` when a field holds a character that would end it, so that
+    `tid` is quoted when given; `short` leaves out the colon behind a tag that nothing follows. Raises
+    `ValueError` when a field holds a character that would end it, so that
     no value can become a command of its own.
 
     >>> Command("RTRV-PATCH", tag=5).text
     'RTRV-PATCH:::5:;'
     >>> Command("ENT-PATCH", tag=1, aid="1&2,17&18", tid="OCS1").text
     'ENT-PATCH:"OCS1":1&2,17&18:1:;'
+    >>> Command("dlt-crs-fiber", tag=5, aid="10001", short=True).text
+    'dlt-crs-fiber::10001:5;'
     >>> Command("RTRV-EQPT", tag=1, aid="SYSTEM", keywords="PARAMETER=SIZE").text
     'RTRV-EQPT::SYSTEM:1:::PARAMETER=SIZE;'
     """
@@ -53,6 +56,7 @@ class Command:
     tid: str = ""
     positional: str = ""
     keywords: str = ""
+    short: bool = False
 
     def __post_init__(self) -> None:
         for value in (self.verb, self.aid, self.tid, self.positional, self.keywords):
@@ -64,7 +68,7 @@ class Command:
     def text(self) -> str:
         """The message without its line end."""
         tid = f'"{self.tid}"' if self.tid else ""
-        tail = f"::{self.positional}" if self.positional else ":"
+        tail = f"::{self.positional}" if self.positional else "" if self.short else ":"
         if self.keywords:
             tail = f"::{self.positional}:{self.keywords}"
         return f"{self.verb}:{tid}:{self.aid}:{self.tag}{tail};"

@@ -42,13 +42,15 @@ class Dialect:
 
     A denial means that nobody is logged in when it carries one of `login_codes` or its text matches
     `login_text`, and that the function does not exist with one of `unsupported_codes`. A denied login whose
-    text matches `welcome` is a success all the same ("Already logged in").
+    text matches `welcome` is a success all the same ("Already logged in"). `short` is how commands end (see
+    `tl1.Command`).
     """
 
     login_codes: frozenset[str] = frozenset({"PICC", "PLNA"})
     login_text: re.Pattern[str] | None = None
     unsupported_codes: frozenset[str] = frozenset({"IICM", "ICNV"})
     welcome: re.Pattern[str] | None = None
+    short: bool = False
 
     def needs_login(self, reply: tl1.Reply) -> bool:
         """Whether the device says that nobody is logged in."""
@@ -157,7 +159,9 @@ class Tl1Session:
         refused, so nothing happens twice. Raises `SessionExpired` when that does not help, `Unsupported`
         or `DeviceError` when the command is denied.
         """
-        command = tl1.Command(verb, 0, aid=aid, positional=positional, keywords=keywords)
+        command = tl1.Command(
+            verb, 0, aid=aid, positional=positional, keywords=keywords, short=self._dialect.short
+        )
         with self._lock:
             self.ready()
             reply = self._send(command, timeout_s)
@@ -265,7 +269,7 @@ class Tl1Session:
         )
 
     def _command(self, verb: str, *, aid: str = "", positional: str = "") -> tl1.Command:
-        return tl1.Command(verb, self._next_tag(), aid=aid, positional=positional)
+        return tl1.Command(verb, self._next_tag(), aid=aid, positional=positional, short=self._dialect.short)
 
     def _next_tag(self) -> int:
         self._tag += 1

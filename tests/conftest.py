@@ -187,8 +187,9 @@ class World:
         return dict(self.do("truth")["connections"])
 
     def close(self) -> None:
-        self.run(self.twin.close())
-        self.loop.close()
+        if not self.loop.is_closed():
+            self.run(self.twin.close())
+            self.loop.close()
 
 
 @pytest.fixture

@@ -10,6 +10,10 @@ from sim.twins.switch.twin import SwitchTwin
 
 FAMILIES: Mapping[str, str] = {
     "polatis": "sim.twins.polatis:twin",
+    "dicon": "sim.twins.dicon:twin",
+    "glimmerglass": "sim.twins.glimmerglass:twin",
+    "mosw": "sim.twins.mosw:twin",
+    "scpi-1xn": "sim.twins.scpi_1xn:twin",
 }
 """Family -> `module:function`, the function taking `TwinSettings`."""
 

@@ -9,8 +9,18 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
+
+
+WIRES = (
+    ("lines", "SocketTransport"),
+    ("visa", "VisaTransport"),
+    ("serial_port", "SerialTransport"),
+    ("ssh", "SshTransport"),
+)
+"""Where drivers find the wires, for `open_in_memory` to put memory there."""
 
 
 class ScriptedPeer:
@@ -191,3 +201,32 @@ def new_twin() -> Iterator[Callable[..., Twin]]:
 def own_lock_directory(tmp_path_factory, monkeypatch) -> None:
     """Lock files of tests lie apart from those of anything that runs on this machine."""
     monkeypatch.setenv("LIGHTBED_LOCK_DIR", str(tmp_path_factory.mktemp("locks")))
+
+
+@pytest.fixture
+def open_in_memory(monkeypatch) -> Callable[..., Any]:
+    """Opens a driver by its scheme on a twin in memory: `open_in_memory(world, "calient+tl1", "tl1", key="value")`.
+
+    The drivers are made by their factories as ever; only the wire and the machine's clock are replaced.
+    """
+    from ocs_drivers import address, timing
+
+    def use(world: Any, scheme: str, front: str, **options: str) -> Any:
+        def line(*_: object, **__: object) -> Any:
+            return world.transport(front)
+
+        for module, name in WIRES:
+            try:
+                monkeypatch.setattr(f"ocs_drivers.{module}.{name}", line)
+            except ImportError:  # an optional library is not installed: nobody can take that way
+                continue
+        monkeypatch.setattr(timing.SystemClock, "now", lambda _: world.clock.now())
+        monkeypatch.setattr(timing.SystemClock, "sleep", lambda _, seconds: world.clock.sleep(seconds))
+        where = "///dev/memory" if scheme.endswith("serial") else "//memory"
+        query = "&".join(f"{key}={value}" for key, value in options.items())
+        parsed = address.parse_address(f"{scheme}:{where}" + (f"?{query}" if query else ""))
+        switch = address.driver_factory(scheme)(parsed, timeout_s=5.0, credentials=None)
+        switch.open()
+        return switch
+
+    return use

@@ -1,4 +1,4 @@
-"""A simulated HUBER+SUHNER Polatis optical circuit switch, speaking SCPI and TL1."""
+"""A simulated HUBER+SUHNER Polatis optical circuit switch, speaking SCPI, TL1 and REST."""
 
 from sim.twins.polatis.twin import twin
 

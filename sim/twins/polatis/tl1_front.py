@@ -49,7 +49,8 @@ def _wall_clock() -> datetime:
 class Tl1Front:
     """What all TL1 sessions of one switch share: account, idle limit, numbering of reports.
 
-    `account` is (user, password). The idle limit is counted on the device's clock; 0 means none.
+    `account` is (user, password). The idle limit is counted on the device's clock; 0 means none. With
+    `page_rows`, replies of more lines than that come in pages.
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class Tl1Front:
         model: str,
         serial: str,
         firmware: str,
+        page_rows: int = 0,
     ) -> None:
+        self.page_rows = page_rows
         self.device = device
         self.name = name
         self.idle_timeout_s = DEFAULT_IDLE_TIMEOUT_S
@@ -98,7 +101,7 @@ class Tl1Front:
             raise Denied("PICC", "login incorrect")
         return command.aid
 
-    def table(self) -> Mapping[str, Handler]:
+    def table(self) -> dict[str, Handler]:
         """The commands of a session that is logged in."""
         commands: dict[str, Handler] = {
             "RTRV-HDR": lambda _: (),
@@ -192,7 +195,7 @@ class Tl1Front:
 
     def _report(self, change: str) -> None:
         self._reports += 1
-        listeners = [session for session in self._sessions if session.user]
+        listeners = [session for session in self._sessions if session.user and not session.inhibited]
         if not listeners:
             return
         now = _wall_clock()
@@ -207,12 +210,16 @@ class Tl1Session:
 
     def __init__(self, front: Tl1Front, send: Callable[[bytes], None]) -> None:
         self.user = ""
+        self.inhibited = False
         self.send = send
         self._front = front
         self._clock = front.device.clock
         self._used_s = self._clock.now()
         self._reader = CommandReader()
-        self._table = front.table()
+        self._table = front.table() | {
+            "INH-MSG": lambda _: self._inhibit(inhibited=True),
+            "ALW-MSG": lambda _: self._inhibit(inhibited=False),
+        }
 
     def commands(self, data: bytes) -> list[str]:
         """The commands that `data` completes."""
@@ -227,7 +234,12 @@ class Tl1Session:
             return self._deny(command, Denied(_CODE_OF[refusal.reason], str(refusal)))
         except Denied as denied:
             return self._deny(command, denied)
-        return reply(self._front.name, command.ctag, lines, _wall_clock())
+        return reply(self._front.name, command.ctag, lines, _wall_clock(), page_rows=self._front.page_rows)
+
+    def _inhibit(self, *, inhibited: bool) -> Lines:
+        """Keep reports from this session, or let them through again."""
+        self.inhibited = inhibited
+        return ()
 
     def end(self) -> None:
         """The connection has ended."""

@@ -13,6 +13,7 @@ Lines = Sequence[str]
 PortHandler = Callable[[Command], Lines]
 
 _LEVEL_RANGE_DB = 80.0
+_MOST_CYCLES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,20 @@ class AttenuatorSetting:
         return f"{self.mode},{self.level:.1f},{self.reference}"
 
 
+@dataclass(frozen=True, slots=True)
+class Flap:
+    """A link flap test: dark for `off_s`, light for `on_s`, so many times."""
+
+    off_s: float
+    on_s: float
+    cycles: int
+
+
 class PortCommands:
     """Executes the port commands on a device."""
 
     def __init__(self, device: SwitchDevice) -> None:
+        self._flaps: dict[int, Flap] = {}
         self._device = device
         self._matrix = device.matrix
         self._monitors: dict[int, Monitor] = {}
@@ -54,6 +65,8 @@ class PortCommands:
             "OPR-PORT-SHUTTER": lambda command: self._set_shutters(command, disabled=True),
             "RLS-PORT-SHUTTER": lambda command: self._set_shutters(command, disabled=False),
             "RTRV-PORT-SHUTTER": lambda command: self._each(command, self._shutter),
+            "ENT-PORT-FLAP": self._set_flaps,
+            "OPR-PORT-FLAP": self._flap,
             "RTRV-PORT-POWER": lambda command: self._each(command, self._power),
             "RTRV-PORT-PMON": lambda command: self._each(command, lambda port: str(self._monitor(port))),
             "SET-PORT-PMON": self._set_monitors,
@@ -72,7 +85,7 @@ class PortCommands:
     def _each(self, command: Command, show: Callable[[int], str]) -> Lines:
         return [f"{port}:{show(port)}" for port in self._ports(command)]
 
-    def _set(self, act: Callable[[], None]) -> Lines:
+    def _set(self, act: Callable[[], object]) -> Lines:
         """Do what a set command asks, unless a fault swallows the command."""
         if not self._device.faults.take_dropped_command():
             act()
@@ -84,6 +97,31 @@ class PortCommands:
     def _set_shutters(self, command: Command, *, disabled: bool) -> Lines:
         ports = set(self._ports(command))
         return self._set(lambda: self._device.set_disabled(ports, disabled=disabled))
+
+    def _set_flaps(self, command: Command) -> Lines:
+        """`off ms, on ms, cycles` of the test that `OPR-PORT-FLAP` runs."""
+        try:
+            off_ms, on_ms, cycles = (int(text) for text in command.positional)
+        except ValueError:
+            raise Denied("IDNV", "three whole numbers are needed: off ms, on ms, cycles") from None
+        if min(off_ms, on_ms, cycles) < 1 or cycles > _MOST_CYCLES:
+            raise Denied("IDRG", f"times are from 1 ms, cycles from 1 to {_MOST_CYCLES}")
+        flaps = dict.fromkeys(self._ports(command), Flap(off_ms / 1000, on_ms / 1000, cycles))
+        return self._set(lambda: self._flaps.update(flaps))
+
+    def _flap(self, command: Command) -> Lines:
+        """Run the test on ports that have one; the command is complete at once (assumption)."""
+        ports = self._ports(command)
+        for port in ports:
+            if port not in self._flaps:
+                raise Denied("SNVS", f"no flap was entered for port {port}")
+        return self._set(lambda: [self._device.start(self._run(port, self._flaps[port])) for port in ports])
+
+    async def _run(self, port: int, flap: Flap) -> None:
+        for _ in range(flap.cycles):
+            for disabled, seconds in ((True, flap.off_s), (False, flap.on_s)):
+                self._device.set_disabled({port}, disabled=disabled)
+                await self._device.clock.sleep(seconds)
 
     def _set_labels(self, command: Command) -> Lines:
         labels = dict.fromkeys(self._ports(command), command.keyword("LABEL"))

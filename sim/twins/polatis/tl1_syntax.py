@@ -7,7 +7,7 @@ count as text. Sources: Telcordia GR-831 (frames), GR-833 (codes), the frames of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -127,9 +127,23 @@ def aid_ports(aid: str) -> list[int]:
     return ports[:_MAX_LIST]
 
 
-def reply(tid: str, ctag: str, lines: Iterable[str], now: datetime) -> bytes:
-    """A completed command with its data lines."""
-    return _frame(tid, now, f"M  {ctag} COMPLD", [f'   "{line}"' for line in lines])
+def reply(tid: str, ctag: str, lines: Sequence[str], now: datetime, *, page_rows: int = 0) -> bytes:
+    """A completed command with its data lines, in pages of `page_rows` (0 for all at once).
+
+    A page ends with `>` where more follows, the last one with `;`.
+    """
+    rows = page_rows or len(lines) or 1
+    pages = [lines[start : start + rows] for start in range(0, len(lines), rows)] or [lines]
+    return b"".join(
+        _frame(
+            tid,
+            now,
+            f"M  {ctag} COMPLD",
+            [f'   "{line}"' for line in page],
+            end=";" if page is pages[-1] else ">",
+        )
+        for page in pages
+    )
 
 
 def denial(tid: str, ctag: str, denied: Denied, now: datetime) -> bytes:
@@ -142,6 +156,6 @@ def report(tid: str, atag: int, event: str, lines: Sequence[str], now: datetime)
     return _frame(tid, now, f"A  {atag} {event}", [f'   "{line}"' for line in lines])
 
 
-def _frame(tid: str, now: datetime, head: str, body: Sequence[str]) -> bytes:
-    lines = ["", f"   {tid or '( nil )'} {now:%y-%m-%d %H:%M:%S}", head, *body, ";"]
+def _frame(tid: str, now: datetime, head: str, body: Sequence[str], end: str = ";") -> bytes:
+    lines = ["", f"   {tid or '( nil )'} {now:%y-%m-%d %H:%M:%S}", head, *body, end]
     return "\r\n".join(lines).encode("latin-1", "replace")

@@ -1,19 +1,22 @@
-"""A Polatis switch: SCPI and TL1 on one state."""
+"""A Polatis switch: SCPI on TCP and on a serial line, TL1 and REST, on one state."""
 
 from __future__ import annotations
 
 import zlib
 
+from sim.twins.polatis.rest_front import RestFront
 from sim.twins.polatis.scpi_errors import ScpiError
 from sim.twins.polatis.scpi_front import ScpiFront
 from sim.twins.polatis.scpi_syntax import LineReader
 from sim.twins.polatis.tl1_front import Tl1Front
+from sim.twins.switch.http_server import HttpServer
 from sim.twins.switch.line import Line
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import Front, SwitchTwin
 
 FIRMWARE = "6.5.2.18"
 DEFAULT_SWITCH_TIME_S = 0.02
+DEFAULT_BAUD = 38400
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
@@ -21,9 +24,11 @@ def twin(settings: TwinSettings) -> SwitchTwin:
 
     Options for what the published material leaves open: `when_occupied=reject|replace` (what ADD does on a
     port in use), `hitless=no|yes` (do kept circuits keep their light over a whole-configuration command),
-    `separate_lines=no|yes` (are replies to chained queries joined by `;` or on lines of their own).
+    `separate_lines=no|yes` (are replies to chained queries joined by `;` or on lines of their own),
+    `page_rows=N` (long TL1 replies come in pages of so many lines), `post_vanishes_s=T` (pairs made with a
+    REST POST go after so long, as one lab saw), `baud=N` (of the serial line).
     """
-    settings.only("when_occupied", "hitless", "separate_lines")
+    settings.only("when_occupied", "hitless", "separate_lines", "page_rows", "post_vanishes_s", "baud")
     device = settings.device(
         switch_time_s=DEFAULT_SWITCH_TIME_S,
         when_occupied="replace"
@@ -32,6 +37,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         hitless=settings.flag("hitless"),
     )
     model = f"I-OST-{settings.inputs}x{settings.outputs}-LU1-DMHNS-801"
+    account = settings.account("admin", "root")
     serial = f"SIM{zlib.crc32(settings.name.encode()) % 1_000_000:06d}"
     scpi = ScpiFront(
         device,
@@ -42,24 +48,47 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     tl1 = Tl1Front(
         device,
         name=settings.name,
-        account=settings.account("admin", "root"),
+        account=account,
         model=model,
         serial=serial,
         firmware=FIRMWARE,
+        page_rows=int(settings.number("page_rows", 0)),
+    )
+    rest = RestFront(
+        device,
+        product={
+            "manufacturer": "Polatis",
+            "serial-number": serial,
+            "model-name": model,
+            "software-version": FIRMWARE,
+        },
+        post_vanishes_s=settings.number("post_vanishes_s", 0.0),
     )
     fronts = {
         "scpi": Front("polatis+scpi", lambda line: _converse_scpi(scpi, line)),
+        "serial": Front(
+            "polatis+serial",
+            lambda line: _converse_scpi(scpi, line, ending=b"\r"),
+            wire="serial",
+            baud=int(settings.number("baud", DEFAULT_BAUD)),
+            max_sessions_here=False,
+        ),
         "tl1": Front("polatis+tl1", lambda line: _converse_tl1(tl1, line), max_sessions_here=False),
+        "rest": Front("polatis+rest", HttpServer(rest.routes(), accounts=dict([account])).converse),
     }
     made = SwitchTwin(device, fronts, expire=tl1.expire, on_boot=scpi.errors.clear)
     return made
 
 
-async def _converse_scpi(front: ScpiFront, line: Line) -> None:
+async def _converse_scpi(front: ScpiFront, line: Line, *, ending: bytes = b"\r\n") -> None:
     commands = LineReader()
     while data := await line.read():
         for text in _complete_lines(front, commands, data):
-            await line.respond(lambda text=text: front.execute(text))  # type: ignore[misc]
+            await line.respond(lambda text=text: _answer(front, text, ending))  # type: ignore[misc]
+
+
+async def _answer(front: ScpiFront, text: str, ending: bytes) -> bytes:
+    return (await front.execute(text)).replace(b"\r\n", ending)
 
 
 def _complete_lines(front: ScpiFront, commands: LineReader, data: bytes) -> list[str]:

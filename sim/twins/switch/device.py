@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from sim.models.clock import Clock
 from sim.models.light import DARK_FLOOR_DBM, Attenuator
 from sim.twins.plant import Plant
 from sim.twins.switch.faults import Faults
-from sim.twins.switch.matrix import Connections, Matrix, Pair
+from sim.twins.switch.matrix import Connections, Matrix, Pair, Reason
 
 BootMode = Literal["DARK", "RESTORE", "AUTOSAVE"]
 BOOT_MODES: tuple[BootMode, ...] = ("DARK", "RESTORE", "AUTOSAVE")
+
+_FAULT_OF_A_PORT: Mapping[Reason, str] = {
+    Reason.FAILED: "fail_port",
+    Reason.LOCKED: "lock_port",
+    Reason.DISABLED: "disable_port",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,8 @@ class SwitchDevice:
 
     `hitless` says whether circuits that a whole-configuration command keeps keep their light; nobody has
     confirmed that of the real device, so it is off unless asked for. `boot_mode` says what a power cycle
-    leaves: nothing, what was connected when the mode was chosen, or what was connected last.
+    leaves: nothing, what was connected when the mode was chosen, or what was connected last. A `latching`
+    device (a patch panel: fibres stay plugged) keeps circuits and light without power, whatever the mode.
     """
 
     def __init__(
@@ -49,6 +56,7 @@ class SwitchDevice:
         hitless: bool,
         boot_mode: BootMode,
         faults: Faults,
+        latching: bool = False,
     ) -> None:
         self.name = name
         self.matrix = matrix
@@ -57,6 +65,7 @@ class SwitchDevice:
         self.switch_time_s = switch_time_s
         self.hitless = hitless
         self.faults = faults
+        self.latching = latching
         self.attenuators: dict[int, Attenuator] = {}
         self.labels: dict[int, str] = {}
         self.changes = 0
@@ -71,7 +80,9 @@ class SwitchDevice:
         self._idle.set()
         self._motions: set[asyncio.Task[None]] = set()
         self.wear: Counter[int] = Counter()
+        self._held: set[int] = set()  # inputs whose fibre is in somebody's hand
         self._listeners: list[Callable[[Change], None]] = []
+        self._when_powerless: list[Callable[[], None]] = []
         self._when_idle: list[Callable[[], None]] = []
 
     # -- what may be asked
@@ -84,10 +95,11 @@ class SwitchDevice:
     @property
     def lit(self) -> Connections:
         """The cross-connects that pass light now."""
+        dark = self._held | {s for s in self._settled if self.fibre(s) in self.faults.dark_inputs}
         return {
             source: output
             for source, output in self._settled.items()
-            if self.matrix.passes((source, output)) and self.fibre(source) not in self.faults.dark_inputs
+            if source not in dark and self.matrix.passes((source, output))
         }
 
     def fibre(self, source: int) -> int:
@@ -113,6 +125,16 @@ class SwitchDevice:
     def listen(self, listener: Callable[[Change], None]) -> None:
         """Call `listener` for every change of the configuration."""
         self._listeners.append(listener)
+
+    def call_when_powerless(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever the power goes; motions that `start` began have been stopped then."""
+        self._when_powerless.append(callback)
+
+    @property
+    def fired(self) -> Counter[str]:
+        """How often each fault really bit, by name; a port that refuses counts for its fault."""
+        refusals = {name: self.matrix.refusals[reason] for reason, name in _FAULT_OF_A_PORT.items()}
+        return self.faults.fired + Counter(refusals)
 
     async def wait_idle(self) -> None:
         """Return when nothing moves."""
@@ -150,6 +172,23 @@ class SwitchDevice:
             disturbed = before.items() | made.items()
         return self._move({pair[0] for pair in disturbed})
 
+    def hold(self, source: int) -> None:
+        """Take the fibre of an input in the hand: its circuit is dark until `release`."""
+        self._held.add(source)
+        self.republish()
+
+    def release(self, source: int) -> None:
+        """Let go of the fibre of an input; it is where the books say."""
+        self._held.discard(source)
+        self.republish()
+
+    def start(self, motion: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin a motion that ends when the power does."""
+        task = asyncio.get_running_loop().create_task(motion)
+        self._motions.add(task)
+        task.add_done_callback(self._motions.discard)
+        return task
+
     def set_disabled(self, ports: set[int], *, disabled: bool) -> None:
         """Close or open shutters."""
         (self.matrix.disabled.update if disabled else self.matrix.disabled.difference_update)(ports)
@@ -168,16 +207,23 @@ class SwitchDevice:
         self.plant.switch_changed(self.name, self.really, attenuators)
 
     def power_off(self) -> None:
-        """Lose power: all light goes, motions stop."""
+        """Lose power: motions stop, and all light goes unless the device is latching."""
         for motion in self._motions:
             motion.cancel()
         self._moving.clear()
-        self._settled.clear()
+        if not self.latching:
+            self._settled.clear()
+        for callback in self._when_powerless:
+            callback()
         self._end_busy()
         self.republish()
 
     def boot(self) -> None:
         """Come back with what the boot mode keeps; the circuits get light after the switch time."""
+        if self.latching:
+            self._settled = dict(self.matrix.connections)
+            self.republish()
+            return
         self.matrix.connections = dict(self._saved) if self._boot_mode != "DARK" else {}
         if self.matrix.connections:
             self._move(set(self.matrix.connections))
@@ -216,9 +262,7 @@ class SwitchDevice:
         for source in inputs:
             self._moving[source] = self.changes
             self._settled.pop(source, None)
-        motion = asyncio.get_running_loop().create_task(self._arrive(self.changes, arrival_s))
-        self._motions.add(motion)
-        motion.add_done_callback(self._motions.discard)
+        motion = self.start(self._arrive(self.changes, arrival_s))
         self.republish()
         return motion
 

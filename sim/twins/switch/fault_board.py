@@ -180,6 +180,10 @@ class FaultBoard:
         one, other = request.pair("pair")
         for port in (one, other):
             self._device.matrix.require_input(port)
+        if one == other:
+            raise VerbError("swapping takes two different inputs")
+        for port in (one, other):  # what was swapped with somebody else goes back first
+            self._faults.swapped.pop(self._faults.swapped.pop(port, port), None)
         self._faults.swapped.update({one: other, other: one})
         self._faults.fired["swap_fibres"] += 1
         self._device.republish()

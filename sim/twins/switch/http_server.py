@@ -139,8 +139,10 @@ class HttpServer:
         connection = _ServerConnection()
         while (request := await connection.next_request(line)) is not None:
             await line.respond(lambda request=request: connection.answer(request, self.answer))  # type: ignore[misc]
-            if not connection.goes_on():
-                return
+            if line.deaf or not connection.goes_on():
+                break
+        if line.deaf:
+            await line.read()  # half-open: nothing is said, and the client alone can end it
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """The answer to one request, refusals included."""

@@ -7,6 +7,7 @@ N+1..N+M for every family; a front translates from and to the names of its vendo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -42,7 +43,7 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Matrix:
-    """Size, commanded connections and port states of one switch.
+    """Size, commanded connections and port states of one switch; `refusals` counts what unfit ports refused.
 
     `when_occupied` is what `add` does on a port that carries another connection: nobody has
     published what the real device does, so both can be had.
@@ -55,6 +56,7 @@ class Matrix:
     disabled: set[int] = field(default_factory=set)
     failed: set[int] = field(default_factory=set)
     locked: set[int] = field(default_factory=set)
+    refusals: Counter[Reason] = field(default_factory=Counter)
 
     @property
     def ports(self) -> range:
@@ -179,7 +181,7 @@ class Matrix:
             (Reason.LOCKED, self.locked),
         ):
             if port in ports:
-                raise Refused(reason, port)
+                raise self._counted(reason, port)
 
     def _require_side(self, port: int, *, is_input: bool) -> None:
         if self.is_input(port) != is_input:
@@ -188,4 +190,8 @@ class Matrix:
     def _require_unlocked(self, pair: Pair) -> None:
         for port in pair:
             if port in self.locked:
-                raise Refused(Reason.LOCKED, port)
+                raise self._counted(Reason.LOCKED, port)
+
+    def _counted(self, reason: Reason, port: int) -> Refused:
+        self.refusals[reason] += 1
+        return Refused(reason, port)

@@ -58,7 +58,7 @@ class Panel:
             "busy_s": device.busy_s,
             "last_busy_s": device.last_busy_s,
             "wear": {str(port): moves for port, moves in sorted(device.wear.items())},
-            "fired": dict(device.faults.fired),
+            "fired": dict(device.fired),
             "now_s": device.clock.now(),
         }
 

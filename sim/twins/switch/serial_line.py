@@ -15,11 +15,11 @@ import shutil
 import tempfile
 import termios
 import tty
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 from sim.models.clock import Clock, RealClock
+from sim.twins.switch.line import Reader, Writer
 
 BITS_PER_BYTE = 10
 """Start bit, eight data bits, stop bit."""
@@ -28,8 +28,8 @@ _READ_BYTES = 4096
 _LAST_WORDS_S = 1.0
 _POLL_S = 0.002
 
-Client = Callable[[Any, Any], Any]
-"""A conversation on a stream reader and something that writes like a stream writer."""
+Client = Callable[[Reader, Writer], Awaitable[None]]
+"""A conversation on what it reads and what it writes."""
 
 
 class SerialLine:
@@ -122,7 +122,10 @@ class _Wire:
         self.reader = asyncio.StreamReader()
         self._pace = _Pace(baud, clock)
         self._arriving: asyncio.Queue[bytes] = asyncio.Queue()
-        self._leaving: asyncio.Queue[bytes] = asyncio.Queue()
+        self._leaving = bytearray()
+        self._has_more = asyncio.Event()
+        self._all_sent = asyncio.Event()
+        self._all_sent.set()
         self._closing = False
         loop = asyncio.get_running_loop()
         loop.add_reader(self._master, self._arrived)
@@ -138,11 +141,15 @@ class _Wire:
     def write(self, data: bytes) -> None:
         """Send, in time."""
         if data and not self._closing:
-            self._leaving.put_nowait(data)
+            self._leaving += data
+            self._all_sent.clear()
+            self._has_more.set()
 
     async def drain(self) -> None:
-        """Return when everything is on the line."""
-        await self._leaving.join()
+        """Return when everything is on the line. Raises `ConnectionResetError` when the line vanished."""
+        await self._all_sent.wait()
+        if self._master < 0:
+            raise ConnectionResetError("the line has vanished")
 
     def close(self) -> None:
         """Say no more; what was said before still arrives."""
@@ -170,8 +177,8 @@ class _Wire:
             await asyncio.wait_for(self._read_out(), _LAST_WORDS_S)
 
     async def _read_out(self) -> None:
-        await self._leaving.join()
-        while self._master >= 0 and self._unread():
+        await self._all_sent.wait()
+        while self._master >= 0 and self._unread():  # noqa: ASYNC110 - the kernel tells nobody
             await asyncio.sleep(_POLL_S)
 
     def _unread(self) -> int:
@@ -189,6 +196,7 @@ class _Wire:
         for descriptor in (self._master, self._slave):
             os.close(descriptor)
         self._master, self._closing = -1, True
+        self._all_sent.set()
         self.reader.feed_eof()
 
     def _arrived(self) -> None:
@@ -203,12 +211,14 @@ class _Wire:
 
     async def _give_out(self) -> None:
         while True:
-            data = await self._leaving.get()
-            for start in range(0, len(data), self._pace.piece):
-                piece = data[start : start + self._pace.piece]
-                await self._pace.pass_bytes(len(piece))
-                await self._put(piece)
-            self._leaving.task_done()
+            await self._has_more.wait()
+            piece = bytes(self._leaving[: self._pace.piece])
+            del self._leaving[: self._pace.piece]
+            await self._pace.pass_bytes(len(piece))
+            await self._put(piece)
+            if not self._leaving:
+                self._has_more.clear()
+                self._all_sent.set()
 
     async def _put(self, piece: bytes) -> None:
         while piece:

@@ -66,6 +66,27 @@ class TwinSettings:
         except ValueError:
             raise SettingError(f"option {name} is a number, not {text!r}") from None
 
+    def move_s(self, usual_s: float) -> float:
+        """Seconds of one move: what was asked for, else the family's own `usual_s`."""
+        return usual_s if self.switch_time_s is None else self.switch_time_s
+
+    def patch_panel(self) -> SwitchDevice:
+        """A panel of fibres that stay plugged without power, and which somebody else (a robot, a person) moves.
+
+        What is changed on it has light at once; whoever moves takes the time, see `move_s`.
+        """
+        return SwitchDevice(
+            self.name,
+            Matrix(self.inputs, self.outputs),
+            plant=self.plant,
+            clock=self.clock,
+            switch_time_s=0.0,
+            hitless=True,
+            boot_mode="AUTOSAVE",
+            faults=Faults(),
+            latching=True,
+        )
+
     def device(
         self, *, switch_time_s: float, when_occupied: WhenOccupied = "reject", hitless: bool = False
     ) -> SwitchDevice:
@@ -75,7 +96,7 @@ class TwinSettings:
             Matrix(self.inputs, self.outputs, when_occupied),
             plant=self.plant,
             clock=self.clock,
-            switch_time_s=switch_time_s if self.switch_time_s is None else self.switch_time_s,
+            switch_time_s=self.move_s(switch_time_s),
             hitless=hitless,
             boot_mode=self.boot_mode,
             faults=Faults(),

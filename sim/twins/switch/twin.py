@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
+from urllib.parse import urlencode
 
 from sim.twins.control import ControlServer, Request, Verb
 from sim.twins.listener import Listener
@@ -27,7 +28,8 @@ class Front:
 
     `scheme` begins the address that is printed (`polatis+scpi`). `account` is for wires that have a login of
     their own (SSH); `baud` for serial lines. `max_sessions_here` says whether the fault `max_sessions`
-    refuses connections of this front (else the front's own logins count).
+    refuses connections of this front (else the front's own logins count). `options` are what its address must
+    say besides where it is.
     """
 
     scheme: str
@@ -36,6 +38,7 @@ class Front:
     account: tuple[str, str] = ("admin", "root")
     baud: int = 38400
     max_sessions_here: bool = True
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 class Door(Protocol):
@@ -150,9 +153,9 @@ class SwitchTwin:
 
     def _url(self, name: str, door: Door) -> str:
         front = self.fronts[name]
-        if front.wire == "serial":
-            return f"{front.scheme}://{door.address}?baud={front.baud}"
-        return f"{front.scheme}://{door.address}"
+        options = {"baud": str(front.baud)} if front.wire == "serial" else {}
+        query = urlencode({**options, **front.options})
+        return f"{front.scheme}://{door.address}" + (f"?{query}" if query else "")
 
     def host_of(self, name: str) -> str:
         """The host that a front listens on, for devices that tell their own address."""
@@ -163,7 +166,11 @@ class SwitchTwin:
         """A conversation with a front in memory. Raises `ConnectionRefusedError` while clients are refused."""
         if front not in self._memory:
             self._memory[front] = MemoryDoor(self._client(front))
-        return self._memory[front].attach()
+        try:
+            return self._memory[front].attach()
+        except ConnectionRefusedError:
+            self.device.faults.fired["refuse"] += 1
+            raise
 
     def accept(self) -> None:
         """Accept clients of the wire languages."""

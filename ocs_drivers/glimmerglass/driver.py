@@ -1,0 +1,196 @@
+"""A Glimmerglass switch over TL1: one removal and one addition for any change, each with lists.
+
+Commands for a change: 1 `dlt-crs-fiber`, 1 `ent-crs-fiber`; a read is `rtrv-crs-fiber` and, for ports that
+cannot be used, `RTRV-CFG-FIBER`; the proof by reading back is `rtrv-crs-fiber` alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+
+from ocs_drivers import planning
+from ocs_drivers.contract import Guard
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.driver import SwitchDriver
+from ocs_drivers.errors import OcsError, ProtocolDesync
+from ocs_drivers.glimmerglass import words
+from ocs_drivers.model import (
+    Capabilities,
+    CrossConnects,
+    Event,
+    Identity,
+    PortInfo,
+    PortState,
+    Power,
+    Side,
+    Snapshot,
+    Step,
+)
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.tl1_session import Dialect, Tl1Session
+from ocs_drivers.transport import Transport
+
+OPERATION_MODES: Mapping[str, str] = {"": "", "sync": "OPMODE=Sync", "async": "OPMODE=Async"}
+"""What is sent with every connection, by the option of the address."""
+
+DIALECT = Dialect(
+    login_text=re.compile(r"log ?in (is )?(required|needed|not active)|not logged", re.IGNORECASE), short=True
+)
+
+LONGEST_MOVE_S = 0.5
+
+
+class GlimmerglassTl1(SwitchDriver):
+    """One Glimmerglass over TL1, on any transport; `open` before use.
+
+    A circuit in the state `fault` is connected, but dark. `timeout_s` bounds every wait for an answer; a
+    write is given the device's own switching time on top.
+    """
+
+    poll_s = 0.02
+
+    def __init__(
+        self,
+        address: str,
+        transport: Transport,
+        *,
+        credentials: Credentials,
+        timeout_s: float,
+        operation_mode: str = "",
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._session = Tl1Session(
+            transport,
+            device=address,
+            credentials=credentials,
+            timeout_s=timeout_s,
+            dialect=DIALECT,
+            clock=clock,
+        )
+        super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
+        self._mode = OPERATION_MODES[operation_mode]
+        self._inputs = 0
+        self._settled_s = 0.0
+
+    def _discover(self) -> tuple[Identity, Capabilities]:
+        identity, self._inputs, outputs = self._session.ask("rtrv-system-info", words.decode_system)
+        return identity, Capabilities(
+            self._inputs,
+            outputs,
+            bulk_add=True,
+            power_monitor=True,
+            async_events=True,
+            login=True,
+            switch_time_s=(0.025, LONGEST_MOVE_S),
+        )
+
+    # -- reading
+
+    def ports(self) -> Mapping[int, PortInfo]:
+        """All ports with health and label now."""
+        rows = self._port_rows()
+        capabilities = self.capabilities
+        missing = sorted(set(range(1, capabilities.inputs + capabilities.outputs + 1)) - rows.keys())
+        if missing:
+            raise self._desync("the list of ports leaves some out", missing)
+        return {number: self._info(number, row) for number, row in sorted(rows.items())}
+
+    def _info(self, number: int, row: words.Port) -> PortInfo:
+        name = words.input_name(row.number) if row.is_input else words.output_name(row.number)
+        return PortInfo(
+            number,
+            Side.IN if row.is_input else Side.OUT,
+            PortState.ENABLED if row.healthy else PortState.FAILED,
+            row.label,
+            has_power_monitor=True,
+            name=name,
+        )
+
+    def _port_rows(self) -> dict[int, words.Port]:
+        """Rows by our number; ports that the licence does not cover are left out."""
+        rows = self._session.ask_again("RTRV-CFG-FIBER", words.decode_ports, aid="all")
+        outputs = self.capabilities.outputs
+        return {
+            row.number + (0 if row.is_input else self._inputs): row
+            for row in rows
+            if row.number <= (self._inputs if row.is_input else outputs)
+        }
+
+    def _read(self) -> Snapshot:
+        """What is connected, and the ports that cannot be used."""
+        with self._session.turn():
+            connections = self._connections()
+            rows = self._port_rows()
+        unfit = {number: PortState.FAILED for number, row in rows.items() if not row.healthy}
+        return Snapshot(connections, self._clock.now(), unfit)
+
+    def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
+        return Snapshot(self._retried(self._connections), self._clock.now()), None
+
+    def _connections(self) -> CrossConnects:
+        return self._session.ask_again("rtrv-crs-fiber", self._decode, aid="all")
+
+    def _decode(self, lines: tuple[str, ...]) -> CrossConnects:
+        circuits = words.decode_circuits(lines)
+        try:
+            connections = CrossConnects(
+                (circuit.source, circuit.output + self._inputs) for circuit in circuits if circuit.present
+            )
+            planning.check_target(connections, None, self.capabilities)
+        except (ValueError, OcsError) as error:
+            raise ProtocolDesync(
+                f"circuits that this switch cannot have: {error}", received=" | ".join(lines)[:200]
+            ) from error
+        return connections
+
+    # -- changing
+
+    def _perform(self, step: Step, guard: Guard) -> None:
+        if step.kind == "replace":
+            raise self._unsupported("the whole configuration at once")
+        adding = step.kind == "add"
+        self._session.ask(
+            "ent-crs-fiber" if adding else "dlt-crs-fiber",
+            _nothing,
+            aid=words.fibre_pairs(self._own(step.pairs.items())),
+            keywords=self._mode if adding else "",
+            timeout_s=self._timeout_s + step.estimated_s,
+            before_resending=guard,
+        )
+        self._settled_s = self._clock.now() + LONGEST_MOVE_S
+
+    def _own(self, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        return [(source, output - self._inputs) for source, output in pairs]
+
+    def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
+        """An asynchronous command is answered before the mirrors have moved."""
+        return self._clock.now() < self._settled_s
+
+    # -- light and events
+
+    def power(self, ports: Collection[int]) -> dict[int, Power | None]:
+        """Optical power in dBm, from the rows of circuits and, for other ports, from those of ports."""
+        planning.check_known(ports, self.capabilities, device=self.address)
+        if not ports:
+            return {}
+        with self._session.turn():
+            circuits = self._session.ask_again("rtrv-crs-fiber", words.decode_circuits, aid="all")
+            known = {number: row.power for number, row in self._port_rows().items()}
+        for circuit in circuits:
+            known[circuit.source] = circuit.input_power or known.get(circuit.source)
+            output = circuit.output + self._inputs
+            known[output] = circuit.output_power or known.get(output)
+        return {port: known.get(port) for port in ports}
+
+    def events(self, since: int = 0) -> tuple[Event, ...]:
+        """Alarms, events and changes that the device reported after number `since`."""
+        return self._session.events(since)
+
+    def _desync(self, what: str, ports: Iterable[int]) -> ProtocolDesync:
+        self._session.hang_up()
+        return ProtocolDesync(what, device=self.address, ports=ports)
+
+
+def _nothing(lines: tuple[str, ...]) -> None:
+    """For commands whose reply holds nothing of interest."""

@@ -1,0 +1,257 @@
+"""A Telescent robotic patch panel over its command line.
+
+One arm makes one move after another, each of about a minute. A command returns before the robot has moved, so
+every step is proven by looking at the table until it is so. Nothing here homes the robot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ocs_drivers import planning, transaction
+from ocs_drivers.cli_session import CliSession
+from ocs_drivers.contract import Guard
+from ocs_drivers.driver import SwitchDriver
+from ocs_drivers.errors import DeviceError, OcsError, ProtocolDesync, RobotFault, Timeout, TransportError
+from ocs_drivers.model import (
+    Capabilities,
+    CrossConnects,
+    Identity,
+    PortInfo,
+    PortState,
+    Side,
+    Snapshot,
+    Step,
+)
+from ocs_drivers.telescent import replies
+from ocs_drivers.telescent.replies import InputReading
+from ocs_drivers.telescent.table import Table
+from ocs_drivers.telescent.words import Numbering, Words
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.transport import Transport
+
+IDLE_LIMIT_S = 180.0
+"""The device leaves a connection to die that was idle for so long."""
+
+MOVE_TIME_S = (60.0, 1800.0)
+"""One move of the robot: typically, and the longest that the public driver waits."""
+
+POLL_S = 5.0
+"""Between two looks at the table, as the public driver does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How patient and how bold the driver is.
+
+    `move_time_s` is (typical, longest) for one move. With `force`, ports that somebody else has locked are
+    unlocked and used. A device that does not repeat what is typed is asked with `echoes` False.
+    """
+
+    move_time_s: tuple[float, float] = MOVE_TIME_S
+    poll_s: float = POLL_S
+    idle_limit_s: float = IDLE_LIMIT_S
+    force: bool = False
+    echoes: bool = True
+
+
+@dataclass(slots=True)
+class _Move:
+    """One step under way: since when, how long it may take, and whether the device was seen at work on it."""
+
+    began_s: float
+    allowed_s: float = 0.0
+    seen: bool = False
+    lost: TransportError | None = field(default=None)
+
+
+class TelescentCli(SwitchDriver):
+    """One Telescent frame, on any transport; `open` before use.
+
+    `timeout_s` bounds every wait for an answer; a move is given `habits.move_time_s[1]` on top, once more for
+    every move that the device is seen to have in its queue.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        transport: Transport,
+        *,
+        timeout_s: float,
+        clock: Clock = SYSTEM_CLOCK,
+        words: Words | None = None,
+        habits: Habits | None = None,
+    ) -> None:
+        self._words = words or Words()
+        self._habits = habits or Habits()
+        self._session = CliSession(
+            transport,
+            device=address,
+            timeout_s=timeout_s,
+            clock=clock,
+            prompt=re.compile(self._words.prompt),
+            idle_limit_s=self._habits.idle_limit_s,
+            echoes=self._habits.echoes,
+        )
+        super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
+        self.poll_s = self._habits.poll_s
+        self._numbering = Numbering(0)
+        self._move = _Move(clock.now())
+
+    # -- reading
+
+    def _discover(self) -> tuple[Identity, Capabilities]:
+        """Learn the size from the table, and make sure that the table was whole.
+
+        No command that tells model, serial number or firmware has been published.
+        """
+        size = len(self._session.ask(self._words.table, self._decode_table).cells)
+        if self._has_input(size):
+            self._session.hang_up()
+            raise ProtocolDesync(
+                f"the table ends before port {size}, which the device has", device=self._address
+            )
+        self._numbering = Numbering(size)
+        return Identity("Telescent", "NTM", "", ""), Capabilities(
+            size,
+            size,
+            serial_robot=True,
+            login=True,
+            session_timeout_s=self._habits.idle_limit_s,
+            switch_time_s=self._habits.move_time_s,
+        )
+
+    def _has_input(self, number: int) -> bool:
+        try:
+            self._session.ask(f"{self._words.port} {number}", self._decode_input)
+        except (DeviceError, ProtocolDesync):  # refused in the device's words, or in words we do not know
+            return False
+        return True
+
+    def _decode_table(self, lines: tuple[str, ...]) -> Table:
+        return Table(replies.decode_cells(lines, self._words), self._words)
+
+    def _decode_input(self, lines: tuple[str, ...]) -> InputReading:
+        return replies.decode_input(lines, self._words)
+
+    def _read(self) -> Snapshot:
+        table = self._table()
+        unfit = table.unfit(force=self._habits.force)
+        return Snapshot(table.connections, self._clock.now(), unfit=unfit, pending=table.pending)
+
+    def _table(self) -> Table:
+        return self._session.ask_again(self._words.table, self._decode_whole_table)
+
+    def _decode_whole_table(self, lines: tuple[str, ...]) -> Table:
+        table, size = self._decode_table(lines), self._numbering.ports
+        if len(table.cells) != size:
+            raise ProtocolDesync(
+                f"the table shows {len(table.cells)} of {size} outputs", received=" ".join(lines)
+            )
+        _ = table.connections  # raises when they cannot be right
+        return table
+
+    def ports(self) -> Mapping[int, PortInfo]:
+        """All ports with their state now.
+
+        The table tells the outputs; each input without a circuit is asked for by itself, which on a large frame
+        takes a while.
+        """
+        with self._session.turn():
+            table = self._retried(self._table)
+            carrying = table.connections
+            inputs = {port: self._input_state(port, carrying) for port in range(1, len(table.cells) + 1)}
+        return {
+            port: PortInfo(port, side, state, name=self._numbering.name(port))
+            for side, states in ((Side.IN, inputs), (Side.OUT, table.outputs))
+            for port, state in states.items()
+        }
+
+    def _input_state(self, port: int, carrying: CrossConnects) -> PortState:
+        if port in carrying or not self._retried(lambda: self._look_at(port)).is_reserved:
+            return PortState.ENABLED
+        return PortState.LOCKED
+
+    def _look_at(self, port: int) -> InputReading:
+        return self._session.ask_again(f"{self._words.port} {self._numbering.name(port)}", self._decode_input)
+
+    # -- moving
+
+    def _begin(self, step: Step, guard: Guard) -> None:
+        """Look once more at the inputs: much can happen in the minutes since they were read."""
+        self._conversation.ready()
+        for source, output in step.pairs.items():
+            self._require_as_expected(step, source, output)
+        super()._begin(step, guard)
+
+    def _require_as_expected(self, step: Step, source: int, output: int) -> None:
+        reading = self._retried(lambda: self._look_at(source))
+        expected = self._numbering.device_pair((source, output))[1] if step.kind == "remove" else None
+        found = reading.output if reading.is_allocated else None
+        if found != expected:
+            raise transaction.conflict(step.before, self.read().connections, device=self._address)
+        if reading.is_reserved and not self._habits.force:
+            raise planning.unfit_error(
+                PortState.LOCKED, (source,), device=self._address, received=reading.state
+            )
+
+    def _perform(self, step: Step, guard: Guard) -> None:
+        """Send the commands of one move; they return before the robot has begun."""
+        if step.kind == "replace" or len(step.pairs) != 1:
+            raise self._unsupported("several circuits at once")
+        (pair,) = step.pairs.items()
+        source, output = self._numbering.device_pair(pair)
+        say = self._words.connecting if step.kind == "add" else self._words.disconnecting
+        self._move = _Move(self._clock.now())
+        for number, (command, moves) in enumerate(say(source, output)):
+            if number:
+                guard()
+            self._send(command, moves=moves)
+            if self._move.lost:
+                return
+
+    def _send(self, command: str, *, moves: bool) -> None:
+        """Send one command; when the line breaks under one that moves the robot, it may have been heard."""
+        try:
+            self._session.ask(command, self._accept)
+        except TransportError as broken:
+            if not moves:
+                raise
+            self._move.lost = broken
+
+    def _accept(self, lines: tuple[str, ...]) -> None:
+        replies.refuse(lines, self._words)
+
+    def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
+        """Whether to look again: as long as the robot may still do it.
+
+        False when it was seen at work on this move and is no more. Raises `RobotFault` when it has taken longer
+        than any move does, and `Timeout` when it never showed that it had heard of a move whose line broke.
+        """
+        move, pending = self._move, read_back.pending
+        at_work = any(other.pair in step.pairs.pairs for other in pending)
+        if move.seen and not at_work:
+            return False
+        move.seen = move.seen or at_work
+        typical_s, longest_s = self._habits.move_time_s
+        each_s = 2 * typical_s if move.lost and not move.seen else longest_s
+        move.allowed_s = max(move.allowed_s, each_s * (1 + len(pending)))
+        if self._clock.now() - move.began_s < move.allowed_s:
+            return True
+        raise self._never_done(move)
+
+    def _never_done(self, move: _Move) -> OcsError:
+        if move.lost and not move.seen:
+            return Timeout(
+                f"the line broke ({move.lost.what}) before the device said that it had heard the command, and the "
+                f"move was not made within {move.allowed_s:.3g} s",
+                device=self._address,
+                cure="It may still be made: look at the device, then read, and plan again from what it holds.",
+            )
+        return RobotFault(
+            f"the robot has not made the move within {move.allowed_s:.3g} s",
+            device=self._address,
+            cure="Have somebody look at it; this driver never homes a robot by itself.",
+        )
