@@ -18,6 +18,7 @@ from ocs_drivers.contract import Guard, unguarded
 from ocs_drivers.device_lock import DeviceLock
 from ocs_drivers.errors import (
     AnotherDevice,
+    Conflict,
     ConnectError,
     ConnectionLost,
     DeviceError,
@@ -216,6 +217,8 @@ class SwitchDriver(ABC):
                 self._perform(step, guard)
             except TransportError as broken:
                 return judge_after_loss(step, broken, self.read, device_s=self._clock.now() - started_s)
+            except Conflict:  # the device itself compared, and did nothing
+                raise
             except OcsError as refusal:
                 objection = refusal
             return self._prove(step, objection, started_s)

@@ -21,6 +21,7 @@ LONGEST_BODY_BYTES = 1 << 24
 
 JSON_TYPE = "application/json"
 
+_EVERY_REPLY = b"HTTP/1."
 _COOKIES_KEPT = 16
 _BYTES_SHOWN = 80
 
@@ -134,6 +135,7 @@ class Conversation:
         self._longest_body_bytes = longest_body_bytes
         self._head: Any = None
         self._body = bytearray()
+        self._beginning = b""
 
     def request(self, request: Request) -> bytes:
         """The bytes of one request, which must have a Host header."""
@@ -141,13 +143,14 @@ class Conversation:
         headers = list(request.headers)
         if body is not None or request.method in {"POST", "PUT", "PATCH"}:
             headers.append(("Content-Length", str(len(body or b""))))
-        self._head, self._body = None, bytearray()
+        self._head, self._body, self._beginning = None, bytearray(), b""
         events = [h11.Request(method=request.method, target=request.target, headers=headers)]
         events += [h11.Data(data=body)] if body else []
         return b"".join(self._connection.send(event) or b"" for event in (*events, h11.EndOfMessage()))
 
     def feed(self, data: bytes) -> HttpReply | None:
         """The reply, once these bytes complete it; `b""` says that the device has hung up."""
+        self._require_http(data)
         try:
             self._connection.receive_data(data)
             while True:
@@ -159,6 +162,13 @@ class Conversation:
                 self._take(event)
         except self._h11.RemoteProtocolError as error:
             raise _desync(f"the answer is not HTTP: {error}", data) from None
+
+    def _require_http(self, data: bytes) -> None:
+        """Noise without a line end would have us wait for the rest of it."""
+        if len(self._beginning) < len(_EVERY_REPLY):
+            self._beginning += data[: len(_EVERY_REPLY) - len(self._beginning)]
+            if not _EVERY_REPLY.startswith(self._beginning):
+                raise _desync("the answer is not HTTP/1", data)
 
     @property
     def reusable(self) -> bool:

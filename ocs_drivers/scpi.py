@@ -24,6 +24,7 @@ CONNECTIONS = ":oxc:swit:conn:stat?"
 PORT_STATES = ":oxc:swit:port:stat?"
 DISCONNECT_ALL = ":oxc:swit:disc:all"
 ERRORS = ":syst:err?"
+BOOT_MODE = ":oxc:boot:mode?"
 
 LONGEST_LINE_BYTES = 1 << 20
 """No reply of any size of switch comes near this; more without a line end is not our protocol."""
@@ -226,6 +227,27 @@ def decode_peer(reply: str) -> int | None:
     if match is None:
         raise _desync("not a port in quotes", reply)
     return int(match[1]) if match[1] else None
+
+
+_BOOT_MODES = {
+    "DARK": "DARK",
+    "REST": "RESTORE",
+    "RESTORE": "RESTORE",
+    "AUT": "AUTOSAVE",
+    "AUTOSAVE": "AUTOSAVE",
+}
+
+
+def decode_boot_mode(reply: str) -> str:
+    """What a power cycle leaves: `DARK` nothing, `RESTORE` what was saved, `AUTOSAVE` what was last.
+
+    >>> decode_boot_mode("REST"), decode_boot_mode("AUTosave")
+    ('RESTORE', 'AUTOSAVE')
+    """
+    mode = _BOOT_MODES.get(reply.strip('"').upper())
+    if mode is None:
+        raise _desync("not a boot mode", reply)
+    return mode
 
 
 _STATES = {"E": PortState.ENABLED, "D": PortState.DISABLED, "F": PortState.FAILED}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,6 +17,7 @@ from ocs_drivers.errors import (
     DeviceError,
     OcsError,
     ProtocolDesync,
+    TransportError,
 )
 from ocs_drivers.model import Identity
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
@@ -120,10 +121,19 @@ class ScpiSession:
         with self._lock:
             if not self._in_use:
                 raise lost(self._device, "it is closed; open the switch first")
-            if self._transport.is_open and self._transport.has_input():
-                self._transport.close()
+            self._take_line_ends()
             if not self._transport.is_open:
                 self._connect()
+
+    def _take_line_ends(self) -> None:
+        """Take in the LF of a CRLF that came after its CR; close a connection where anything else waits."""
+        if not self._transport.is_open or not self._transport.has_input():
+            return
+        try:
+            if self._transport.receive(Deadline(0, self._clock)).strip(b"\r\n"):
+                self._transport.close()
+        except TransportError:
+            self._transport.close()
 
     def ask(self, query: str, decode: Callable[[str], _T], *, timeout_s: float | None = None) -> _T:
         """The decoded answer to one query, or to several where all but the last are silent.
@@ -144,6 +154,17 @@ class ScpiSession:
             return self.ask(query, decode)
         except ConnectionLost:
             return self.ask(query, decode)
+
+    def ask_together_again(self, queries: Sequence[str], decode: Callable[[Sequence[str]], _T]) -> _T:
+        """The decoded answers to several queries in one round trip; as `ask_again` in all else."""
+        try:
+            return self._ask_together(queries, decode)
+        except ConnectionLost:
+            return self._ask_together(queries, decode)
+
+    def _ask_together(self, queries: Sequence[str], decode: Callable[[Sequence[str]], _T]) -> _T:
+        with self._exchange(";".join(queries)) as next_reply:
+            return decode([next_reply() for _ in queries])
 
     def ask_checked(
         self, query: str, decode: Callable[[str], _T]

@@ -40,6 +40,8 @@ _T = TypeVar("_T")
 
 logger = logging.getLogger("ocs_drivers.ssh")
 
+DEFAULT_PORT = 22
+
 TERMINAL = "vt100"
 TERMINAL_SIZE = (1000, 1000)
 """Columns and rows of the terminal we claim to be: wide and high, so that nothing is wrapped or paged."""
@@ -126,24 +128,38 @@ class _HostKeys:
     def __init__(self, device: str, known_hosts: str | None) -> None:
         self._device = device
         self._file = known_hosts
+        self._filed = False  # whether a file says what the key is
         self._seen: bytes | None = None
         self.refusal: OcsError | None = None
 
-    def trusted(self, host: str, port: int) -> Any:
-        """What asyncssh checks keys against: a file, or empty lists to have us asked."""
-        self.refusal = None
+    def trusted(self, port: int) -> Any:
+        """What asyncssh checks keys against: the file of the address, or what the user's file has for the host.
+
+        Where that is nothing, asyncssh asks `accept`.
+        """
+        self.refusal, self._filed = None, self._file is not None
         if self._file is not None:
             return self._file
         users = Path("~/.ssh/known_hosts").expanduser()
-        with contextlib.suppress(OSError, ValueError):
-            matched = _asyncssh().read_known_hosts(str(users)).match(host, "", port)
-            if any(matched):
-                return str(users)
-        return [], [], []
+        named_port = None if port == DEFAULT_PORT else port
+
+        def look_up(host: str, address: str, asked_port: int | None) -> Any:
+            if (
+                asked_port != named_port
+            ):  # the host's own key is not that of a switch behind another of its ports
+                return [], [], []
+            try:
+                found = _asyncssh().match_known_hosts(str(users), host, address, asked_port)
+            except OSError:
+                return [], [], []
+            self._filed = any(found)
+            return found
+
+        return look_up
 
     def accept(self, key: asyncssh.SSHKey) -> bool:
         """Whether a key that no file knows is the one seen first."""
-        if self._file is not None:
+        if self._filed:
             return False
         if self._seen is None:
             self._seen = key.public_data
@@ -267,7 +283,7 @@ class SshTransport:
             host,
             port,
             client_factory=lambda: _client(inbox, self._host_keys),
-            known_hosts=self._host_keys.trusted(host, port),
+            known_hosts=self._host_keys.trusted(port),
             username=self._credentials.user,
             password=self._credentials.password,
             client_keys=[self._key] if self._key else None,

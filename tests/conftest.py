@@ -143,7 +143,7 @@ class World:
         plant = Plant({"switches": [{"name": "ocs1"}], "hosts": []})
         given = {"name": "ocs1", "inputs": size[0], "outputs": size[1], "plant": plant, "clock": self.virtual}
         self.twin = self.run(
-            self._made(lambda: make_twin(family, TwinSettings(**given, **settings, options=options)))
+            self._made(lambda: make_twin(family, TwinSettings(**(given | settings), options=options)))
         )
 
     @staticmethod
@@ -255,4 +255,22 @@ def start_twin() -> Iterator[Callable[..., TwinProcess]]:
 
     yield start
     for one in started:
+        one.close()
+
+
+@pytest.fixture(scope="session")
+def shared_twin() -> Iterator[Callable[..., TwinProcess]]:
+    """Twins as processes that many tests share: one for each family and options, quiet and empty when handed out."""
+    started: dict[tuple[str, ...], TwinProcess] = {}
+
+    def share(family: str, *options: str) -> TwinProcess:
+        if (family, *options) not in started:
+            started[family, *options] = TwinProcess(family, *options)
+        twin = started[family, *options]
+        twin.do("clear_fault", fault="all")
+        twin.do("operator", disconnect=[source for source, _ in twin.do("truth")["connections"]])
+        return twin
+
+    yield share
+    for one in started.values():
         one.close()

@@ -134,6 +134,10 @@ class PolatisRest(SwitchDriver):
             raise ProtocolDesync(f"ports this switch does not have: {error}") from error
         return connections
 
+    def _begin(self, step: Step, guard: Guard) -> None:
+        self._require_same_device()
+        super()._begin(step, guard)
+
     def _perform(self, step: Step, guard: Guard) -> None:
         self._require_same_device()
         if step.kind == "replace":

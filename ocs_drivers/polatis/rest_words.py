@@ -178,7 +178,7 @@ def _state(entry: Mapping[str, Any]) -> PortState:
 def _power(entry: Mapping[str, Any]) -> float | None:
     value = entry.get("power")
     try:
-        return None if value in {None, ""} else float(value)  # type: ignore[arg-type]
+        return None if value in {None, ""} else float(value)
     except (TypeError, ValueError):
         raise _desync("not a power in dBm", entry) from None
 

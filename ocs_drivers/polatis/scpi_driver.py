@@ -1,12 +1,13 @@
 """A Polatis switch over SCPI.
 
-A whole apply is three round trips: read; `only ...;*OPC?`; read and error queue in one. SCPI sets are
-silent, so nothing counts as done before it was read back.
+A whole apply is three round trips: read, with the states of all ports in the same breath, so that a port out
+of order is found before anything is sent; `only ...;*OPC?`; read and error queue in one. SCPI sets are silent,
+so nothing counts as done before it was read back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from ocs_drivers import planning, scpi
 from ocs_drivers.contract import Guard, unguarded
@@ -50,19 +51,24 @@ class PolatisScpi(SwitchDriver):
         self._session = ScpiSession(transport, device=address, timeout_s=timeout_s, clock=clock)
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
         self._monitored: frozenset[Side] = frozenset()
+        self._tells_states = False
 
     def _discover(self) -> tuple[Identity, Capabilities]:
-        """Ask for size, empty the error queue, and try the power monitors."""
+        """Ask for size and boot mode, empty the error queue, and try port states and power monitors."""
         identity = self._session.identity
         inputs, outputs = self._ask_size(identity)
         self._monitored = frozenset(
             side for side, port in ((Side.IN, 1), (Side.OUT, inputs + 1)) if self._has_monitor(port)
         )
+        states, _ = self._session.ask_checked(scpi.PORT_STATES, scpi.decode_port_states)
+        self._tells_states = states is not None
+        boot_mode, _ = self._session.ask_checked(scpi.BOOT_MODE, scpi.decode_boot_mode)
         return identity, Capabilities(
             inputs,
             outputs,
             atomic_whole=True,
             bulk_add=True,
+            boot_mode=boot_mode,
             power_monitor=bool(self._monitored),
             shutter=True,
             max_ports_per_query=MAX_PORTS_PER_QUERY,
@@ -70,11 +76,8 @@ class PolatisScpi(SwitchDriver):
 
     def ports(self) -> Mapping[int, PortInfo]:
         """All ports with their state now; SCPI tells no labels."""
-        total = self.capabilities.inputs + self.capabilities.outputs
-        states = self._session.ask_again(scpi.PORT_STATES, scpi.decode_port_states)
-        if len(states) != total:
-            raise self._desync(f"{len(states)} port states for {total} ports")
-        return {number: self._port_info(number, state) for number, state in enumerate(states, 1)}
+        states = self._session.ask_again(scpi.PORT_STATES, self._decode_states)
+        return {number: self._port_info(number, state) for number, state in states.items()}
 
     def _port_info(self, number: int, state: PortState) -> PortInfo:
         side = self._side(number)
@@ -84,7 +87,21 @@ class PolatisScpi(SwitchDriver):
         return Side.IN if port <= self.capabilities.inputs else Side.OUT
 
     def _read(self) -> Snapshot:
-        return Snapshot(self._session.ask_again(scpi.CONNECTIONS, self._decode), self._clock.now())
+        if not self._tells_states:
+            return Snapshot(self._session.ask_again(scpi.CONNECTIONS, self._decode), self._clock.now())
+        return self._session.ask_together_again((scpi.CONNECTIONS, scpi.PORT_STATES), self._decode_both)
+
+    def _decode_both(self, replies: Sequence[str]) -> Snapshot:
+        connections, states = self._decode(replies[0]), self._decode_states(replies[1])
+        unfit = {port: state for port, state in states.items() if state is not PortState.ENABLED}
+        return Snapshot(connections, self._clock.now(), unfit=unfit)
+
+    def _decode_states(self, reply: str) -> dict[int, PortState]:
+        states = scpi.decode_port_states(reply)
+        total = self.capabilities.inputs + self.capabilities.outputs
+        if len(states) != total:
+            raise ProtocolDesync(f"{len(states)} port states for {total} ports", received=reply)
+        return dict(enumerate(states, 1))
 
     def _decode(self, reply: str) -> CrossConnects:
         connections = scpi.decode_connections(reply)

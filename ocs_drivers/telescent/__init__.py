@@ -27,8 +27,8 @@ from ocs_drivers.telescent.words import Words
 
 CLI_PORT = 9871
 
-NO_ACCOUNT = Credentials("admin", "")
-"""Nobody has published a factory account: give credentials, or a key."""
+DEFAULT_ACCOUNT = Credentials("admin", "admin")
+"""An assumption: nobody has published a factory account. Give credentials, or a key."""
 
 _WORDS = tuple(word.name for word in fields(Words))
 _HABITS = ("force", "move_s", "longest_s", "poll_s", "idle_s", "echo")
@@ -39,7 +39,7 @@ def cli_switch(
 ) -> TelescentCli:
     """An unopened Telescent over SSH; raises `AddressError` for an option without sense."""
     address = address.only_options(*_HABITS, *_WORDS, "key", "known_hosts").with_port(CLI_PORT)
-    account = find_credentials(str(address), credentials or address.credentials, factory=NO_ACCOUNT)
+    account = find_credentials(str(address), credentials or address.credentials, factory=DEFAULT_ACCOUNT)
     words, habits = words_of(address), habits_of(address)
     line = ssh_line(address, CLI_PORT, account)
     return TelescentCli(str(address), line, timeout_s=timeout_s, words=words, habits=habits)

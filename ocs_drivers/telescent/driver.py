@@ -7,8 +7,9 @@ every step is proven by looking at the table until it is so. Nothing here homes 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ocs_drivers import planning, transaction
 from ocs_drivers.cli_session import CliSession
@@ -29,8 +30,8 @@ from ocs_drivers.telescent import replies
 from ocs_drivers.telescent.replies import InputReading
 from ocs_drivers.telescent.table import Table
 from ocs_drivers.telescent.words import Numbering, Words
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock
-from ocs_drivers.transport import Transport
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.transport import Transport, lost
 
 IDLE_LIMIT_S = 180.0
 """The device leaves a connection to die that was idle for so long."""
@@ -40,6 +41,8 @@ MOVE_TIME_S = (60.0, 1800.0)
 
 POLL_S = 5.0
 """Between two looks at the table, as the public driver does."""
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,14 @@ class TelescentCli(SwitchDriver):
         return Snapshot(table.connections, self._clock.now(), unfit=unfit, pending=table.pending)
 
     def _table(self) -> Table:
-        return self._session.ask_again(self._words.table, self._decode_whole_table)
+        return self._patiently(self._words.table, self._decode_whole_table)
+
+    def _patiently(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
+        """The answer to a question, which is asked once more after silence: so a garbled prompt looks."""
+        try:
+            return self._session.ask_again(command, decode)
+        except Timeout:
+            return self._session.ask_again(command, decode)
 
     def _decode_whole_table(self, lines: tuple[str, ...]) -> Table:
         table, size = self._decode_table(lines), self._numbering.ports
@@ -175,7 +185,7 @@ class TelescentCli(SwitchDriver):
         return PortState.LOCKED
 
     def _look_at(self, port: int) -> InputReading:
-        return self._session.ask_again(f"{self._words.port} {self._numbering.name(port)}", self._decode_input)
+        return self._patiently(f"{self._words.port} {self._numbering.name(port)}", self._decode_input)
 
     # -- moving
 
@@ -213,16 +223,31 @@ class TelescentCli(SwitchDriver):
                 return
 
     def _send(self, command: str, *, moves: bool) -> None:
-        """Send one command; when the line breaks under one that moves the robot, it may have been heard."""
+        """Send one command; when the line breaks under one that moves the robot, it may have been heard.
+
+        Raises `ConnectionLost` when it breaks before: then nothing moves, whatever the reason was.
+        """
         try:
             self._session.ask(command, self._accept)
         except TransportError as broken:
             if not moves:
-                raise
+                raise lost(self._address, f"before the robot was told to move: {broken.what}") from broken
             self._move.lost = broken
 
     def _accept(self, lines: tuple[str, ...]) -> None:
         replies.refuse(lines, self._words)
+
+    def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
+        """What the device holds; a move outlasts a short outage of the network."""
+        del step
+        outage = Deadline(self._habits.move_time_s[0], self._clock)
+        while True:
+            try:
+                return self.read(), None
+            except TransportError:
+                if outage.passed:
+                    raise
+                self._clock.sleep(self.poll_s)
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
         """Whether to look again: as long as the robot may still do it.

@@ -89,6 +89,8 @@ IDENTITY_24 = b"Polatis,I-OST-24x24-LU1-DMHNS,002414,6.5.2.18\r\n"
 _OPENING = {
     b"*IDN?": IDENTITY_24,
     b"*CLS;:oxc:swit:size?;:syst:err?": b'24,24;0, "No error"\r\n',
+    b":oxc:swit:port:stat?;:syst:err?": b'-113, "Undefined header"\r\n',
+    b":oxc:boot:mode?;:syst:err?": b'-113, "Undefined header"\r\n',
     b":pmon:pow? (@1);:syst:err?": b'-113, "Undefined header"\r\n',
     b":pmon:pow? (@25);:syst:err?": b'-113, "Undefined header"\r\n',
     b":syst:err?": b'0, "No error"\r\n',

@@ -97,16 +97,17 @@ class Device:
     def start(self) -> None:
         """Start with a host key of its own; again on the same port."""
         self.host_key = asyncssh.generate_private_key("ssh-ed25519")
-        self.server = self.run(
-            asyncssh.create_server(
-                lambda: Account(self),
-                sock=bound_socket("127.0.0.1", self.port),
-                server_host_keys=[self.host_key],
-                encoding=None,
-                line_editor=False,
-            )
-        )
+        self.server = self.run(self._listen())
         self.port = self.server.sockets[0].getsockname()[1]
+
+    async def _listen(self):
+        return await asyncssh.create_server(
+            lambda: Account(self),
+            sock=bound_socket("127.0.0.1", self.port),
+            server_host_keys=[self.host_key],
+            encoding=None,
+            line_editor=False,
+        )
 
     def stop(self) -> None:
         async def down():

@@ -139,10 +139,8 @@ class HttpServer:
         connection = _ServerConnection()
         while (request := await connection.next_request(line)) is not None:
             await line.respond(lambda request=request: connection.answer(request, self.answer))  # type: ignore[misc]
-            if line.deaf or not connection.goes_on():
+            if not connection.goes_on():
                 break
-        if line.deaf:
-            await line.read()  # half-open: nothing is said, and the client alone can end it
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """The answer to one request, refusals included."""
@@ -240,7 +238,7 @@ class _ServerConnection:
                 return _request(head, bytes(body))
             elif isinstance(event, self._h11.Request):
                 head = event
-            else:
+            elif isinstance(event, self._h11.Data):
                 body += event.data
                 if len(body) > LONGEST_BODY_BYTES:
                     return self._refused(413, "too much")

@@ -137,7 +137,9 @@ class Robot:
     def faults(self) -> Mapping[str, Fault]:
         """Faults of the control socket: `jam`, after `count` more moves."""
         return {
-            "jam": Fault(lambda request: self.jam_after(request.whole("count", 0)), lambda _: self._unjam())
+            "jam": Fault(
+                lambda request: self.jam_after(request.whole("count", 0)), lambda _: self._unjam(), "count"
+            )
         }
 
     def _queue_job(self, request: Request) -> Reply:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 from urllib.parse import urlencode
 
+from sim.models.clock import Clock
 from sim.twins.control import ControlServer, Request, Verb
 from sim.twins.listener import Listener
 from sim.twins.switch.device import SwitchDevice
@@ -65,12 +66,12 @@ class Door(Protocol):
         """Break every conversation, for good."""
 
 
-def _door(front: Front, sock: socket.socket | None, client: Client) -> Door:
+def _door(front: Front, sock: socket.socket | None, client: Client, clock: Clock) -> Door:
     """Whatever accepts clients on the wire of a front."""
     if front.wire == "serial":
         from sim.twins.switch.serial_line import SerialLine
 
-        return SerialLine(client, baud=front.baud)
+        return SerialLine(client, baud=front.baud, clock=clock)
     assert sock is not None  # every other wire is TCP below
     if front.wire == "ssh":
         from sim.twins.switch.ssh_server import SshServer
@@ -133,7 +134,7 @@ class SwitchTwin:
         `needs_socket`, and `control`.
         """
         for name, front in self.fronts.items():
-            self._doors[name] = _door(front, sockets.get(name), self._client(name))
+            self._doors[name] = _door(front, sockets.get(name), self._client(name), self.device.clock)
         self.accept()
         control = sockets["control"]
         self._control_address = "{}:{}".format(*control.getsockname()[:2])

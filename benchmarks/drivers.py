@@ -1,0 +1,211 @@
+"""What drivers cost: a query against a raw socket's, commands per pair, and what 1,000 applies leave behind.
+
+The query: `*IDN?` over SCPI (plain socket and PyVISA) and `RTRV-HDR` over TL1, through the driver's session, against
+a raw socket that sends and receives the same bytes to and from the same peer, in turns. The peer is a blocking loop
+in a process of its own that answers by table and thinks nothing.
+
+Commands and leaks are counted on twins in processes of their own.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from ocs_drivers import CrossConnects, Credentials, OpticalSwitch, open_switch, scpi
+from ocs_drivers.scpi_session import ScpiSession
+from ocs_drivers.tl1_session import Tl1Session
+from ocs_drivers.transport import SocketTransport, Transport
+from ocs_drivers.visa import VisaTransport
+
+ASKED_RATIO = 2.5
+ROUNDS, QUERIES = 40, 100
+PAIRS = 48
+CYCLES = 1000
+
+PEER = r"""
+import socket, sys
+ANSWERS = {b"*IDN?": b"Polatis,I-OST-48x48-LU1-DMHNS,002414,6.5.2.18\r\n"}
+FRAME = b"\r\n   OCS1 26-01-31 12:00:00\r\nM  %s COMPLD\r\n;"
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+while True:
+    connection, _ = listener.accept()
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if connection.recv(1) == b"q":
+        break
+    while line := connection.recv(4096):
+        line = line.strip()
+        connection.sendall(ANSWERS.get(line) or FRAME % line.split(b":")[3])
+"""
+
+
+def quietly(command: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@contextmanager
+def peer() -> Iterator[int]:
+    """The port of the peer; the first byte of each connection is thrown away."""
+    with quietly([sys.executable, "-c", PEER]) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        yield port
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port)) as last:
+            last.sendall(b"q")
+
+
+class Primed:
+    """A transport that sends the peer its first byte on opening."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def open(self, timeout_s: float) -> None:
+        from ocs_drivers.timing import Deadline
+
+        self._inner.open(timeout_s)
+        self._inner.send(b"-", Deadline(timeout_s))
+
+
+def raw(port: int, make_query: Callable[[int], bytes]) -> Callable[[int], None]:
+    connection = socket.create_connection(("127.0.0.1", port))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.sendall(b"-")
+
+    def ask(number: int) -> None:
+        connection.sendall(make_query(number))
+        connection.recv(4096)
+
+    return ask
+
+
+def p50_us(ask: Callable[[int], object], times: list[float]) -> None:
+    """Add the times of some queries in microseconds."""
+    for number in range(QUERIES):
+        begin = time.perf_counter()
+        ask(number)
+        times.append((time.perf_counter() - begin) * 1e6)
+
+
+def in_turns(one: Callable[[int], object], other: Callable[[int], object]) -> dict[str, float]:
+    """Medians of both, and the median of the ratios of the rounds."""
+    ones: list[float] = []
+    others: list[float] = []
+    for _ in range(ROUNDS):
+        p50_us(one, ones)
+        p50_us(other, others)
+    driver, bare = statistics.median(ones), statistics.median(others)
+    return {"driver_us": round(driver, 1), "raw_us": round(bare, 1), "ratio": round(driver / bare, 2)}
+
+
+def scpi_query(port: int, transport: type[SocketTransport | VisaTransport]) -> dict[str, float]:
+    line = Primed(transport("127.0.0.1", port, device="peer"))
+    session = ScpiSession(line, device="peer", timeout_s=5.0)
+    session.open()
+    bare = raw(port, lambda _: b"*IDN?\n")
+    return in_turns(lambda _: session.ask(scpi.IDENTITY, scpi.decode_identity), bare)
+
+
+def tl1_query(port: int) -> dict[str, float]:
+    line = Primed(SocketTransport("127.0.0.1", port, device="peer"))
+    session = Tl1Session(line, device="peer", credentials=Credentials("a", "b"), timeout_s=5.0)
+    session.open()
+    bare = raw(port, lambda number: f"RTRV-HDR:::{number}:;\r\n".encode())
+    return in_turns(lambda _: session.ask("RTRV-HDR", len), bare)
+
+
+# -- twins
+
+
+class Twin:
+    def __init__(self, family: str, *options: str) -> None:
+        self.process = quietly([sys.executable, "-m", "sim.twins", family, *options])
+        assert self.process.stdout is not None
+        self.urls: dict[str, str] = json.loads(self.process.stdout.readline())
+        host, _, port = self.urls["control"].rpartition("/")[2].rpartition(":")
+        self._control = socket.create_connection((host, int(port)), 30).makefile("rw")
+
+    def do(self, verb: str, **fields: Any) -> dict[str, Any]:
+        self._control.write(json.dumps({"do": verb, **fields}) + "\n")
+        self._control.flush()
+        reply: dict[str, Any] = json.loads(self._control.readline())
+        return reply
+
+    def close(self) -> None:
+        self._control.close()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(10)
+
+
+def shifted(switch: OpticalSwitch, shift: int) -> CrossConnects:
+    """As many circuits as the switch holds, `PAIRS` at most, each output moved on by `shift`."""
+    size = switch.capabilities.inputs
+    count = min(PAIRS, size)
+    return CrossConnects({n: size + 1 + (n - 1 + shift) % count for n in range(1, count + 1)})
+
+
+def usage() -> dict[str, int]:
+    gc.collect()
+    return {
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "threads": threading.active_count(),
+        "rss_kib": int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 1024,
+    }
+
+
+def leaks(url: str) -> dict[str, int]:
+    """Growth over `CYCLES` applies, each undone, after ten to warm up; a new connection every tenth cycle."""
+    with open_switch(url) as switch:
+        targets = [shifted(switch, 1), CrossConnects()]
+        for cycle in range(10):
+            switch.apply(targets[cycle % 2])
+        before = usage()
+        for cycle in range(CYCLES):
+            if cycle % 10 == 0:
+                switch.close()
+                switch.open()
+            for target in targets:
+                switch.apply(target)
+        after = usage()
+    return {name: after[name] - before[name] for name in before}
+
+
+def main() -> None:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with peer() as port:
+        queries = {
+            "scpi": scpi_query(port, SocketTransport),
+            "scpi_visa": scpi_query(port, VisaTransport),
+            "tl1": tl1_query(port),
+        }
+    twin = Twin("polatis", "--size", f"{PAIRS}x{PAIRS}", "--switch-time-ms", "0")
+    try:
+        left = {name: leaks(twin.urls[name]) for name in ("scpi", "tl1")}
+    finally:
+        twin.close()
+    print(
+        json.dumps(
+            {"benchmark": "drivers", "asked_ratio": ASKED_RATIO, "queries": queries, "left_behind": left}
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
