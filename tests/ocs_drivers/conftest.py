@@ -127,15 +127,16 @@ class Twin:
     """A simulated switch in a process of its own, and its control socket."""
 
     def __init__(self, *options: str, inputs: int = 8, outputs: int = 8) -> None:
-        command = [sys.executable, "-m", "sim.twins.polatis", f"--inputs={inputs}", f"--outputs={outputs}"]
+        command = [sys.executable, "-m", "sim.twins", "polatis", f"--size={inputs}x{outputs}"]
         self._process = subprocess.Popen(
             [*command, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         ready = json.loads(self._process.stdout.readline())
-        self.scpi, self.tl1 = f"polatis+scpi://{ready['scpi']}", f"polatis+tl1://{ready['tl1']}"
-        host, _, port = ready["control"].rpartition(":")
+        self.urls: dict[str, str] = ready
+        self.scpi, self.tl1 = ready["scpi"], ready["tl1"]
+        host, _, port = ready["control"].removeprefix("tcp://").rpartition(":")
         self._control = socket.create_connection((host, int(port)), 10)
         self._lines = self._control.makefile("rw")
 
@@ -172,7 +173,7 @@ def twin_process() -> Iterator[Twin]:
 
 @pytest.fixture(scope="session")
 def separate_lines_process() -> Iterator[Twin]:
-    twin = Twin("--switch-time-ms=1", "--separate-lines")
+    twin = Twin("--switch-time-ms=1", "--option=separate_lines=yes")
     yield twin
     twin.close()
 

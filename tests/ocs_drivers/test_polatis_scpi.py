@@ -49,7 +49,7 @@ def dialogue(peer, lines):
         switch.close()
 
 
-def test_the_opening_asks_identity_size_and_monitors(dialogue):
+def test_the_opening_asks_identity_size_monitors_states_and_boot_mode(dialogue):
     switch, asked = dialogue({})
     assert asked == [
         b"*IDN?",
@@ -57,6 +57,10 @@ def test_the_opening_asks_identity_size_and_monitors(dialogue):
         b":pmon:pow? (@1);:syst:err?",
         b":syst:err?",  # until the queue says that it is empty
         b":pmon:pow? (@25);:syst:err?",
+        b":syst:err?",
+        b":oxc:swit:port:stat?;:syst:err?",
+        b":syst:err?",
+        b":oxc:boot:mode?;:syst:err?",
         b":syst:err?",
     ]
     assert switch.identity().serial == "002414"

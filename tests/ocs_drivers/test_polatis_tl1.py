@@ -251,14 +251,19 @@ def test_pages_are_joined(scripted):
         'M  {tag} COMPLD\r\n   "1,49"\r\n;',
     ],
 )
-def test_an_answer_that_is_none_is_a_desync_and_closes_the_line(scripted, reply):
+def test_an_answer_that_is_none_closes_the_line_and_a_read_asks_again(scripted, reply):
     answers = iter([reply, "M  {tag} COMPLD\r\n;"])
     switch, served = scripted({"RTRV-PATCH": lambda _: next(answers)})
+    assert switch.read().connections == CrossConnects()
+    assert len(served.connections) == 2
+
+
+def test_answers_that_are_none_for_good_are_a_desync(scripted):
+    switch, served = scripted({"RTRV-PATCH": "M  99 COMPLD\r\n;"})
     with pytest.raises(ProtocolDesync) as caught:
         switch.read()
     assert caught.value.device == switch.address
-    assert switch.read().connections == CrossConnects()
-    assert len(served.connections) == 2
+    assert len(served.connections) == 3
 
 
 def test_a_late_answer_reaches_nobody(scripted):

@@ -183,16 +183,22 @@ def test_a_silent_device_is_a_timeout_at_the_deadline(peer):
 
 
 @pytest.mark.parametrize("garbage", [b"\x00\xff\xfe#\r\n", b"HTTP/1.1 400 Bad Request\r\n", b'"half\r\n'])
-def test_garbage_is_a_desync_and_the_line_is_closed(peer, lines, garbage):
+def test_garbage_closes_the_line_and_a_read_asks_again(peer, lines, garbage):
     answers = iter([garbage, b"(@),(@)\r\n"])
     served = peer(lines({READ: lambda connection: connection.sendall(next(answers))}))
+    with open_switch(address_of(served)) as switch:
+        assert switch.read().connections == CrossConnects()
+    assert len(served.connections) == 2
+
+
+def test_nothing_but_garbage_is_a_desync(peer, lines):
+    served = peer(lines({READ: b"HTTP/1.1 400 Bad Request\r\n"}))
     with open_switch(address_of(served)) as switch:
         with pytest.raises(ProtocolDesync) as caught:
             switch.read()
         assert caught.value.device == switch.address
         assert caught.value.sent == READ.decode()
-        assert switch.read().connections == CrossConnects()
-    assert len(served.connections) == 2
+    assert len(served.connections) == 3
 
 
 def test_more_answers_than_questions_are_a_desync(peer, lines):

@@ -1,0 +1,319 @@
+"""What every driver must do, as tests on the ports of one switch that may be used."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+
+import pytest
+
+from ocs_drivers.contract import OpticalSwitch
+from ocs_drivers.errors import (
+    Conflict,
+    ConnectionLost,
+    PortBusy,
+    PortError,
+    UnknownPort,
+    Unsupported,
+    WrongSide,
+)
+from ocs_drivers.model import (
+    Attenuation,
+    CrossConnects,
+    PortState,
+    Power,
+    Side,
+    Snapshot,
+    Status,
+)
+from ocs_drivers.testing.ports import FreePorts, all_ports
+
+
+class GuardRefused(Exception):
+    """What the guards of these tests raise."""
+
+
+ALWAYS_SOMEWHERE = "an input of this switch is always somewhere: it cannot begin without circuits"
+
+
+def _without(connections: CrossConnects, free: FreePorts) -> CrossConnects:
+    """Everybody else's circuits."""
+    return CrossConnects((i, o) for i, o in connections.items() if i not in free.inputs)
+
+
+def _all_pairs(free: FreePorts) -> set[tuple[int, int]]:
+    return {(source, output) for source in free.inputs for output in free.outputs}
+
+
+class SwitchContract:
+    """Inherit, and give a fixture `switch` that yields an open switch."""
+
+    @pytest.fixture
+    def free_ports(self, switch: OpticalSwitch) -> FreePorts:
+        """The ports that may be used; override where others' circuits are on the switch."""
+        return all_ports(switch.capabilities)
+
+    @pytest.fixture
+    def free(self, switch: OpticalSwitch, free_ports: FreePorts) -> FreePorts:
+        """The ports that may be used, on a switch where inputs need not be somewhere."""
+        if not switch.capabilities.disconnects:
+            pytest.skip(ALWAYS_SOMEWHERE)
+        return free_ports
+
+    @pytest.fixture
+    def empty(self, switch: OpticalSwitch, free: FreePorts) -> Iterator[OpticalSwitch]:
+        """The switch with nothing on its free ports; nothing is left there, and others' circuits are as before."""
+        others = _without(switch.read().connections, free)
+        switch.apply(CrossConnects(), scope=free.scope)
+        yield switch
+        switch.open()
+        switch.apply(CrossConnects(), scope=free.scope)
+        assert switch.read().connections == others
+
+    @staticmethod
+    def held(switch: OpticalSwitch, free: FreePorts) -> CrossConnects:
+        """What the switch holds on its free ports."""
+        found = switch.read().connections
+        return CrossConnects(found.pairs - _without(found, free).pairs)
+
+    # -- who it is
+
+    def test_identity_says_who_it_is(self, switch: OpticalSwitch) -> None:
+        identity = switch.identity()
+        assert identity.vendor
+        assert identity.model
+
+    def test_address_holds_no_credentials(self, switch: OpticalSwitch) -> None:
+        assert "://" in switch.address
+        assert "@" not in switch.address
+
+    def test_ports_are_inputs_then_outputs(self, switch: OpticalSwitch) -> None:
+        capabilities, ports = switch.capabilities, switch.ports()
+        expected = [Side.IN] * capabilities.inputs + [Side.OUT] * capabilities.outputs
+        assert [ports[number].side for number in sorted(ports)] == expected
+        assert all(number == info.number for number, info in ports.items())
+
+    def test_power_monitors_are_told(self, switch: OpticalSwitch) -> None:
+        monitored = any(info.has_power_monitor for info in switch.ports().values())
+        assert monitored == switch.capabilities.power_monitor
+
+    # -- planning is pure
+
+    def test_a_plan_moves_nothing(self, empty: OpticalSwitch, free: FreePorts) -> None:
+        assert empty.plan(free.full(), empty.read(), free.scope)
+        assert self.held(empty, free) == CrossConnects()
+
+    def test_nothing_to_do_is_no_step(self, switch: OpticalSwitch, free: FreePorts) -> None:
+        assert switch.plan(free.full(), free.full()) == ()
+
+    def test_a_plan_ends_where_it_should(self, switch: OpticalSwitch, free: FreePorts) -> None:
+        steps = switch.plan(free.full(1), free.full())
+        assert steps[0].before == free.full()
+        assert steps[-1].after == free.full(1)
+        assert [step.before for step in steps[1:]] == [step.after for step in steps[:-1]]
+
+    def test_whole_configuration_is_one_step_where_the_device_can(
+        self, switch: OpticalSwitch, free: FreePorts
+    ) -> None:
+        kinds = [step.kind for step in switch.plan(free.full(1), free.full())]
+        commands = 1 if switch.capabilities.bulk_add else len(free.full())
+        in_turn = ["remove"] * commands + ["add"] * commands
+        assert kinds == (["replace"] if switch.capabilities.atomic_whole else in_turn)
+
+    def test_break_before_make_within_the_scope(self, switch: OpticalSwitch, free: FreePorts) -> None:
+        seen = free.pairs(1, 2, 3)
+        steps = switch.plan(free.pairs(2, 1), seen, {free.input(1), free.input(2)})
+        removals = [step for step in steps if step.kind == "remove"]
+        additions = steps[len(removals) :]
+        assert {step.kind for step in additions} == {"add"}
+        assert [pair for step in removals for pair in step.pairs.items()] == [*free.pairs(1, 2).items()]
+        assert [pair for step in additions for pair in step.pairs.items()] == [*free.pairs(2, 1).items()]
+        assert len(steps) == (2 if switch.capabilities.bulk_add else 4)
+        assert steps[-1].after == free.pairs(2, 1, 3)
+
+    def test_unknown_port_is_refused(self, switch: OpticalSwitch, free: FreePorts) -> None:
+        beyond = switch.capabilities.inputs + switch.capabilities.outputs + 1
+        with pytest.raises(UnknownPort) as caught:
+            switch.plan(CrossConnects({free.input(1): beyond}), CrossConnects())
+        assert caught.value.ports == (beyond,)
+
+    def test_wrong_side_is_refused(self, switch: OpticalSwitch, free: FreePorts) -> None:
+        with pytest.raises(WrongSide) as caught:
+            switch.plan(CrossConnects({free.input(1): free.input(2)}), CrossConnects())
+        assert caught.value.ports == (free.input(2),)
+
+    def test_target_outside_its_scope_is_refused(self, switch: OpticalSwitch, free: FreePorts) -> None:
+        with pytest.raises(PortError) as caught:
+            switch.plan(free.pairs(1, 2), CrossConnects(), {free.input(1)})
+        assert caught.value.ports == (free.input(2),)
+
+    def test_output_of_a_foreign_circuit_is_busy(self, switch: OpticalSwitch, free: FreePorts) -> None:
+        with pytest.raises(PortBusy) as caught:
+            switch.plan(free.pairs(3), free.pairs(0, 0, 3), {free.input(1)})
+        assert caught.value.peer == free.input(3)
+        assert caught.value.ports == (free.input(1), free.output(3))
+
+    # -- applying
+
+    def test_apply_makes_it_so(self, empty: OpticalSwitch, free: FreePorts) -> None:
+        report = empty.apply(free.full(), scope=free.scope)
+        assert report.complete
+        assert report.changed
+        assert report.read_back is not None
+        assert report.read_back.connections.pairs >= free.full().pairs
+        assert set(report.pairs.values()) == {Status.DONE}
+        assert self.held(empty, free) == free.full()
+
+    def test_apply_moves_from_one_to_another(self, empty: OpticalSwitch, free: FreePorts) -> None:
+        empty.apply(free.full(), scope=free.scope)
+        empty.apply(free.full(1), scope=free.scope)
+        assert self.held(empty, free) == free.full(1)
+
+    def test_applying_again_sends_nothing(self, empty: OpticalSwitch, free: FreePorts) -> None:
+        empty.apply(free.full(), scope=free.scope)
+        calls: list[str] = []
+        report = empty.apply(free.full(), guard=lambda: calls.append("write"), scope=free.scope)
+        assert not report.changed
+        assert report.complete
+        assert calls == []
+
+    def test_scope_leaves_other_circuits_alone(self, empty: OpticalSwitch, free: FreePorts) -> None:
+        empty.apply(free.pairs(1, 2, 3), scope=free.scope)
+        empty.apply(free.pairs(2, 1), scope={free.input(1), free.input(2)})
+        assert self.held(empty, free) == free.pairs(2, 1, 3)
+
+    def test_guard_is_asked_before_every_write(self, empty: OpticalSwitch, free: FreePorts) -> None:
+        empty.apply(free.pairs(1, 2), scope=free.scope)
+        seen: list[CrossConnects] = []
+        report = empty.apply(
+            free.pairs(2, 1), guard=lambda: seen.append(self.held(empty, free)), scope=free.scope
+        )
+        once_each = [before for before, _ in groupby(seen)]  # some steps take several commands
+        expected = [free.pairs(1, 2), *(step.after for step in report.steps[:-1])]
+        assert [held.pairs for held in once_each] == [held.pairs & _all_pairs(free) for held in expected]
+
+    def test_guard_that_raises_lets_nothing_pass(self, empty: OpticalSwitch, free: FreePorts) -> None:
+        def refuse() -> None:
+            raise GuardRefused
+
+        with pytest.raises(GuardRefused):
+            empty.apply(free.full(), guard=refuse, scope=free.scope)
+        assert self.held(empty, free) == CrossConnects()
+
+    def test_compare_and_set(self, empty: OpticalSwitch, free: FreePorts) -> None:
+        empty.apply(free.pairs(1), scope=free.scope)
+        with pytest.raises(Conflict) as caught:
+            empty.apply(free.full(), expect=free.pairs(2), scope=free.scope)
+        assert caught.value.found == dict(empty.read().connections)
+        assert caught.value.expected == dict(free.pairs(2))
+        assert self.held(empty, free) == free.pairs(1)
+        assert empty.apply(free.full(), expect=empty.read().connections, scope=free.scope).complete
+
+    def test_execute_judges_by_reading_back(self, empty: OpticalSwitch, free: FreePorts) -> None:
+        (step,) = empty.plan(free.pairs(1), empty.read(), {free.input(1)})
+        outcome = empty.execute(step)
+        assert outcome.status is Status.DONE
+        assert outcome.pairs == dict.fromkeys(free.pairs(1).items(), Status.DONE)
+        assert outcome.read_back is not None
+        assert outcome.read_back.connections.pairs >= free.pairs(1).pairs
+        assert outcome.device_s >= 0
+
+    def test_connect_and_disconnect_touch_only_what_they_name(
+        self, empty: OpticalSwitch, free: FreePorts
+    ) -> None:
+        empty.connect(free.pairs(1, 2, 3))
+        empty.connect(free.pairs(4))
+        assert self.held(empty, free) == free.pairs(4, 2, 3)
+        empty.disconnect([free.input(2)])
+        assert self.held(empty, free) == free.pairs(4, 0, 3)
+        assert not empty.disconnect([free.input(2)]).changed
+
+    def test_connect_refuses_an_output_in_use(self, empty: OpticalSwitch, free: FreePorts) -> None:
+        empty.connect(free.pairs(0, 2))
+        with pytest.raises(PortBusy) as caught:
+            empty.connect(free.pairs(2))
+        assert caught.value.peer == free.input(2)
+        assert self.held(empty, free) == free.pairs(0, 2)
+
+    # -- light
+
+    def test_power_is_told_for_every_port_asked(self, empty: OpticalSwitch, free: FreePorts) -> None:
+        ports = empty.ports()
+        readings: Mapping[int, Power | None] = empty.power(tuple(ports))
+        assert set(readings) == set(ports)
+        assert all((readings[number] is not None) == ports[number].has_power_monitor for number in ports)
+
+    def test_power_of_an_unknown_port_is_refused(self, switch: OpticalSwitch) -> None:
+        with pytest.raises(UnknownPort):
+            switch.power([0])
+
+    def test_shutter_closes_and_opens(self, empty: OpticalSwitch, free: FreePorts) -> None:
+        if not empty.capabilities.shutter:
+            with pytest.raises(Unsupported):
+                empty.shutter([free.input(1)], is_open=False)
+            return
+        empty.shutter([free.input(1), free.output(1)], is_open=False)
+        assert empty.ports()[free.input(1)].state is PortState.DISABLED
+        assert empty.ports()[free.input(2)].state is PortState.ENABLED
+        empty.shutter([free.input(1), free.output(1)], is_open=True)
+        assert empty.ports()[free.input(1)].state is PortState.ENABLED
+
+    def test_attenuator_is_set_and_cleared(self, empty: OpticalSwitch, free: FreePorts) -> None:
+        setting = Attenuation("relative", -3.0)
+        if not empty.capabilities.attenuator:
+            with pytest.raises(Unsupported):
+                empty.set_attenuation(free.output(1), setting)
+            return
+        empty.set_attenuation(free.output(1), setting)
+        assert empty.attenuation(free.output(1)) == setting
+        empty.set_attenuation(free.output(1), Attenuation("none"))
+        assert empty.attenuation(free.output(1)) == Attenuation("none")
+
+    # -- events, sessions, threads
+
+    def test_own_changes_are_events_where_there_are_any(self, empty: OpticalSwitch, free: FreePorts) -> None:
+        last = max((event.number for event in empty.events()), default=0)
+        empty.apply(free.pairs(1), scope=free.scope)
+        news = empty.events(since=last)
+        assert bool(news) == empty.capabilities.async_events
+        assert all(event.number > last for event in news)
+
+    def test_circuits_outlive_the_connection(self, empty: OpticalSwitch, free: FreePorts) -> None:
+        empty.apply(free.full(), scope=free.scope)
+        empty.close()
+        empty.close()
+        with pytest.raises(ConnectionLost):
+            empty.read()
+        empty.open()
+        assert self.held(empty, free) == free.full()
+
+    def test_threads_get_their_own_answers(self, empty: OpticalSwitch, free: FreePorts) -> None:
+        empty.apply(free.full(), scope=free.scope)
+        identity = copy.copy(empty.identity())
+        wrong: list[object] = []
+        questions = [
+            lambda: self.held(empty, free) == free.full(),
+            lambda: empty.identity() == identity,
+            lambda: len(empty.ports()) == empty.capabilities.inputs + empty.capabilities.outputs,
+            lambda: set(empty.power([1, 2])) == {1, 2},
+        ]
+
+        def ask(number: int) -> None:
+            turns = range(20)
+            wrong.extend((number, n) for n in turns if not questions[(number + n) % len(questions)]())
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(questions))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert not any(thread.is_alive() for thread in threads)
+        assert wrong == []
+
+    def test_equal_configurations_have_equal_revisions(self, empty: OpticalSwitch, free: FreePorts) -> None:
+        empty.apply(free.pairs(2, 1), scope=free.scope)
+        first, again = empty.read(), empty.read()
+        assert first.revision == again.revision == Snapshot(again.connections, 0.0).revision
+        assert again.monotonic_s >= first.monotonic_s

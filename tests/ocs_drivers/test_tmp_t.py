@@ -1,0 +1,191 @@
+"""For any sequence of applies, faults, operators and power cuts: the switch holds the target, or the report is true.
+
+Driver and twin are joined in memory on the twin's virtual clock; the control side of the twin tells what is
+really connected. Each family is driven by every one of its protocols.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from ocs_drivers import CrossConnects, OcsError, Status, known_schemes
+from ocs_drivers.errors import Conflict, PortError, Unsupported
+from sim.twins.families import FAMILIES
+
+SIZE = 8
+STEPS = 50
+SEQUENCES = 150
+"""Sequences of at most `STEPS` steps: more than 2,000 steps for each protocol."""
+
+PROTOCOLS: dict[str, tuple[str, str, dict[str, str]]] = {
+    # scheme of the address -> family, front, options of the address
+    "polatis+scpi": ("polatis", "scpi", {}),
+    "polatis+tl1": ("polatis", "tl1", {}),
+    "polatis+serial": ("polatis", "serial", {}),
+    "polatis+rest": ("polatis", "rest", {}),
+    "calient+tl1": ("calient", "tl1", {}),
+    "calient+rest": ("calient", "rest", {}),
+    "glimmerglass+tl1": ("glimmerglass", "tl1", {}),
+    "telescent+cli": ("telescent", "cli", {}),
+    "rome+cli": ("rome", "cli", {}),
+    "rome+telnet": ("rome", "telnet", {}),
+    "afm+cli": ("afm", "cli", {}),
+    "afm+telnet": ("afm", "telnet", {}),
+    "sonic-ocs": ("sonic", "cli", {}),
+    "manual": ("manual", "operator", {}),
+}
+BANKS = {"dicon+scpi", "dicon+serial", "mosw+scpi", "scpi-1xn", "scpi-1xn+serial"}
+"""Banks of 1xN switches: an input is always somewhere, so they have a test of their own."""
+
+CUTS = {"close_connection", "half_open", "delay_reply", "refuse"}
+"""Faults that cut the link, after which a pair may be unknown."""
+
+FIELDS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+    "close_connection": st.one_of(
+        st.builds(lambda n, e: {"after_commands": n, "executed": e}, st.integers(1, 3), st.booleans()),
+        st.builds(lambda n: {"after_bytes": n}, st.integers(0, 40)),
+    ),
+    "delay_reply": st.sampled_from([{"seconds": 0.2}, {"seconds": 8.0}]),
+    "half_open": st.just({}),
+    "refuse": st.just({}),
+    "expire_session": st.just({}),
+    "max_sessions": st.just({"count": 1}),
+}
+ports = st.integers(1, 2 * SIZE)
+pairs = st.tuples(st.integers(1, SIZE), st.integers(SIZE + 1, 2 * SIZE)).map(list)
+inputs_pair = st.lists(st.integers(1, SIZE), min_size=2, max_size=2, unique=True)
+MAIN_FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "port": ports,
+    "pair": pairs,
+    "count": st.integers(1, 2),
+    "seconds": st.sampled_from([0.1, 1.0]),
+}
+configurations = st.permutations(range(SIZE + 1, 2 * SIZE + 1)).flatmap(
+    lambda outputs: st.sets(st.integers(1, SIZE)).map(
+        lambda inputs: CrossConnects({source: outputs[source - 1] for source in inputs})
+    )
+)
+
+
+def fields_of(name: str, main: str) -> st.SearchStrategy[dict[str, Any]]:
+    """What may be said with a fault."""
+    if name == "swap_fibres":
+        return inputs_pair.map(lambda two: {"pair": two})
+    if name == "lossy":
+        return pairs.map(lambda pair: {"pair": pair, "loss_db": 9.0})
+    if name == "dark_input":
+        return st.integers(1, SIZE).map(lambda port: {"port": port})
+    return FIELDS[name] if name in FIELDS else MAIN_FIELDS[main].map(lambda value: {main: value})
+
+
+class TruthMachine(RuleBasedStateMachine):
+    """One switch, an operator, faults; subclassed for each protocol with `make` and a place to count in."""
+
+    make: Any
+    met: Counter[str]
+
+    @initialize()
+    def begin(self) -> None:
+        self.world, self.switch = self.make()
+        faults = self.world.twin.faults
+        self.known_faults = {name: fields_of(name, fault.main) for name, fault in sorted(faults.items())}
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            for name, times in self.world.do("truth")["fired"].items():
+                self.met[f"fault {name}"] += times
+            self.switch.close()
+            self.world.close()
+
+    @rule(wanted=configurations, fault=st.data(), scoped=st.booleans())
+    def apply(self, wanted: CrossConnects, fault: Any, scoped: bool) -> None:
+        name = fault.draw(st.sampled_from(["", "", *self.known_faults]))
+        fields = fault.draw(self.known_faults[name]) if name else {}
+        scope = frozenset(wanted) if scoped and wanted else None
+        self.met["steps"] += 1
+        before = self.world.truth()
+        armed = []
+
+        def arm() -> None:  # once a write is about to go out, so that reads before it are not what fails
+            if name and not armed:
+                armed.append(self.world.do("set_fault", fault=name, **fields))
+
+        try:
+            report = self.switch.apply(wanted, guard=arm, scope=scope)
+        except OcsError as error:
+            self.met["refused" if error.report is None else "failed"] += 1
+            report = error.report
+            assert report is not None or isinstance(error, PortError | Conflict | Unsupported), repr(error)
+        else:
+            self.met["done"] += 1
+        truth = self.world.truth()
+        self.check(report, wanted, before, truth, name)
+        self.world.do("clear_fault", fault="all")
+
+    def check(self, report: Any, target: CrossConnects, before: Any, truth: Any, fault: str) -> None:
+        if report is None:
+            assert truth == before
+            return
+        for pair, status in report.pairs.items():
+            as_wanted = (pair in truth.items()) == (pair in target.pairs)
+            if status is Status.UNKNOWN:
+                self.met["unknown"] += 1
+                assert fault in CUTS, f"{pair} is unknown after {fault!r}"
+            else:
+                assert (status is Status.DONE) == as_wanted, f"{pair} is {status}, truth {truth}, {fault!r}"
+        assert set(truth.items()) ^ set(before.items()) <= set(report.pairs)
+
+    @rule(pair=pairs)
+    def operator_connects(self, pair: list[int]) -> None:
+        self.met["steps"] += 1
+        self.world.do("operator", connect=[pair])
+        assert dict(self.switch.read().connections) == self.world.truth()
+
+    @rule(seconds=st.sampled_from([0.0, 0.3, 200.0]))
+    def power_fails(self, seconds: float) -> None:
+        self.met["steps"] += 1
+        self.world.do("power_cycle", off_s=0.0)
+        self.world.advance(seconds)
+        assert dict(self.switch.read().connections) == self.world.truth()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("scheme", [name for name, row in PROTOCOLS.items() if row[0] in FAMILIES])
+def test_the_target_is_held_or_the_report_tells_the_truth(scheme, world, open_in_memory):
+    family, front, options = PROTOCOLS[scheme]
+    met: Counter[str] = Counter()
+
+    def make(self: TruthMachine) -> tuple[Any, Any]:
+        made = world(family, size=(SIZE, SIZE), motion="shown", idle_s="1e6")
+        return made, open_in_memory(made, scheme, front, **options)
+
+    machine = type("Machine", (TruthMachine,), {"make": make, "met": met})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=SEQUENCES,
+            stateful_step_count=STEPS,
+            suppress_health_check=list(HealthCheck),
+            derandomize=False,
+            deadline=None,
+            database=None,
+            report_multiple_bugs=False,
+            phases=[Phase.generate],  # a failure is told by its first example, not after minutes of shrinking
+        ),
+    )
+
+    print(scheme, dict(met))
+    assert met["steps"] >= 2000
+    assert met["done"] >= 200
+    assert met["failed"] >= 100
+    assert sum(times for what, times in met.items() if what.startswith("fault ")) >= 300
+
+
+def test_every_protocol_that_an_address_can_name_is_tried():
+    assert set(PROTOCOLS) | BANKS == set(known_schemes())
