@@ -9,7 +9,7 @@ apply, connect, disconnect              loops over those: `ocs_drivers.transacti
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol, Self, TypeVar
 
@@ -53,6 +53,10 @@ RETRY_PAUSES_S = (0.1, 0.4)
 """Before the second and the third attempt at a read that met a broken line or noise."""
 
 
+FIRST_POLL_S = 0.02
+"""Before the second look at a switch that is still moving; every further pause is twice as long."""
+
+
 class Session(Protocol):
     """The conversation a driver has; `scpi_session`, `tl1_session`, `cli_session` and `http_session` are such."""
 
@@ -89,7 +93,7 @@ class SwitchDriver(ABC):
     """
 
     poll_s = 0.5
-    """Between two looks at a switch that is still moving, in seconds."""
+    """Longest pause between two looks at a switch that is still moving, in seconds."""
 
     def __init__(
         self, address: str, session: Session, *, timeout_s: float, clock: Clock = SYSTEM_CLOCK
@@ -240,6 +244,7 @@ class SwitchDriver(ABC):
     def _prove(self, step: Step, refusal: OcsError | None, started_s: float) -> Outcome:
         """Read back until the step is done, has failed, or has taken too long."""
         deadline: Deadline | None = None
+        pauses_s = self._pauses()
         while True:
             device_s = self._clock.now() - started_s
             try:
@@ -254,11 +259,18 @@ class SwitchDriver(ABC):
             try:
                 if not self._still_moving(step, read_back):
                     return outcome
-                self._wait(deadline)
+                self._wait(deadline, next(pauses_s))
             except OcsError as fault:
                 return judge(step, read_back, device_s=device_s, error=fault)
 
-    def _wait(self, deadline: Deadline) -> None:
+    def _pauses(self) -> Iterator[float]:
+        """Ever longer pauses between looks: what is quick is seen soon, and what is slow is not pestered."""
+        pause_s = FIRST_POLL_S
+        while True:
+            yield min(pause_s, self.poll_s)
+            pause_s *= 2
+
+    def _wait(self, deadline: Deadline, pause_s: float) -> None:
         """Let some time pass before the next look. Raises `Timeout` when there is none left."""
         if deadline.passed:
             raise Timeout(
@@ -266,7 +278,7 @@ class SwitchDriver(ABC):
                 device=self._address,
                 cure="Look at the device; then read, and plan again from what it holds.",
             )
-        self._clock.sleep(min(self.poll_s, max(deadline.remaining_s(), 0.001)))
+        self._clock.sleep(min(pause_s, max(deadline.remaining_s(), 0.001)))
 
     def _longest_s(self, first: Snapshot) -> float:
         """How long a step may take, with all moves that are ahead of it in a robot's queue."""

@@ -120,29 +120,32 @@ class GlimmerglassTl1(SwitchDriver):
     def _read(self) -> Snapshot:
         """What is connected, and the ports that cannot be used."""
         with self._session.turn():
-            connections = self._connections()
+            connections, _ = self._connections()
             rows = self._port_rows()
         unfit = {number: PortState.FAILED for number, row in rows.items() if not row.healthy}
         return Snapshot(connections, self._clock.now(), unfit)
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        return Snapshot(self._retried(self._connections), self._clock.now()), None
+        """What the step was to make counts when its mirrors have arrived; every other circuit as soon as it is told."""
+        connections, arriving = self._retried(self._connections)
+        settled = CrossConnects(connections.pairs - (arriving & step.after.pairs & step.pairs.pairs))
+        return Snapshot(settled, self._clock.now()), None
 
-    def _connections(self) -> CrossConnects:
+    def _connections(self) -> tuple[CrossConnects, frozenset[tuple[int, int]]]:
+        """All circuits, and those of them whose mirrors are still on their way."""
         return self._session.ask_again("rtrv-crs-fiber", self._decode, aid="all")
 
-    def _decode(self, lines: tuple[str, ...]) -> CrossConnects:
+    def _decode(self, lines: tuple[str, ...]) -> tuple[CrossConnects, frozenset[tuple[int, int]]]:
         circuits = words.decode_circuits(lines)
+        pairs = {(circuit.source, circuit.output + self._inputs): circuit for circuit in circuits}
         try:
-            connections = CrossConnects(
-                (circuit.source, circuit.output + self._inputs) for circuit in circuits if circuit.present
-            )
+            connections = CrossConnects(list(pairs))
             planning.check_target(connections, None, self.capabilities)
         except (ValueError, OcsError) as error:
             raise ProtocolDesync(
                 f"circuits that this switch cannot have: {error}", received=" | ".join(lines)[:200]
             ) from error
-        return connections
+        return connections, frozenset(pair for pair, circuit in pairs.items() if not circuit.made)
 
     # -- changing
 

@@ -30,19 +30,20 @@ _KEYWORD = re.compile(r"\s*(\w+)\s*=([^=]*)")
 _SIZE = re.compile(r"\s*(\d{1,4})\s*x\s*(\d{1,4})\s*")
 _IDENTIFIER = re.compile(r"\s*(\d{5})\s*")
 _PORT_POWER = ("PORTPWR", "INPWR", "OUTPWR")
-_PRESENT = frozenset({"steady", "fault"})
+_MADE = frozenset({"steady", "fault"})
 
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
     """A row of `rtrv-crs-fiber`, with the device's numbers counted from 1 on each side.
 
-    `present` is whether it is made: its state is steady, or fault (made, but no light gets through).
+    `made` is whether its state is steady, or fault (made, but no light gets through); before that the ports
+    are taken, and the mirrors still on their way.
     """
 
     source: int
     output: int
-    present: bool
+    made: bool
     input_power: Power | None
     output_power: Power | None
 
@@ -103,7 +104,7 @@ def decode_circuits(lines: Lines) -> tuple[Circuit, ...]:
     """Rows of `rtrv-crs-fiber`.
 
     >>> (row,) = decode_circuits(("GGN:IPORTID=10046,OPORTID=20047,CONNSTATE=steady,INPWR=-5.873",))
-    >>> row.source, row.output, row.present, row.input_power
+    >>> row.source, row.output, row.made, row.input_power
     (46, 47, True, Power(dbm=-5.873, below_floor=False))
     """
     return tuple(_circuit(_keywords(line), line) for line in lines)
@@ -116,7 +117,7 @@ def _circuit(fields: Mapping[str, str], line: str) -> Circuit:
     return Circuit(
         _number(fields.get("IPORTID", ""), line, is_input=True),
         _number(fields.get("OPORTID", ""), line, is_input=False),
-        state in _PRESENT,
+        state in _MADE,
         _power(fields.get("INPWR"), line),
         _power(fields.get("OUTPWR"), line),
     )

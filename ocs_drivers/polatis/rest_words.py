@@ -6,6 +6,7 @@ string. Nobody has published what a unit does with `If-Match`; where it heeds it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ PORTS = f"{_DATA}/{_PORTS}"
 POWERS = f"{_DATA}/{_POWERS}"
 PRODUCT = f"{_DATA}/{_PRODUCT}"
 
+# FAILED is an assumption: public clients show the other two only.
 _STATES = {
     "ENABLED": PortState.ENABLED,
     "DISABLED": PortState.DISABLED,
@@ -177,10 +179,15 @@ def _state(entry: Mapping[str, Any]) -> PortState:
 
 def _power(entry: Mapping[str, Any]) -> float | None:
     value = entry.get("power")
+    if value is None or value == "":
+        return None
     try:
-        return None if value in {None, ""} else float(value)
-    except (TypeError, ValueError):
-        raise _desync("not a power in dBm", entry) from None
+        power_dbm = float(value)
+    except (TypeError, ValueError, OverflowError):
+        power_dbm = math.nan
+    if not math.isfinite(power_dbm):
+        raise _desync("not a power in dBm", entry)
+    return power_dbm
 
 
 def _desync(why: str, document: Any) -> ProtocolDesync:

@@ -8,7 +8,7 @@ today's firmware answers to. Options of an address, for a device that is differe
     poll_s               seconds between two looks at a robot that is moving (5)
     idle_s               seconds after which the device leaves an idle connection to die (180)
     echo=0               for a device that does not repeat what is typed
-    prompt, table, port, unlock, connect, unallocate, robot_fault, making, clearing
+    prompt, table, input_state, unlock, connect, unallocate, robot_fault, making, clearing
                          other words; see `ocs_drivers.telescent.words.Words`
     key, known_hosts     files of SSH
 """

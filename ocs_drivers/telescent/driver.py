@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 from ocs_drivers import planning, transaction
@@ -62,12 +62,17 @@ class Habits:
 
 @dataclass(slots=True)
 class _Move:
-    """One step under way: since when, how long it may take, and whether the device was seen at work on it."""
+    """One step under way: since when, and how long it may take.
+
+    `told` is whether the robot was told to move, `seen` whether the device showed it at work on this, and
+    `doubt` what makes it uncertain that it was heard.
+    """
 
     began_s: float
     allowed_s: float = 0.0
+    told: bool = False
     seen: bool = False
-    lost: TransportError | None = field(default=None)
+    doubt: OcsError | None = None
 
 
 class TelescentCli(SwitchDriver):
@@ -128,7 +133,7 @@ class TelescentCli(SwitchDriver):
 
     def _has_input(self, number: int) -> bool:
         try:
-            self._session.ask(f"{self._words.port} {number}", self._decode_input)
+            self._session.ask(f"{self._words.input_state} {number}", self._decode_input)
         except (DeviceError, ProtocolDesync):  # refused in the device's words, or in words we do not know
             return False
         return True
@@ -185,7 +190,7 @@ class TelescentCli(SwitchDriver):
         return PortState.LOCKED
 
     def _look_at(self, port: int) -> InputReading:
-        return self._patiently(f"{self._words.port} {self._numbering.name(port)}", self._decode_input)
+        return self._patiently(f"{self._words.input_state} {self._numbering.name(port)}", self._decode_input)
 
     # -- moving
 
@@ -216,23 +221,31 @@ class TelescentCli(SwitchDriver):
         say = self._words.connecting if step.kind == "add" else self._words.disconnecting
         self._move = _Move(self._clock.now())
         for number, (command, moves) in enumerate(say(source, output)):
-            if number:
+            if number and not self._move.told:  # once it moves, it is too late to change one's mind
                 guard()
             self._send(command, moves=moves)
-            if self._move.lost:
+            if self._move.doubt:
                 return
 
     def _send(self, command: str, *, moves: bool) -> None:
-        """Send one command; when the line breaks under one that moves the robot, it may have been heard.
+        """Send one command.
 
-        Raises `ConnectionLost` when it breaks before: then nothing moves, whatever the reason was.
+        When the line breaks under one that moves the robot, it may have been heard all the same; and when the
+        device refuses the second half of a deed, the first half has begun: both leave a doubt. Raises
+        `ConnectionLost` when the line breaks before: then nothing moves, whatever the reason was.
         """
+        move = self._move
         try:
             self._session.ask(command, self._accept)
         except TransportError as broken:
             if not moves:
                 raise lost(self._address, f"before the robot was told to move: {broken.what}") from broken
-            self._move.lost = broken
+            move.doubt = broken
+        except (DeviceError, RobotFault) as refusal:
+            if not move.told:
+                raise
+            move.doubt = refusal
+        move.told = move.told or moves
 
     def _accept(self, lines: tuple[str, ...]) -> None:
         replies.refuse(lines, self._words)
@@ -253,7 +266,7 @@ class TelescentCli(SwitchDriver):
         """Whether to look again: as long as the robot may still do it.
 
         False when it was seen at work on this move and is no more. Raises `RobotFault` when it has taken longer
-        than any move does, and `Timeout` when it never showed that it had heard of a move whose line broke.
+        than any move does, and `Timeout` when it never showed that it had heard of a move that is in doubt.
         """
         move, pending = self._move, read_back.pending
         at_work = any(other.pair in step.pairs.pairs for other in pending)
@@ -261,18 +274,19 @@ class TelescentCli(SwitchDriver):
             return False
         move.seen = move.seen or at_work
         typical_s, longest_s = self._habits.move_time_s
-        each_s = 2 * typical_s if move.lost and not move.seen else longest_s
+        each_s = 2 * typical_s if move.doubt and not move.seen else longest_s
         move.allowed_s = max(move.allowed_s, each_s * (1 + len(pending)))
         if self._clock.now() - move.began_s < move.allowed_s:
             return True
         raise self._never_done(move)
 
     def _never_done(self, move: _Move) -> OcsError:
-        if move.lost and not move.seen:
+        if move.doubt and not move.seen:
             return Timeout(
-                f"the line broke ({move.lost.what}) before the device said that it had heard the command, and the "
-                f"move was not made within {move.allowed_s:.3g} s",
+                f"the move was not made within {move.allowed_s:.3g} s, and it is not certain that the device heard "
+                f"of it: {move.doubt.what}",
                 device=self._address,
+                sent=move.doubt.sent,
                 cure="It may still be made: look at the device, then read, and plan again from what it holds.",
             )
         return RobotFault(

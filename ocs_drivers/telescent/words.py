@@ -30,7 +30,7 @@ class Words:
 
     prompt: str = r"[0-9a-zA-Z@]+>"
     table: str = "switchstate"
-    port: str = "switchstate input"
+    input_state: str = "switchstate input"
     unlock: str = "unlock --force"
     connect: str = "connect --force"
     unallocate: str = "unallocate --force"

@@ -18,7 +18,7 @@ Without the fixture `free_ports` that takes the switch over: all its circuits go
 outputs at least, and pytest. A passing driver can be used by everything above `ocs_drivers`.
 """
 
-from ocs_drivers.testing.contract import GuardRefused, SwitchContract
+from ocs_drivers.testing.contract import GuardRefused, OnFreePorts, SwitchContract
 from ocs_drivers.testing.ports import FreePorts
 
-__all__ = ["FreePorts", "GuardRefused", "SwitchContract"]
+__all__ = ["FreePorts", "GuardRefused", "OnFreePorts", "SwitchContract"]

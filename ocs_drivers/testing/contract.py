@@ -47,8 +47,8 @@ def _all_pairs(free: FreePorts) -> set[tuple[int, int]]:
     return {(source, output) for source in free.inputs for output in free.outputs}
 
 
-class SwitchContract:
-    """Inherit, and give a fixture `switch` that yields an open switch."""
+class OnFreePorts:
+    """What tests on a switch have in common: its free ports, empty before and after."""
 
     @pytest.fixture
     def free_ports(self, switch: OpticalSwitch) -> FreePorts:
@@ -77,6 +77,10 @@ class SwitchContract:
         """What the switch holds on its free ports."""
         found = switch.read().connections
         return CrossConnects(found.pairs - _without(found, free).pairs)
+
+
+class SwitchContract(OnFreePorts):
+    """Inherit, and give a fixture `switch` that yields an open switch."""
 
     # -- who it is
 

@@ -10,6 +10,7 @@ from sim.twins.switch.twin import SwitchTwin
 
 FAMILIES: Mapping[str, str] = {
     "polatis": "sim.twins.polatis:twin",
+    "sonic": "sim.twins.sonic:twin",
     "telescent": "sim.twins.telescent:twin",
     "dicon": "sim.twins.dicon:twin",
     "glimmerglass": "sim.twins.glimmerglass:twin",

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
+import sys
+from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("h11")
 
@@ -24,6 +29,7 @@ from ocs_drivers.errors import (
     PortFailed,
     ProtocolDesync,
     Timeout,
+    Unsupported,
     VerifyMismatch,
 )
 from ocs_drivers.model import PortState, Status, Step
@@ -79,6 +85,48 @@ def test_what_is_no_configuration_is_a_desync(document):
 def test_what_is_no_power_is_a_desync(power):
     with pytest.raises(ProtocolDesync):
         rest_words.decode_powers({"optical-switch:opm-power": {"port": [{"port-id": 1, "power": power}]}})
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["ENABLED", "-3.1", "7", ""]),
+    lambda inside: (
+        st.lists(inside, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["ingress", "egress", "port-id", "status", "power", "label", "pair", "port"]),
+            inside,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+def test_any_document_is_decoded_or_a_desync():
+    met: Counter[str] = Counter()
+    entry = st.fixed_dictionaries({"ingress": json_values, "egress": json_values}) | json_values
+    port = st.fixed_dictionaries(
+        {"port-id": st.integers(1, 9)}, optional={"status": json_values, "power": json_values}
+    )
+    content = st.fixed_dictionaries({"pair": st.lists(entry, max_size=3)}) | st.fixed_dictionaries(
+        {"port": st.lists(port, max_size=3)}
+    )
+
+    @given(
+        st.sampled_from([rest_words.decode_pairs, rest_words.decode_ports, rest_words.decode_powers]),
+        st.one_of(content, json_values),
+        st.sampled_from(["cross-connects", "port-config", "opm-power"]),
+    )
+    @settings(max_examples=300)
+    def decode(words: Any, inside: Any, name: str) -> None:
+        try:
+            words({f"optical-switch:{name}": inside})
+        except ProtocolDesync:
+            met["desync"] += 1
+        else:
+            met["decoded"] += 1
+
+    decode()
+    assert met["desync"] >= 20
+    assert met["decoded"] >= 20
 
 
 # -- the contract, over a real socket
@@ -344,6 +392,99 @@ def test_an_option_nobody_knows_is_refused():
         open_switch("polatis+rest://127.0.0.1:1?post=1")
 
 
+# -- a unit that differs from the twin
+
+
+PRODUCT = {"manufacturer": "Polatis", "model-name": "OST", "serial-number": "1", "software-version": "6.7"}
+
+
+class Unit:
+    """Answers each resource with a document, or the next of several; a resource without one is a 404."""
+
+    def __init__(self, **nodes: Any) -> None:
+        ports = [{"port-id": port, "status": "ENABLED"} for port in range(1, 9)]
+        self.nodes = {"product-information": PRODUCT, "port-config": {"port": ports}, **nodes}
+
+    def __call__(self, connection: socket.socket) -> None:
+        with connection.makefile("rb") as heard:
+            while line := heard.readline():
+                length = 0
+                while header := heard.readline().strip():
+                    name, _, value = header.decode().partition(": ")
+                    length = int(value) if name == "Content-Length" else length
+                heard.read(length)
+                node = line.split()[1].decode().rpartition("optical-switch:")[2]
+                connection.sendall(self.answer(node))
+
+    def answer(self, node: str) -> bytes:
+        if node not in self.nodes:
+            return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+        content = self.nodes[node]
+        if isinstance(content, list):
+            content = content.pop(0) if len(content) > 1 else content[0]
+        body = json.dumps({f"optical-switch:{node}": content}).encode()
+        return f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+@pytest.fixture
+def unit(peer):
+    opened = []
+
+    def start(**nodes: Any) -> Any:
+        served = peer(Unit(**nodes))
+        opened.append(open_switch(f"polatis+rest://127.0.0.1:{served.port}", timeout_s=5))
+        return opened[-1]
+
+    yield start
+    for switch in opened:
+        switch.close()
+
+
+def test_a_unit_without_size_in_its_name_has_as_many_inputs_as_outputs(unit):
+    capabilities = unit().capabilities
+    assert (capabilities.inputs, capabilities.outputs) == (4, 4)
+
+
+def test_a_unit_without_power_monitors_says_so(unit):
+    switch = unit()
+    assert not switch.capabilities.power_monitor
+    assert switch.power([1, 5]) == {1: None, 5: None}
+
+
+def test_a_unit_without_etag_is_written_without_a_condition(unit):
+    switch = unit(**{"cross-connects": {}})
+    assert switch.read().connections == CrossConnects()
+    with pytest.raises(OcsError):  # this unit does not really connect; that it was told is what matters
+        switch.apply(CrossConnects({1: 5}))
+
+
+@pytest.mark.parametrize("model", ["I-OST-24x24-LU1", "OST-3x4"])
+def test_a_model_that_does_not_fit_the_ports_is_a_desync(unit, model):
+    with pytest.raises(ProtocolDesync, match=f"8 ports, but the model is {model}"):
+        unit(**{"product-information": PRODUCT | {"model-name": model}})
+
+
+def test_ports_that_the_unit_does_not_have_are_a_desync(unit):
+    switch = unit(**{"cross-connects": {"pair": [{"ingress": 1, "egress": 99}]}})
+    with pytest.raises(ProtocolDesync, match="does not have"):
+        switch.read()
+
+
+def test_a_list_that_shrinks_is_a_desync(unit):
+    ports = [{"port-id": port, "status": "ENABLED"} for port in range(1, 9)]
+    powers = [{"port-id": port, "power": "-3.00"} for port in range(1, 9)]
+    switch = unit(
+        **{
+            "port-config": [{"port": ports}, {"port": ports[:-1]}],
+            "opm-power": [{"port": powers}, {"port": powers[:-1]}],
+        }
+    )
+    with pytest.raises(ProtocolDesync, match="7 ports, not as many as at first"):
+        switch.ports()
+    with pytest.raises(ProtocolDesync, match="power readings are missing"):
+        switch.power([8])
+
+
 # -- the faults once more, in real time over a real socket
 
 
@@ -378,3 +519,12 @@ def test_a_closed_driver_asks_nothing(lab):
     switch.close()
     with pytest.raises(ConnectionLost):
         switch.read()
+
+
+def test_without_h11_the_cure_is_named(monkeypatch):
+    from ocs_drivers import http
+
+    http._h11.cache_clear()
+    monkeypatch.setitem(sys.modules, "h11", None)
+    with pytest.raises(Unsupported, match=r"pip install 'lightbed\[rest\]'"):
+        http.Conversation()

@@ -253,10 +253,9 @@ def test_a_stuck_pair_is_named(twin, switch):
     assert twin.truth() == {i: o for i, o in full().items() if i != 2}
 
 
-def test_a_failed_port_is_named(twin, switch):
-    twin.do("set_fault", fault="fail_port", port=11)
+def test_a_port_that_fails_after_the_read_is_named(twin, switch):
     with pytest.raises(PortFailed) as caught:
-        switch.apply(full())
+        switch.apply(full(), guard=lambda: twin.do("set_fault", fault="fail_port", port=11))
     assert caught.value.ports == (11,)
     assert "-240" in caught.value.received
     assert switch.ports()[11].state is PortState.FAILED

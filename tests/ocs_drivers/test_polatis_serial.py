@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import tty
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 pytest.importorskip("serial")
 
 from ocs_drivers import CrossConnects, open_switch
-from ocs_drivers.errors import ConnectError, ConnectionLost, OcsError, PartialApply, Timeout
+from ocs_drivers.errors import ConnectError, ConnectionLost, OcsError, PartialApply, Timeout, Unsupported
 from ocs_drivers.model import Status
 from ocs_drivers.serial_port import SerialTransport
 from ocs_drivers.testing import SwitchContract
@@ -250,3 +251,29 @@ def test_in_memory_it_is_the_same_driver(world, open_in_memory):
     assert all(data.endswith("\r") and "\n" not in data for data in out)
     with pytest.raises(PartialApply):
         switch.apply(CrossConnects({2: 10}), guard=lambda: made.do("set_fault", fault="half_open") and None)
+
+
+def test_an_answer_that_comes_late_on_a_line_without_connections_meets_nobody(twin):
+    """Closing a serial line ends nothing: what comes late comes to whoever opens the line next."""
+    with open_switch(twin.urls["serial"], timeout_s=0.3) as switch:
+        switch.apply(CrossConnects({1: 9}))
+        twin.do("set_fault", fault="delay_reply", seconds=0.4)
+        with pytest.raises(OcsError):
+            switch.read()
+        twin.do("clear_fault", fault="all")
+        twin.do("operator", connect=[[2, 10]])
+        for _ in range(3):
+            try:
+                found = switch.read().connections
+            except OcsError:
+                continue
+            assert found == CrossConnects({1: 9, 2: 10})
+            break
+        else:
+            pytest.fail("the line never came to rest")
+
+
+def test_without_pyserial_the_cure_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "serial", None)
+    with pytest.raises(Unsupported, match=r"pip install 'lightbed\[visa\]'"):
+        open_switch("polatis+serial:/dev/null")

@@ -269,8 +269,34 @@ def test_every_write_is_guarded_and_the_order_is_as_published():
     assert script.typed[-2:] == ["connect --force -in 1 -out 0", "switchstate"]
 
 
+def test_a_refusal_of_the_second_half_does_not_hide_that_the_first_has_begun():
+    shown = [two_rows("AL1")]
+    switch, _ = scripted(
+        {
+            "switchstate": lambda: shown[0],
+            "switchstate input 1": "STATE = ALLOCATED_AND_LOCKED\r\nOUTPUT = 0 ",
+            "unlock --force 1": "",
+            "unlock --force 0": "",
+            "unallocate --force -in 1": lambda: shown.__setitem__(0, two_rows()) or "",
+            "unallocate --force -out 0": "==== ERROR ====\r\nnot allocated\r\n====",
+        }
+    )
+    report = switch.disconnect([2])
+    assert report.pairs == {(2, 25): Status.DONE}
+    assert report.outcomes[0].error is None
+
+
+def test_no_guard_is_asked_between_the_halves_of_one_deed(frame):
+    switch, made = frame()
+    switch.connect({1: 26})
+    guards: list[int] = []
+    switch.apply(CrossConnects(), guard=lambda: guards.append(1))
+    assert len(guards) == 3
+    assert made.truth() == {}
+
+
 def test_other_words():
-    words = Words(table="show", port="show in", prompt=r"quali@ntm>")
+    words = Words(table="show", input_state="show in", prompt=r"quali@ntm>")
     switch, script = scripted({"show": two_rows("A0"), "show in 24": "ERROR"}, words=words)
     assert switch.read().connections == CrossConnects({1: 25})
     assert set(script.typed) == {"show", "show in 24"}
@@ -783,3 +809,17 @@ def test_a_session_that_the_device_ends_over_ssh(twin, switch):
         report = failure.report
     assert report.pairs == {(1, 7): Status.DONE if twin.truth() else Status.FAILED}
     assert switch.apply(CrossConnects({1: 7})).complete
+
+
+@pytest.mark.parametrize("idle_s", [0.1, 60], ids=["known to the driver", "a surprise"])
+def test_an_idle_session_dies_over_ssh_and_nobody_notices(start_twin, idle_s):
+    pytest.importorskip("asyncssh")
+    twin = start_twin("telescent", "--size=6x6", "--speed=1000")
+    address = f"{twin.urls['cli']}?poll_s=0.01&move_s=0.06&longest_s=5&idle_s={idle_s}"
+    with open_switch(address) as switch:
+        opened_s = twin.do("truth")["now_s"]
+        while twin.do("truth")["now_s"] < opened_s + 400:  # of its seconds; the session dies after 180
+            pass
+        assert switch.connect({1: 7}).complete
+    sessions = {entry["session"] for entry in twin.do("transcript")["entries"]}
+    assert len(sessions) >= 2

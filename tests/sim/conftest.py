@@ -15,11 +15,14 @@ from typing import Any
 import pytest
 
 from sim.models.clock import RealClock, VirtualClock
+from sim.twins.families import make_twin
 from sim.twins.listener import bound_socket
 from sim.twins.plant import Plant, Renderer
-from sim.twins.polatis import PolatisTwin
+from sim.twins.switch.settings import TwinSettings
+from sim.twins.switch.twin import SwitchTwin
 
 PATIENCE_S = 10.0
+_COMMON = {"switch_time_s", "boot_mode", "user", "password"}
 
 
 def connect(address: str) -> socket.socket:
@@ -113,17 +116,17 @@ class LiveTwin:
     """A twin that answers on three addresses of this machine."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, twin: PolatisTwin, plant: Plant, stack: ExitStack
+        self, loop: asyncio.AbstractEventLoop, twin: SwitchTwin, plant: Plant, stack: ExitStack
     ) -> None:
         self.twin = twin
         self.plant = plant
         self._loop = loop
         self._stack = stack
-        sockets = [bound_socket("127.0.0.1", 0) for _ in range(3)]
+        names = (*twin.needs_socket, "control")
+        self.run(twin.serve({name: bound_socket("127.0.0.1", 0) for name in names}))
         self.scpi_address, self.tl1_address, self.control_address = (
-            "{}:{}".format(*sock.getsockname()) for sock in sockets
+            twin.addresses()[name].rpartition("/")[2] for name in ("scpi", "tl1", "control")
         )
-        self.run(twin.serve(*sockets))
 
     def run(self, doing: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(doing, self._loop).result(PATIENCE_S)
@@ -182,7 +185,7 @@ def twin_loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @pytest.fixture
 def start_twin(twin_loop: asyncio.AbstractEventLoop) -> Iterator[Callable[..., LiveTwin]]:
-    """Starts twins; takes the options of `PolatisTwin`, a wiring document, and `virtual=True` for its clock."""
+    """Starts twins: settings and options of the family, a wiring document, and `virtual=True` for its clock."""
     with ExitStack() as stack:
 
         def start(
@@ -196,13 +199,13 @@ def start_twin(twin_loop: asyncio.AbstractEventLoop) -> Iterator[Callable[..., L
         ) -> LiveTwin:
             plant = Plant(wiring or {"hosts": [], "switches": [{"name": "ocs1"}]}, renderers)
             clock = VirtualClock() if virtual else RealClock()
-            options = {"switch_time_s": 0.02 if virtual else 0.001, **options}
-            live = LiveTwin(
-                twin_loop,
-                PolatisTwin("ocs1", inputs, outputs, plant=plant, clock=clock, **options),
-                plant,
-                stack,
+            settings = {"switch_time_s": 0.02 if virtual else 0.001, **options}
+            own = {name: settings.pop(name) for name in list(settings) if name not in _COMMON}
+            made = make_twin(
+                "polatis",
+                TwinSettings("ocs1", inputs, outputs, plant, clock, **settings, options=own),
             )
+            live = LiveTwin(twin_loop, made, plant, stack)
             stack.callback(lambda: live.run(live.twin.close()))
             return live
 

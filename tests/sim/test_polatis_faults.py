@@ -220,7 +220,10 @@ def test_everything_is_cleared_at_once(twin, client):
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"fault": "hiccups"}, "no fault 'hiccups'; this device knows: close_connection, delay_reply,"),
+        (
+            {"fault": "hiccups"},
+            "no fault 'hiccups'; this device knows: close_connection, dark_input, delay_reply,",
+        ),
         ({"fault": "fail_port", "port": 99}, "port 99 does not exist"),
         ({"fault": "stuck", "pair": [1]}, "field 'pair' must be a pair [input, output], not [1]"),
         ({"fault": "lossy", "pair": [1, 9]}, "field 'loss_db' is missing"),

@@ -87,7 +87,7 @@ def test_a_whole_configuration_darkens_what_it_keeps(twin):
 
 
 def test_a_hitless_switch_does_not(start_twin):
-    twin = start_twin(virtual=True, hitless=True)
+    twin = start_twin(virtual=True, hitless="yes")
     client = twin.scpi()
     settled(twin, client, ":oxc:swit:conn:only (@1,2),(@9,10)")
     command(twin, client, ":oxc:swit:conn:only (@1,3),(@9,11)")

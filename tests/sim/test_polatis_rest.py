@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
+from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("h11")
 
@@ -265,3 +268,40 @@ def test_a_power_cycle_leaves_what_the_boot_mode_keeps(world, mode, left):
     assert {
         entry["ingress"]: entry["egress"] for entry in document["optical-switch:cross-connects"]["pair"]
     } == left
+
+
+def test_whatever_document_comes_the_answer_is_a_status_and_the_next_client_is_served(switch, rest):
+    met: Counter[int] = Counter()
+    names = [
+        "optical-switch:cross-connects",
+        "pair",
+        "ingress",
+        "egress",
+        "optical-switch:port",
+        "status",
+        "label",
+    ]
+    leaves = (
+        st.none() | st.booleans() | st.integers(-1, 25) | st.text(max_size=3) | st.floats(allow_nan=False)
+    )
+    documents = st.recursive(
+        leaves,
+        lambda inside: (
+            st.lists(inside, max_size=3) | st.dictionaries(st.sampled_from(names), inside, max_size=3)
+        ),
+    )
+    likely = st.lists(st.tuples(st.integers(0, 13), st.integers(12, 25)), max_size=3).map(
+        lambda found: whole(*found)
+    )
+
+    @given(st.one_of(likely, documents), st.sampled_from([PAIRS, f"{PAIRS}/pair=1", f"{PORTS}/port=1"]))
+    @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    def put(document: Any, target: str) -> None:
+        status = rest.ask("PUT", target, document)[0]
+        met[status] += 1
+        assert status in {201, 204, 400, 409}
+        assert len(set(switch.truth().values())) == len(switch.truth())
+
+    put()
+    assert met[204] >= 5
+    assert met[400] >= 20

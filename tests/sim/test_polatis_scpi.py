@@ -172,7 +172,7 @@ def test_headers_continue_the_path_of_the_one_before(client):
 
 
 def test_replies_on_separate_lines_where_asked_for(start_twin):
-    client = start_twin(separate_lines=True).scpi()
+    client = start_twin(separate_lines="yes").scpi()
     client.send(":oxc:swit:size?;:syst:err?")
     assert [client.line(), client.line()] == ["8,8", NO_ERROR]
 

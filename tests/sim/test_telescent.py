@@ -410,7 +410,7 @@ def test_the_table_tells_the_truth_whatever_is_typed(world):
             if order == "wait":
                 made.advance(first)
             elif order == "typed":
-                typist.client.send(first.replace("\x03", "").encode() + b"\r")
+                typist.client.send(first.encode() + b"\r")
                 made.settle()
                 typist.client.received()
                 if typist.client.closed:  # it was exit
@@ -434,9 +434,9 @@ def test_the_table_tells_the_truth_whatever_is_typed(world):
 # -- over SSH
 
 
-def test_over_ssh_with_a_client_of_somebody_else(start_twin):
+def test_over_ssh_with_a_client_of_somebody_else(shared_twin):
     asyncssh = pytest.importorskip("asyncssh")
-    twin = start_twin("telescent", "--size=24x24", "--speed=1000")
+    twin = shared_twin("telescent", "--size=24x24", "--speed=1000")
     host, _, port = twin.urls["cli"].removeprefix("telescent+cli://").partition(":")
 
     async def talk() -> list[str]:
@@ -464,9 +464,9 @@ def test_over_ssh_with_a_client_of_somebody_else(start_twin):
     assert twin.truth() == {8: 34}
 
 
-def test_a_wrong_password_is_not_let_in_over_ssh(start_twin):
+def test_a_wrong_password_is_not_let_in_over_ssh(shared_twin):
     asyncssh = pytest.importorskip("asyncssh")
-    twin = start_twin("telescent", "--size=12x12", "--password=other")
+    twin = shared_twin("telescent", "--size=12x12", "--password=other")
     host, _, port = twin.urls["cli"].removeprefix("telescent+cli://").partition(":")
 
     async def knock() -> None:

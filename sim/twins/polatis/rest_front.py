@@ -187,7 +187,7 @@ class RestFront:
         self._matrix.require_port(port)
         entry = only_entry(body_of(request, "optical-switch:port"))
         status = entry.get("status", "ENABLED")
-        if status not in _STATUSES:
+        if not isinstance(status, str) or status not in _STATUSES:
             raise HttpRefusal(400, error_document("invalid-value", f"no status {status!r}"))
         if not self._device.faults.take_dropped_command():
             self._device.labels[port] = str(entry.get("label", ""))

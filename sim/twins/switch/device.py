@@ -111,6 +111,10 @@ class SwitchDevice:
         """Where the light of each input really goes: the configuration, seen through swapped fibres."""
         return {self.fibre(source): output for source, output in self.lit.items()}
 
+    def is_moving(self, source: int) -> bool:
+        """Whether the mirrors of an input are still on their way."""
+        return source in self._moving
+
     def power_dbm(self, port: int) -> float:
         """What the power monitor of a port reads. Raises `Refused` for an unknown port."""
         if self.matrix.is_input(port):

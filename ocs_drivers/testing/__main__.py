@@ -1,0 +1,37 @@
+"""`python -m ocs_drivers.testing ADDRESS --free-ports 1-8:49-56 [--record FILE]`: prove a driver on a switch."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the suite; the exit status is pytest's, 0 when everything held."""
+    parser = argparse.ArgumentParser(prog="python -m ocs_drivers.testing", description=__doc__)
+    parser.add_argument("address", help="of the switch, as for open_switch")
+    parser.add_argument("--free-ports", required=True, metavar="INPUTS:OUTPUTS", help="1-8:49-56, or `all`")
+    parser.add_argument("--control", metavar="HOST:PORT", help="control socket, of a simulated switch")
+    parser.add_argument("--timeout", default="5", metavar="SECONDS", help="for every answer")
+    parser.add_argument("--record", metavar="FILE", help="write what was tried and how it ended")
+    parser.add_argument("--sign-with", metavar="KEY", help="OpenSSH private key to sign the record with")
+    options, rest = parser.parse_known_args(words)
+    command = [str(Path(__file__).with_name("test_conformance.py")), "-p", "ocs_drivers.testing.plugin"]
+    command += ["-p", "no:cacheprovider", "-o", "addopts=", "-q", "--import-mode=importlib"]
+    command += ["--switch", options.address, "--free-ports", options.free_ports]
+    command += ["--switch-timeout", options.timeout]
+    for option, value in (
+        ("--switch-control", options.control),
+        ("--record-to", options.record),
+        ("--sign-with", options.sign_with),
+    ):
+        command += [option, value] if value else []
+    return int(pytest.main([*command, *rest]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

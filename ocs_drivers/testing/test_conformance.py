@@ -1,0 +1,72 @@
+"""What `python -m ocs_drivers.testing` runs: the contract and, on a simulated switch, the faults every twin has."""
+
+from __future__ import annotations
+
+import pytest
+
+from ocs_drivers.contract import OpticalSwitch
+from ocs_drivers.errors import Conflict, OcsError
+from ocs_drivers.model import CrossConnects, Status
+from ocs_drivers.testing import FreePorts, OnFreePorts, SwitchContract
+from ocs_drivers.testing.plugin import Control
+
+
+class TestSwitch(SwitchContract):
+    """The contract on the switch of `--switch`."""
+
+    @pytest.fixture
+    def free_ports(self, free_ports: FreePorts) -> FreePorts:
+        """Those of `--free-ports`."""
+        return free_ports
+
+
+class TestUnderFaults(OnFreePorts):
+    """What the driver makes of a device that misbehaves: it says what is true, or that it does not know."""
+
+    @pytest.fixture
+    def free_ports(self, free_ports: FreePorts) -> FreePorts:
+        """Those of `--free-ports`."""
+        return free_ports
+
+    def test_what_is_read_is_the_truth(self, empty: OpticalSwitch, free: FreePorts, control: Control) -> None:
+        empty.apply(free.full(), scope=free.scope)
+        assert dict(empty.read().connections) == dict(control("truth")["connections"])
+
+    def test_a_command_that_is_ignored_is_not_called_done(
+        self, empty: OpticalSwitch, free: FreePorts, control: Control
+    ) -> None:
+        control("set_fault", fault="drop_command")
+        with pytest.raises(OcsError) as caught:
+            empty.apply(free.pairs(1), scope=free.scope)
+        assert caught.value.report is not None
+        assert set(caught.value.report.pairs.values()) == {Status.FAILED}
+        assert self.held(empty, free) == CrossConnects()
+
+    @pytest.mark.parametrize("executed", [True, False])
+    def test_a_line_cut_in_a_write_is_judged_by_reading(
+        self, empty: OpticalSwitch, free: FreePorts, control: Control, *, executed: bool
+    ) -> None:
+        control("set_fault", fault="close_connection", after_commands=2, executed=executed)
+        try:
+            report = empty.apply(free.pairs(1, 2), scope=free.scope)
+        except OcsError as error:
+            assert error.report is not None
+            report = error.report
+        truth = control("truth")["connections"]
+        for pair, status in report.pairs.items():
+            assert status is Status.UNKNOWN or (status is Status.DONE) == (list(pair) in truth)
+
+    def test_another_operator_is_a_conflict(
+        self, empty: OpticalSwitch, free: FreePorts, control: Control
+    ) -> None:
+        seen = empty.read().connections
+        control("operator", connect=[[free.input(1), free.output(2)]])
+        with pytest.raises(Conflict):
+            empty.apply(free.pairs(1), scope=free.scope, expect=seen)
+
+    def test_noise_on_the_line_costs_nothing_but_time(
+        self, empty: OpticalSwitch, free: FreePorts, control: Control
+    ) -> None:
+        empty.apply(free.full(), scope=free.scope)
+        control("set_fault", fault="garbage", count=1)
+        assert self.held(empty, free) == free.full()

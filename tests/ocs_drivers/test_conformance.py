@@ -1,0 +1,119 @@
+"""The conformance kit, as an operator runs it: every driver over real sockets, SSH and serial lines, on its twin."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ocs_drivers import known_schemes
+from ocs_drivers.testing.record import read_record
+from sim.twins.families import FAMILIES
+
+pytest.importorskip("pyvisa_py")
+pytest.importorskip("asyncssh")
+pytest.importorskip("h11")
+
+FAST = "--speed=2000"  # a robot's minute in 30 ms
+PROTOCOLS = {
+    # scheme -> family, front, options of the twin; free ports
+    "polatis+scpi": ("polatis", "scpi", (), "2-6:10-15"),
+    "polatis+tl1": ("polatis", "tl1", (), "2-6:10-15"),
+    "polatis+serial": ("polatis", "serial", (), "2-6:10-15"),
+    "polatis+rest": ("polatis", "rest", (), "2-6:10-15"),
+    "calient+tl1": ("calient", "tl1", (), "2-6:10-15"),
+    "calient+rest": ("calient", "rest", (), "2-6:10-15"),
+    "glimmerglass+tl1": ("glimmerglass", "tl1", (), "2-6:10-15"),
+    "telescent+cli": ("telescent", "cli", (FAST,), "2-6:10-15"),
+    "rome+cli": ("rome", "cli", (FAST,), "2-6:10-15"),
+    "rome+telnet": ("rome", "telnet", (FAST,), "2-6:10-15"),
+    "afm+cli": ("afm", "cli", (FAST,), "2-6:10-15"),
+    "afm+telnet": ("afm", "telnet", (FAST,), "2-6:10-15"),
+    "sonic-ocs": ("sonic", "cli", (FAST,), "2-6:10-15"),
+    "manual": ("manual", "operator", (FAST,), "2-6:10-15"),
+    "dicon+scpi": ("dicon", "scpi", (), "all"),
+    "dicon+serial": ("dicon", "serial", (), "all"),
+    "mosw+scpi": ("mosw", "scpi", (), "all"),
+    "scpi-1xn": ("scpi-1xn", "scpi", (), "all"),
+    "scpi-1xn+serial": ("scpi-1xn", "serial", (), "all"),
+}
+SKIPPED = {"dicon+scpi", "dicon+serial", "mosw+scpi", "scpi-1xn", "scpi-1xn+serial"}
+
+
+def kit(address: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ocs_drivers.testing", address, *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+
+
+@pytest.mark.parametrize("scheme", [name for name, row in PROTOCOLS.items() if row[0] in FAMILIES])
+def test_every_driver_keeps_the_contract_on_its_twin(scheme, start_twin, tmp_path):
+    family, front, options, free = PROTOCOLS[scheme]
+    twin = start_twin(family, "--size=8x8", *options)
+    record = tmp_path / "record.json"
+
+    run = kit(
+        twin.urls[front], "--free-ports", free, "--control", twin.urls["control"], "--record", str(record)
+    )
+
+    assert run.returncode == 0, run.stdout[-4000:]
+    document = read_record(record)
+    outcomes = [result.partition(":")[0] for result in document["results"].values()]
+    assert outcomes.count("failed") == 0
+    assert outcomes.count("passed") >= (4 if scheme in SKIPPED else 30)
+    assert document["switch"]["simulated"]
+
+
+def test_every_scheme_is_proven():
+    assert set(PROTOCOLS) == set(known_schemes())
+
+
+def test_ports_in_use_are_not_free_and_stay_as_they_are(start_twin):
+    twin = start_twin("polatis", "--size=8x8")
+    twin.do("operator", connect=[[3, 9], [1, 12]])
+
+    run = kit(twin.urls["tl1"], "--free-ports", "2-6:10-15")
+
+    assert run.returncode == 1
+    assert "ports [3, 12] carry circuits" in run.stdout
+    assert twin.truth() == {1: 12, 3: 9}
+
+
+def test_circuits_of_others_are_untouched(start_twin):
+    twin = start_twin("polatis", "--size=8x8")
+    twin.do("operator", connect=[[1, 9], [8, 16]])
+
+    run = kit(twin.urls["scpi"], "--free-ports", "2-6:10-15", "-k", "apply or scope")
+
+    assert run.returncode == 0, run.stdout[-4000:]
+    assert twin.truth() == {1: 9, 8: 16}
+
+
+def test_a_record_is_signed_and_a_changed_one_is_found_out(start_twin, tmp_path):
+    twin = start_twin("polatis", "--size=8x8")
+    key, record = tmp_path / "key", tmp_path / "record.json"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    signers = tmp_path / "signers"
+    signers.write_text(f"lab {key.with_suffix('.pub').read_text()}")
+
+    def verify() -> int:
+        command = ["ssh-keygen", "-Y", "verify", "-f", signers, "-I", "lab", "-n", "lightbed-conformance"]
+        with record.open() as content:
+            return subprocess.run(
+                [*command, "-s", f"{record}.sig"], stdin=content, capture_output=True, check=False
+            ).returncode
+
+    run = kit(
+        *(twin.urls["tl1"], "--free-ports", "all", "-k", "identity or nothing_to_do"),
+        *("--record", str(record), "--sign-with", str(key)),
+    )
+
+    assert run.returncode == 0, run.stdout[-4000:]
+    assert verify() == 0
+    document = json.loads(record.read_text())
+    document["switch"]["identity"]["serial"] = "000001"
+    record.write_text(json.dumps(document))
+    assert verify() != 0
+    with pytest.raises(Exception, match="was changed after it was written"):
+        read_record(record)

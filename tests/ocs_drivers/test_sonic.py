@@ -1,0 +1,521 @@
+"""SONiC-OCS: published tables and commands, both books, and the faults of the field, in memory and over SSH."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ocs_drivers import CrossConnects, open_switch
+from ocs_drivers.address import parse_address
+from ocs_drivers.errors import (
+    AddressError,
+    ConnectError,
+    DeviceError,
+    LoginFailed,
+    OcsError,
+    PartialApply,
+    PermissionDenied,
+    PortBusy,
+    PortDisabled,
+    PortFailed,
+    ProtocolDesync,
+    VerifyMismatch,
+)
+from ocs_drivers.model import PortState, Side, Snapshot
+from ocs_drivers.sonic import SonicOcs, tables
+from ocs_drivers.sonic.names import LONGEST_LIST, Names
+from ocs_drivers.testing import SwitchContract
+
+ADDRESS = "sonic-ocs://memory"
+NAMES = Names(64)
+
+# -- what is published
+
+
+CONFIG = """\
+id       a_side    b_side
+-------  --------  --------
+1A-1B    1A        1B
+2A-5B    2A        5B
+12A-32B  12A       32B"""
+
+STATUS = """\
+id       a_side    b_side    a_side_status    b_side_status
+-------  --------  --------  ---------------  ---------------
+1A-1B    1A        1B        tuned            tuned
+2A-5B    2A        5B        tuned            tuning
+12A-32B  12A       32B       failed           blocked"""
+
+PORT_CONFIG = """\
+id    label     state
+----  --------  -------
+1A    Label_1A  force_blocked
+1B              normal
+2A              normal
+2B              normal"""
+
+PORT_STATUS = """\
+id    connector_type    connector_pin    target_simplex_port_id    status
+----  ----------------  ---------------  ------------------------  --------
+1A    LC UPC            2                1B                        blocked
+1B    LC UPC            1                                          failed"""
+
+
+def lines(text: str) -> tuple[str, ...]:
+    return tuple(text.splitlines())
+
+
+def test_published_config_table():
+    assert tables.configured(lines(CONFIG), NAMES) == {(1, 65), (2, 69), (12, 96)}
+
+
+def test_published_status_table():
+    hardware = tables.hardware(lines(STATUS), NAMES)
+    assert hardware == {
+        (1, 65): ("tuned", "tuned"),
+        (2, 69): ("tuned", "tuning"),
+        (12, 96): ("failed", "blocked"),
+    }
+    seen = tables.CrossConnectTables(frozenset({(1, 65), (2, 69), (7, 70)}), hardware)
+    assert (seen.tuned, seen.failed, seen.ghosts, seen.unrealised) == (
+        {(1, 65)},
+        {(12, 96)},
+        {(12, 96)},
+        {(7, 70)},
+    )
+
+
+def test_published_port_tables():
+    names = Names(2)
+    assert tables.port_names(lines(PORT_CONFIG)) == (2, 2)
+    assert tables.port_config(lines(PORT_CONFIG), names) == {
+        1: ("Label_1A", PortState.DISABLED),
+        2: ("", PortState.ENABLED),
+        3: ("", PortState.ENABLED),
+        4: ("", PortState.ENABLED),
+    }
+    assert tables.broken_ports(lines(PORT_STATUS), names) == {3}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "published"),
+    [
+        ([(1, 66)], "1A-2B"),
+        ([(1, 65), (2, 69), (12, 96)], "1A-1B,2A-5B,12A-32B"),
+        ([(source, source + 74) for source in range(1, 11)], "1A..10A-11B..20B"),
+        ([(10, 75), (12, 76), (13, 77), (14, 78)], "10A-11B,12A..14A-12B..14B"),
+    ],
+)
+def test_published_lists(pairs, published):
+    assert list(NAMES.lists(pairs)) == [published]
+
+
+@pytest.mark.parametrize("answer", ["cross-connect succeeded", "add cross-connect succeeded."])
+def test_success(answer):
+    tables.done((answer,))
+
+
+@pytest.mark.parametrize("answer", ["Invalid cross-connect 1-1", "Error: port out of range", ""])
+def test_anything_else_is_a_refusal(answer):
+    with pytest.raises(DeviceError, match="refused"):
+        tables.done(tuple(answer.splitlines()))
+
+
+def test_no_root_no_change():
+    with pytest.raises(PermissionDenied, match="sudo"):
+        tables.done(("Root privileges are required for this operation",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "id  a_side",
+        CONFIG.replace("2A-5B ", "2A-6B "),
+        CONFIG.replace("12A-32B  12A       32B", "12A-32B  12"),
+        CONFIG.replace("1A-1B    1A        1B", "1B-1A    1B        1A"),
+        CONFIG + "\n-bash: fork: retry: no child processes",
+        CONFIG.replace("-------  ", ""),
+    ],
+    ids=["nothing", "no table", "another id", "cut", "from B to A", "noise", "odd dashes"],
+)
+def test_what_is_no_table_is_a_desync(text):
+    with pytest.raises(ProtocolDesync):
+        tables.configured(lines(text), NAMES)
+
+
+def test_a_port_that_is_left_out_is_a_desync():
+    with pytest.raises(ProtocolDesync, match="leaves ports out"):
+        tables.port_names(lines(PORT_CONFIG.replace("1B              normal\n", "")))
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=60), max_size=8))
+def test_any_lines_are_a_table_or_a_desync(rows):
+    for text in (rows, [*lines(STATUS)[:2], *rows]):
+        try:
+            tables.hardware(tuple(text), NAMES)
+        except ProtocolDesync:
+            continue
+
+
+def spelled_out(text: str) -> list[tuple[int, int]]:
+    """The pairs of a list, the long way."""
+    pairs = []
+    for item in text.split(","):
+        sides = [side.split("..") for side in item.split("-")]
+        ends = [[int(name[:-1]) for name in side] for side in sides]
+        pairs += zip(*(range(end[0], end[-1] + 1) for end in ends), strict=True)
+    return [(source, sink + 64) for source, sink in pairs]
+
+
+@given(st.permutations(range(65, 129)), st.integers(0, 64), st.booleans())
+def test_lists_name_exactly_the_pairs(outputs, count, in_order):
+    pairs = list(zip(range(1, count + 1), sorted(outputs) if in_order else outputs, strict=False))
+    commands = list(NAMES.lists(pairs))
+    assert list(itertools.chain.from_iterable(map(spelled_out, commands))) == pairs
+    assert all(len(command) <= LONGEST_LIST for command in commands)
+
+
+@given(st.integers(1, 128))
+def test_names_lead_back(port):
+    assert NAMES.port(NAMES.of_port(port)) == port
+
+
+def test_a_thousand_pairs_fit_into_short_commands():
+    names = Names(1024)
+    pairs = [(source, 1024 + 1 + (source * 389) % 1024) for source in range(1, 1025)]
+    assert max(map(len, names.lists(pairs))) <= LONGEST_LIST
+    assert len(list(names.lists((source, source + 1024) for source in range(1, 1025)))) == 1
+
+
+# -- in memory, on the virtual clock
+
+
+@pytest.fixture
+def ocs(world):
+    return world("sonic", settings={"switch_time_s": 2.0})
+
+
+@pytest.fixture
+def switch(ocs):
+    with SonicOcs(ADDRESS, ocs.transport("cli"), timeout_s=5, clock=ocs.clock) as switch:
+        yield switch
+
+
+class TestInMemory:
+    def test_who_answers(self, switch):
+        assert (switch.identity().vendor, switch.identity().model) == ("SONiC", "OCS-V-8x8")
+        assert (switch.capabilities.inputs, switch.capabilities.outputs) == (8, 8)
+
+    def test_ports_have_names_and_labels(self, ocs, switch):
+        ocs.twin.device.labels[9] = "to rack 7"
+        ports = switch.ports()
+        assert [ports[number].name for number in (1, 8, 9, 16)] == ["1A", "8A", "1B", "8B"]
+        assert (ports[9].label, ports[9].side) == ("to rack 7", Side.OUT)
+
+    def test_a_port_table_that_shrank_is_a_desync(self, switch, monkeypatch):
+        monkeypatch.setattr(tables, "port_config", lambda lines, names: {1: ("", PortState.ENABLED)})
+        with pytest.raises(ProtocolDesync, match="8x8 shows 1 ports"):
+            switch.ports()
+
+    def test_a_switch_with_more_outputs_than_inputs(self, world):
+        ocs = world("sonic", size=(2, 6))
+        with SonicOcs(ADDRESS, ocs.transport("cli"), timeout_s=5, clock=ocs.clock) as switch:
+            switch.connect({2: 8})
+            assert ocs.truth() == {2: 8}
+
+    def test_made_is_tuned_on_both_sides(self, ocs, switch):
+        before_s = ocs.clock.now()
+        report = switch.connect({1: 10, 2: 9})
+        assert ocs.truth() == {1: 10, 2: 9}
+        assert 2.0 <= ocs.clock.now() - before_s < 3.0
+        assert report.complete
+
+    def test_nothing_to_do_changes_nothing(self, switch):
+        switch.connect({1: 10})
+        assert not switch.connect({1: 10}).changed
+
+    def test_conflicts_are_removed_first(self, ocs, switch):
+        switch.connect({1: 10, 2: 9})
+        switch.apply(CrossConnects({1: 9, 2: 10, 3: 11}))
+        assert ocs.truth() == {1: 9, 2: 10, 3: 11}
+
+    def test_a_shutter_is_an_override(self, ocs, switch):
+        switch.shutter([1, 10], is_open=False)
+        assert {port for port, info in switch.ports().items() if info.state is PortState.DISABLED} == {1, 10}
+        switch.shutter([1, 10], is_open=True)
+        switch.connect({1: 10})
+        assert ocs.truth() == {1: 10}
+
+    def test_log_lines_are_events(self, ocs, switch):
+        ocs.do("set_fault", fault="noise", count=1)
+        switch.connect({1: 10})
+        assert [event.kind for event in switch.events() if "orchagent" in event.lines[0]] == ["NOTICE"]
+
+    def test_without_sudo_root_changes(self, world):
+        ocs = world("sonic", settings={"user": "root"})
+        with SonicOcs(ADDRESS, ocs.transport("cli"), timeout_s=5, clock=ocs.clock, sudo=False) as switch:
+            switch.connect({1: 10})
+        assert ocs.truth() == {1: 10}
+
+    def test_without_sudo_nobody_else_does(self, ocs):
+        switch = SonicOcs(ADDRESS, ocs.transport("cli"), timeout_s=5, clock=ocs.clock, sudo=False)
+        switch.open()
+        with pytest.raises(PermissionDenied):
+            switch.connect({1: 10})
+        assert ocs.truth() == {}
+
+
+class TestGhosts:
+    @pytest.fixture
+    def haunted(self, ocs, switch):
+        ocs.do("set_fault", fault="ghost_entry", pair=[3, 12])
+        ocs.advance(5)
+        return switch
+
+    def test_are_read_as_the_circuits_they_are(self, ocs, haunted):
+        assert haunted.read().connections == CrossConnects({3: 12}) == CrossConnects(ocs.truth())
+
+    def test_are_in_the_way_of_others(self, ocs, haunted):
+        with pytest.raises(PortBusy, match="held by input 3"):
+            haunted.connect({4: 12})
+
+    @pytest.mark.parametrize("pairs", [{3: 13}, {3: 13, 4: 12}, {}])
+    def test_are_cleared_before_their_ports_are_used(self, ocs, haunted, pairs):
+        haunted.apply(CrossConnects(pairs), scope={3, 4})
+        assert ocs.truth() == pairs
+        assert not haunted._tables().ghosts
+
+    def test_are_gone_with_the_power(self, ocs, haunted):
+        haunted.connect({1: 10})
+        ocs.do("power_cycle", off_s=0)
+        ocs.advance(30)
+        assert haunted.read().connections == CrossConnects({1: 10})
+
+
+class TestFaults:
+    @pytest.mark.parametrize(
+        ("fault", "error"),
+        [("disable_port", PortDisabled), ("lock_port", PortDisabled), ("fail_port", PortFailed)],
+    )
+    @pytest.mark.parametrize("port", [1, 10])
+    def test_unfit_ports_are_refused_in_the_plan(self, ocs, switch, fault, error, port):
+        ocs.do("set_fault", fault=fault, port=port)
+        with pytest.raises(error) as caught:
+            switch.connect({1: 10})
+        assert caught.value.ports == (port,)
+        assert ocs.truth() == {}
+
+    def test_a_port_that_fails_after_the_plan(self, ocs, switch):
+        step = switch.plan(CrossConnects({1: 10}), switch.read())[0]
+        ocs.do("set_fault", fault="fail_port", port=10)
+        outcome = switch.execute(step)
+        assert isinstance(outcome.error, PortFailed)
+        assert outcome.error.ports == (10,)
+
+    def test_a_port_that_fails_while_it_tunes(self, ocs, switch):
+        step = switch.plan(CrossConnects({1: 10}), switch.read())[0]
+        switch._session.ask("sudo config ocs cross-connect add 1A-2B safe", tables.done)
+        ocs.do("set_fault", fault="fail_port", port=10)
+        snapshot, objection = switch._read_back(step)
+        assert snapshot.connections == CrossConnects()
+        assert isinstance(objection, DeviceError)
+        assert objection.ports == (1, 10)
+
+    @pytest.mark.parametrize("kind", ["add", "remove"])
+    def test_a_command_that_is_dropped(self, ocs, switch, kind):
+        held = {1: 10} if kind == "remove" else {}
+        switch.apply(CrossConnects(held))
+        ocs.do("set_fault", fault="drop_command", count=1)
+        with pytest.raises(VerifyMismatch):
+            switch.apply(CrossConnects({} if held else {1: 10}))
+        assert ocs.truth() == held
+
+    def test_a_mirror_that_sticks(self, ocs, switch):
+        ocs.do("set_fault", fault="stuck", pair=[1, 10])
+        with pytest.raises(VerifyMismatch) as caught:
+            switch.connect({1: 10, 2: 11})
+        assert caught.value.missing == {1: 10}
+        assert switch.read().connections == CrossConnects({2: 11}) == CrossConnects(ocs.truth())
+
+    @pytest.mark.parametrize("retry", [{1: 10}, {1: 12}, {3: 10}])
+    def test_what_was_configured_in_vain_is_cleared(self, ocs, switch, retry):
+        ocs.do("set_fault", fault="stuck", pair=[1, 10])
+        with pytest.raises(VerifyMismatch):
+            switch.connect({1: 10})
+        ocs.do("clear_fault", fault="all")
+        switch.connect(retry)
+        assert ocs.truth() == retry
+        seen = switch._tables()
+        assert seen.configured == seen.held
+
+    @pytest.mark.parametrize("executed", [True, False])
+    @pytest.mark.parametrize("fault", ["close_connection", "half_open"])
+    def test_a_line_that_ends_within_a_command(self, ocs, switch, fault, executed):
+        step = switch.plan(CrossConnects({1: 10}), switch.read())[0]
+        switch._addition = lambda pairs: ["add 1A-2B safe"]  # the next command is the one that changes
+        ocs.do("set_fault", fault=fault, after_commands=1, executed=executed)
+        outcome = switch.execute(step)
+        ocs.do("clear_fault", fault="all")
+        truth = ocs.truth()
+        told = {pair: status.value for pair, status in outcome.pairs.items()}
+        assert told[1, 10] in ({"done", "unknown"} if truth else {"failed", "unknown"})
+        assert switch.read().connections == CrossConnects(truth)
+
+    def test_a_broken_line_between_commands_is_mended(self, ocs, switch):
+        ocs.do("set_fault", fault="close_connection")
+        switch.connect({1: 10})
+        assert ocs.truth() == {1: 10}
+
+    def test_an_expired_session_is_mended(self, ocs, switch):
+        ocs.do("set_fault", fault="expire_session")
+        switch.connect({1: 10})
+        assert ocs.truth() == {1: 10}
+
+    def test_an_idle_shell_is_mended(self, world):
+        ocs = world("sonic", idle_s="180")
+        with SonicOcs(ADDRESS, ocs.transport("cli"), timeout_s=5, clock=ocs.clock) as switch:
+            ocs.advance(1000)
+            switch.connect({1: 10})
+        assert ocs.truth() == {1: 10}
+
+    def test_no_session_left(self, ocs, switch):
+        ocs.do("set_fault", fault="max_sessions", count=1)
+        second = SonicOcs(ADDRESS, ocs.transport("cli"), timeout_s=5, clock=ocs.clock)
+        with pytest.raises(ConnectError):
+            second.open()
+        assert switch.read().connections == CrossConnects()
+
+    def test_a_late_answer_meets_nobody(self, ocs, switch):
+        ocs.do("set_fault", fault="delay_reply", seconds=20)
+        with pytest.raises(OcsError):
+            switch.read()
+        ocs.do("clear_fault", fault="all")
+        ocs.advance(60)
+        assert switch.read().connections == CrossConnects()
+
+    def test_a_table_that_is_cut_is_asked_for_again(self, ocs, switch):
+        rows = {1: 10, 2: 11, 3: 12, 4: 13}
+        switch.connect(rows)
+        ocs.do("set_fault", fault="truncate_table", count=2)
+        assert switch.read().connections == CrossConnects(rows)
+        ocs.do("set_fault", fault="truncate_table", count=3)
+        with pytest.raises(ProtocolDesync):
+            switch.read()
+
+    def test_noise_within_a_table(self, ocs, switch):
+        switch.connect({1: 10, 2: 11, 3: 12})
+        ocs.do("set_fault", fault="noise", count=4)
+        assert switch.read().connections == CrossConnects({1: 10, 2: 11, 3: 12})
+
+    def test_garbage_leaves_the_truth_to_a_later_read(self, ocs, switch):
+        ocs.do("set_fault", fault="garbage", count=1)
+        with pytest.raises(OcsError):
+            switch.read()
+        switch.connect({1: 10})
+        assert ocs.truth() == {1: 10}
+
+    def test_somebody_else_was_faster(self, ocs, switch):
+        step = switch.plan(CrossConnects({1: 10}), switch.read())[0]
+        ocs.do("operator", connect=[[4, 10]])
+        outcome = switch.execute(step)
+        assert isinstance(outcome.error, DeviceError)
+        assert ocs.truth() == {4: 10}
+
+    def test_what_somebody_else_has_just_configured_is_not_cleared(self, ocs, switch):
+        step = switch.plan(CrossConnects({1: 10}), switch.read())[0]
+        ocs.do("set_fault", fault="stuck", pair=[4, 10])  # configured, and not in the hardware
+        other = SonicOcs(ADDRESS, ocs.transport("cli"), timeout_s=5, clock=ocs.clock)
+        other.open()
+        other._session.ask("sudo config ocs cross-connect add 4A-2B safe", tables.done)
+        outcome = switch.execute(step)
+        assert isinstance(outcome.error, DeviceError)
+        assert other._tables().configured == {(4, 10)}
+
+
+def test_half_the_work_is_a_partial_apply(ocs, switch):
+    switch.connect({1: 10})
+    ocs.do("set_fault", fault="stuck", pair=[1, 11])
+    with pytest.raises((PartialApply, VerifyMismatch)) as caught:
+        switch.connect({1: 11})
+    assert caught.value.report.read_back.connections == CrossConnects(ocs.truth()) == CrossConnects()
+
+
+# -- over SSH
+
+
+@pytest.fixture(scope="module")
+def process(shared_twin):
+    return shared_twin("sonic", "--size=8x8", "--switch-time-ms=5")
+
+
+class TestContractOverSsh(SwitchContract):
+    @pytest.fixture
+    def switch(self, process):
+        with open_switch(process.urls["cli"], credentials=("admin", "YourPaSsWoRd")) as switch:
+            switch.poll_s = 0.01
+            yield switch
+
+
+class TestOverSsh:
+    @pytest.fixture
+    def switch(self, process):
+        with open_switch(process.urls["cli"], credentials=("admin", "YourPaSsWoRd"), timeout_s=2) as switch:
+            switch.poll_s = 0.01
+            switch.apply(CrossConnects())
+            yield switch
+            process.do("clear_fault", fault="all")
+
+    @pytest.mark.parametrize(
+        ("fault", "fields"),
+        [
+            ("close_connection", {"after_commands": 3}),
+            ("close_connection", {}),
+            ("expire_session", {}),
+            ("noise", {"count": 3}),
+            ("truncate_table", {"count": 1}),
+            ("ghost_entry", {"pair": [1, 12]}),
+        ],
+    )
+    def test_faults_are_overcome(self, process, switch, fault, fields):
+        process.do("set_fault", fault=fault, **fields)
+        switch.apply(CrossConnects({1: 10, 2: 11}))
+        assert process.truth() == {1: 10, 2: 11}
+
+    def test_a_write_that_is_cut_off_is_told_as_it_is(self, process, switch):
+        step = switch.plan(CrossConnects({1: 10}), switch.read())[0]
+        switch._addition = lambda pairs: ["add 1A-2B safe"]
+        process.do("set_fault", fault="close_connection", after_commands=1)
+        switch.execute(step)
+        assert switch.read().connections == CrossConnects(process.truth()) == CrossConnects({1: 10})
+
+    def test_a_wrong_password(self, process):
+        with pytest.raises(LoginFailed):
+            open_switch(process.urls["cli"], credentials=("admin", "guess"))
+
+    def test_two_clients_see_one_switch(self, process, switch):
+        with open_switch(process.urls["cli"], credentials=("admin", "YourPaSsWoRd")) as second:
+            switch.connect({1: 10})
+            assert second.read().connections == CrossConnects({1: 10})
+
+    def test_threads_share_a_session(self, switch):
+        switch.connect({1: 10})
+        seen: list[Snapshot] = []
+        threads = [threading.Thread(target=lambda: seen.append(switch.read())) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert [snapshot.connections for snapshot in seen] == [CrossConnects({1: 10})] * 4
+
+
+@pytest.mark.parametrize("address", ["sonic-ocs://h?sudo=maybe", "sonic-ocs://h?colour=1"])
+def test_options_that_nobody_knows(address):
+    from ocs_drivers.sonic import ssh_switch
+
+    with pytest.raises(AddressError):
+        ssh_switch(parse_address(address))
