@@ -73,7 +73,8 @@ class SonicOcs(SwitchDriver):
         self._config = "sudo config ocs" if sudo else "config ocs"
         self._names = Names(0)
         self._seen = CrossConnectTables(frozenset(), {})
-        self._changed_s = 0.0
+        self._accepted = False  # the whole of the last step
+        self._accepted_s = 0.0
 
     def _discover(self) -> tuple[Identity, Capabilities]:
         """Ask for the version, and count the ports."""
@@ -165,12 +166,14 @@ class SonicOcs(SwitchDriver):
     # -- writing
 
     def _perform(self, step: Step, guard: Guard) -> None:
+        self._accepted = False
         commands = self._removal(step.pairs) if step.kind == "remove" else self._addition(step.pairs)
         for number, command in enumerate(commands):
             if number:
                 guard()
             self._session.ask(f"{self._config} cross-connect {command}", tables.done)
-        self._changed_s = self._clock.now()
+        self._accepted = True
+        self._accepted_s = self._clock.now()
 
     def _removal(self, pairs: CrossConnects) -> Iterator[str]:
         """Commands that remove circuits; ghosts are configured first, or they could not be deleted."""
@@ -194,9 +197,13 @@ class SonicOcs(SwitchDriver):
             yield f"add {listed} safe"
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """What the hardware holds; of what the step adds, only what is tuned by now."""
+        """What the hardware holds; of what the step adds, only what is tuned by now.
+
+        After a refusal nobody waits for light: what the hardware holds all the same is told as it is.
+        """
         seen = self._retried(self._tables)
-        under_way = step.pairs.pairs - seen.tuned if step.kind == "add" else frozenset()
+        awaited = step.kind == "add" and self._accepted
+        under_way = step.pairs.pairs - seen.tuned if awaited else frozenset()
         snapshot = Snapshot(self._circuits(seen.held - under_way), self._clock.now())
         broken = seen.failed & under_way
         if not broken:
@@ -219,7 +226,7 @@ class SonicOcs(SwitchDriver):
         lagging = step.pairs.pairs & self._seen.configured - self._seen.tuned
         if lagging & self._seen.held:
             return True
-        return bool(lagging) and self._clock.now() - self._changed_s < self._timeout_s
+        return bool(lagging) and self._clock.now() - self._accepted_s < self._timeout_s
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
         """Force ports to be dark or not, and prove it by reading back; raises `DeviceError`."""

@@ -7,8 +7,9 @@ every step is proven by looking at the table until it is so. Nothing here homes 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TypeVar
 
 from ocs_drivers import planning, transaction
@@ -261,6 +262,10 @@ class TelescentCli(SwitchDriver):
                 if outage.passed:
                     raise
                 self._clock.sleep(self.poll_s)
+
+    def _pauses(self) -> Iterator[float]:
+        """Equal pauses between looks: a robot is never quick."""
+        return repeat(self.poll_s)
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
         """Whether to look again: as long as the robot may still do it.

@@ -280,6 +280,14 @@ class TestGhosts:
     def test_are_read_as_the_circuits_they_are(self, ocs, haunted):
         assert haunted.read().connections == CrossConnects({3: 12}) == CrossConnects(ocs.truth())
 
+    def test_are_circuits_that_lost_their_configuration(self, ocs, switch):
+        switch.connect({1: 10, 2: 11})
+        ocs.do("set_fault", fault="ghost_entry", port=1)
+        assert switch._tables().ghosts == {(1, 10)}
+        switch.apply(CrossConnects({1: 11, 2: 10}))
+        assert ocs.truth() == {1: 11, 2: 10}
+        assert not switch._tables().ghosts
+
     def test_are_in_the_way_of_others(self, ocs, haunted):
         with pytest.raises(PortBusy, match="held by input 3"):
             haunted.connect({4: 12})
@@ -412,11 +420,26 @@ class TestFaults:
         ocs.do("set_fault", fault="noise", count=4)
         assert switch.read().connections == CrossConnects({1: 10, 2: 11, 3: 12})
 
-    def test_garbage_leaves_the_truth_to_a_later_read(self, ocs, switch):
+    def test_garbage_is_read_again(self, ocs, switch):
+        ocs.do("set_fault", fault="garbage", count=2)
+        assert switch.read().connections == CrossConnects()
+
+    def test_garbage_after_a_change_leaves_the_truth_to_a_read(self, ocs, switch):
+        step = switch.plan(CrossConnects({1: 10}), switch.read())[0]
+        switch._addition = lambda pairs: ["add 1A-2B safe"]
         ocs.do("set_fault", fault="garbage", count=1)
-        with pytest.raises(OcsError):
-            switch.read()
-        switch.connect({1: 10})
+        outcome = switch.execute(step)
+        assert isinstance(outcome.error, DeviceError)
+        assert outcome.read_back.connections == CrossConnects(ocs.truth())
+
+    def test_a_refusal_in_the_middle_tells_what_was_made_all_the_same(self, ocs, switch):
+        step = switch.plan(CrossConnects({1: 10, 2: 11}), switch.read())[0]
+        switch._addition = lambda pairs: ["add 1A-2B safe", "add 2A-9B safe"]
+        outcome = switch.execute(step)
+        assert {pair: status.value for pair, status in outcome.pairs.items()} == {
+            (1, 10): "done",
+            (2, 11): "failed",
+        }
         assert ocs.truth() == {1: 10}
 
     def test_somebody_else_was_faster(self, ocs, switch):
@@ -478,10 +501,11 @@ class TestOverSsh:
             ("expire_session", {}),
             ("noise", {"count": 3}),
             ("truncate_table", {"count": 1}),
-            ("ghost_entry", {"pair": [1, 12]}),
+            ("ghost_entry", {"port": 1}),
         ],
     )
     def test_faults_are_overcome(self, process, switch, fault, fields):
+        switch.apply(CrossConnects({1: 9}))
         process.do("set_fault", fault=fault, **fields)
         switch.apply(CrossConnects({1: 10, 2: 11}))
         assert process.truth() == {1: 10, 2: 11}

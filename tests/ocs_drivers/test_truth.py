@@ -20,7 +20,7 @@ from sim.twins.families import FAMILIES
 
 SIZE = 8
 STEPS = 50
-SEQUENCES = 44
+SEQUENCES = 60
 """Sequences of at most `STEPS` steps: more than 2,000 steps for each protocol."""
 
 PROTOCOLS: dict[str, tuple[str, str, dict[str, str]]] = {

@@ -22,21 +22,22 @@ DEFAULT_BAUD = 9600
 def twin(settings: TwinSettings) -> SwitchTwin:
     """A simulated DiCon; `size` 2x16 is two switches 1x8. Raises `SettingError`."""
     settings.only("separate_lines", "forgets_path", "identity", "baud")
-    device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
-    wrong = WrongReply(device)
     style = Style(
         ends=b"\r",
         answer_end="\r",
         separator="\r" if settings.flag("separate_lines") else ";",
         remembers_path=not settings.flag("forgets_path"),
     )
+    has_identity = settings.choice("identity", "yes", "no") == "yes"
+    baud = int(settings.number("baud", DEFAULT_BAUD))
+    device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
+    wrong = WrongReply(device)
     commands = _Commands(device, wrong).table()
-    if settings.choice("identity", "yes", "no") == "yes":
+    if has_identity:
         serial = f"SIM{zlib.crc32(settings.name.encode()) % 1_000_000:06d}"
         commands = {**commands, "*IDN?": lambda *_: f"DiCon Fiberoptics Inc,MXS-9100,{serial},1.04"}
     instrument = Instrument(commands, style)
     options = {"banks": str(device.banks), "channels": str(device.channels)}
-    baud = int(settings.number("baud", DEFAULT_BAUD))
     fronts = {
         "scpi": Front("dicon+scpi", instrument.converse, options=options),
         "serial": Front("dicon+serial", instrument.converse, wire="serial", baud=baud, options=options),

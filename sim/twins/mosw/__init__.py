@@ -23,12 +23,12 @@ LOWEST_READING_DBM = -100.0
 
 def twin(settings: TwinSettings) -> SwitchTwin:
     """A simulated mOSW; `size` 2x16 is two switches 1x8. Raises `SettingError`."""
-    settings.only("close_reply")
+    reply = settings.only("close_reply").choice("close_reply", "channel", "pair", "triple")
     device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong = WrongReply(device)
     serial = f"SIM{zlib.crc32(settings.name.encode()) % 1_000_000:06d}"
     errors = ErrorQueue()
-    commands = _Commands(device, wrong, settings.choice("close_reply", "channel", "pair", "triple"), errors)
+    commands = _Commands(device, wrong, reply, errors)
     table = {**commands.table(), "*IDN?": lambda *_: f"VIAVI,mOSW-C1,{serial},2.10"}
     instrument = Instrument(table, Style(answer_end="\n"), errors)
     options = {"banks": str(device.banks), "channels": str(device.channels)}

@@ -88,8 +88,8 @@ class Books:
         self.device.set_boot_mode("AUTOSAVE")
 
     def faults(self) -> dict[str, Fault]:
-        """The fault `ghost_entry`: the hardware holds `pair` without configuration."""
-        return {"ghost_entry": Fault(self._haunt, lambda _: self._exorcise(), "pair")}
+        """The fault `ghost_entry`: the circuit on `port` loses its configuration, or `pair` is made without any."""
+        return {"ghost_entry": Fault(self._haunt, lambda _: self._reconcile(), "port")}
 
     # -- inside
 
@@ -116,18 +116,26 @@ class Books:
         self.configured.update(change.made)
 
     def _haunt(self, request: Request) -> None:
-        pair = request.pair("pair")
-        matrix = self.device.matrix
-        matrix.require_input(pair[0])
-        in_the_way = self._in_the_way([pair])
-        if matrix.is_input(pair[1]) or in_the_way:
-            raise VerbError(f"{pair} is no pair of free ports, nor a cross-connect there is")
-        self.device.change({**matrix.connections, pair[0]: pair[1]})
-        self.configured.discard(pair)
-        self.device.faults.fired["ghost_entry"] += 1
+        if "pair" in request:
+            pair = self._free_pair(request)
+            self.device.change({**self.device.matrix.connections, pair[0]: pair[1]})
+            lost = {pair}
+        else:
+            port = request.whole("port")
+            self.device.matrix.require_port(port)
+            lost = {pair for pair in self.configured & self.hardware if port in pair}
+        self.configured -= lost
+        self.device.faults.fired["ghost_entry"] += len(lost)
 
-    def _exorcise(self) -> None:
-        self.device.change(dict(sorted(self.hardware - self.ghosts)))
+    def _free_pair(self, request: Request) -> Pair:
+        pair = request.pair("pair")
+        self.device.matrix.require_input(pair[0])
+        if self.device.matrix.is_input(pair[1]) or self._in_the_way([pair]):
+            raise VerbError(f"{pair} is not an input and an output that are free")
+        return pair
+
+    def _reconcile(self) -> None:
+        self.configured |= self.ghosts
 
 
 def refusal_text(refusal: Refused, inputs: int) -> str:

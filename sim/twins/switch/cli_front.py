@@ -35,8 +35,8 @@ class Terminal(Protocol):
     def send(self, data: bytes) -> None:
         """Show something at once."""
 
-    async def respond(self, execute: Callable[[], Awaitable[bytes]]) -> None:
-        """Do one command, and show what it prints."""
+    async def respond(self, execute: Callable[[], Awaitable[bytes]], ending: bytes = b"") -> None:
+        """Do one command, and show what it prints and then `ending`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,8 @@ class _Session:
         while (command := await self._typed()) is not None:
             if command.strip() in self._manner.leave:
                 return
-            await self._line.respond(lambda command=command: self._answer(command))  # type: ignore[misc]
+            prompt = self._prompt().encode()
+            await self._line.respond(lambda command=command: self._answer(command), prompt)  # type: ignore[misc]
 
     async def _login(self) -> str:
         """The user who has logged in; empty when the client left or guessed three times."""
@@ -277,7 +278,7 @@ class _Session:
     async def _answer(self, command: str) -> bytes:
         printed = await self._front.execute(command.strip(), self.user)
         rows = self._front.faults.spoil(printed.splitlines(), self._manner.noise)
-        return (_wire(await self._paged(rows)) + self._prompt()).encode()
+        return _wire(await self._paged(rows)).encode()
 
     async def _paged(self, rows: Sequence[str]) -> Sequence[str]:
         """Show all pages but the last, which is left for the caller to show."""

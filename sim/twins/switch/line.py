@@ -73,8 +73,8 @@ class Line:
         self._transcript.record(self._front, self._session, "in", data)
         return data
 
-    async def respond(self, execute: Callable[[], Awaitable[bytes]]) -> None:
-        """Execute one command and send its answer, if it has one.
+    async def respond(self, execute: Callable[[], Awaitable[bytes]], ending: bytes = b"") -> None:
+        """Execute one command and send its answer, if it has one, and then `ending`, which garbage does not touch.
 
         Raises `LineBroken` when a fault breaks the line before, instead of or within the answer.
         """
@@ -83,15 +83,15 @@ class Line:
             answer = await execute()
         if fate is not Fate.ANSWERED:
             self._break()
-        if answer:
-            await self._reply(answer)
+        if answer or ending:
+            await self._reply(answer, ending)
 
-    async def _reply(self, data: bytes) -> None:
+    async def _reply(self, data: bytes, ending: bytes) -> None:
         if self._faults.reply_delay_s:
             self._faults.fired["delay_reply"] += 1
             await self._clock.sleep(self._faults.reply_delay_s)
-        data, broken = self._faults.take_reply(data)
-        self.send(data)
+        data, broken = self._faults.take_reply(data) if data else (data, False)
+        self.send(data if broken else data + ending)
         await self._writer.drain()
         if broken:
             self._break()

@@ -55,9 +55,9 @@ class TelnetLine:
         """Show something at once; text in UTF-8 has no byte that telnet would take for its own."""
         self._line.send(data)
 
-    async def respond(self, execute: Callable[[], Awaitable[bytes]]) -> None:
-        """Do one command, and show what it prints."""
-        await self._line.respond(execute)
+    async def respond(self, execute: Callable[[], Awaitable[bytes]], ending: bytes = b"") -> None:
+        """Do one command, and show what it prints and then `ending`."""
+        await self._line.respond(execute, ending)
 
     def _parse(self, raw: bytes) -> tuple[bytes, bytes]:
         text, answer, end = b"", b"", 0
