@@ -37,7 +37,7 @@ MOST_CHANNELS = 1024
 class BankSwitch(SwitchDriver):
     """`banks` 1x`channels` switches behind one connection, in the `words` of their make; `open` before use."""
 
-    poll_s = 0.02
+    poll_s = 0.1
 
     def __init__(
         self,

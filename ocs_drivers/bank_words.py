@@ -17,8 +17,8 @@ from ocs_drivers.model import Identity, Power
 DARK_FLOOR_DBM = -55.0
 """At and below this a monitor is taken to see no light; not confirmed on a unit."""
 
-_NUMBERS = re.compile(r"[+-]?\d{1,9}(\s*,\s*[+-]?\d{1,9}){0,2}")
-_MONITOR = re.compile(r"\d{1,9}\s*,\s*([+-]?\d+(?:\.\d+)?)")
+_NUMBERS = re.compile(r"[+-]?\d{1,9}(\s*,\s*[+-]?\d{1,9}){0,2}", re.ASCII)
+_MONITOR = re.compile(r"\d{1,9}\s*,\s*([+-]?\d+(?:\.\d+)?)", re.ASCII)
 _FIELDS = frozenset({"bank", "channel"})
 
 

@@ -1,12 +1,29 @@
-"""Who we say we are to a device, and where that is found without writing it into an address."""
+"""Who we say we are to a device, and where that is found without writing it into an address.
+
+In this order: what the caller gave, the environment (`LIGHTBED_OCS_USER`, `LIGHTBED_OCS_PASSWORD`), a file
+(`LIGHTBED_OCS_CREDENTIALS`, else `~/.config/lightbed/credentials.toml`), the factory account. The file has a table
+for each device, by its address or a pattern of it; the first that fits counts:
+
+    ["calient+*://10.0.0.7*"]
+    user = "operator"
+    password = "..."
+"""
 
 from __future__ import annotations
 
 import os
+import stat
+import tomllib
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from ocs_drivers.errors import CredentialsError
 
 USER_VARIABLE = "LIGHTBED_OCS_USER"
 PASSWORD_VARIABLE = "LIGHTBED_OCS_PASSWORD"  # noqa: S105  (the name of a variable)
+FILE_VARIABLE = "LIGHTBED_OCS_CREDENTIALS"
+DEFAULT_FILE = Path("~/.config/lightbed/credentials.toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,15 +34,61 @@ class Credentials:
     password: str = field(repr=False)
 
 
-def find_credentials(device: str, given: Credentials | None, *, factory: Credentials) -> Credentials:
-    """Those given, else `LIGHTBED_OCS_USER` and `LIGHTBED_OCS_PASSWORD`, else the factory account.
+_in_use: set[Credentials] = set()
 
-    `device` is the address without credentials.
-    """
-    del device
-    if given is not None:
-        return given
+
+def credentials_in_use() -> frozenset[Credentials]:
+    """Every account that was found in this process, for recordings to blank out."""
+    return frozenset(_in_use)
+
+
+def find_credentials(device: str, given: Credentials | None, *, factory: Credentials) -> Credentials:
+    """The account for `device`, an address without credentials. Raises `CredentialsError`."""
+    found = given or _from_environment(factory) or _from_file(device) or factory
+    _in_use.add(found)
+    return found
+
+
+def _from_environment(factory: Credentials) -> Credentials | None:
     user, password = os.environ.get(USER_VARIABLE), os.environ.get(PASSWORD_VARIABLE)
     if user is None and password is None:
-        return factory
+        return None
     return Credentials(user or factory.user, password or "")
+
+
+def _from_file(device: str) -> Credentials | None:
+    chosen = os.environ.get(FILE_VARIABLE)
+    path = Path(chosen) if chosen else DEFAULT_FILE.expanduser()
+    if not path.exists():
+        if chosen:
+            raise CredentialsError(f"there is no file {path}", cure=f"{FILE_VARIABLE} names it.")
+        return None
+    for pattern, account in _tables(path).items():
+        if fnmatchcase(device, pattern):
+            return _account(path, pattern, account)
+    return None
+
+
+def _tables(path: Path) -> dict[str, object]:
+    """The tables of the file, which must be its owner's alone."""
+    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise CredentialsError(f"{path} can be read by others", cure=f"Run: chmod 600 {path}")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (
+        tomllib.TOMLDecodeError,
+        UnicodeDecodeError,
+    ):  # the message would show the line, password included
+        raise CredentialsError(
+            f"{path} is not TOML", cure="See `ocs_drivers.credentials` for its form."
+        ) from None
+
+
+def _account(path: Path, pattern: str, account: object) -> Credentials:
+    fields = account if isinstance(account, dict) else {}
+    user, password = fields.get("user"), fields.get("password")
+    if not isinstance(user, str) or not isinstance(password, str):
+        raise CredentialsError(
+            f"{path}: the table {pattern!r} needs a user and a password", cure="Write both as text in quotes."
+        )
+    return Credentials(user, password)

@@ -2,6 +2,7 @@
 
     OcsError
     ├── AddressError              the address cannot be understood                      (user)
+    ├── CredentialsError          the file of accounts cannot be used                   (user)
     ├── TransportError            the conversation itself failed                        (device)
     │   ├── ConnectError          nobody answers at the address
     │   │   └── AnotherDevice     somebody else answers than before
@@ -111,6 +112,13 @@ class AddressError(OcsError):
     """The address names no known driver or cannot be parsed."""
 
     code = "ocs.address"
+    who = "user"
+
+
+class CredentialsError(OcsError):
+    """The file of accounts is missing, readable by others, or not as it should be."""
+
+    code = "ocs.credentials"
     who = "user"
 
 

@@ -1,6 +1,7 @@
 """The line that an address names: every driver's transport is made here.
 
-The one place where a connection is chosen (plain TCP, PyVISA, serial, SSH) and wrapped.
+The one place where a connection is chosen (plain TCP, PyVISA, serial, TLS, SSH) and, inside a
+`ocs_drivers.recording.recording`, recorded.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from ocs_drivers.address import Address
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError
+from ocs_drivers.recording import recorded
 from ocs_drivers.transport import SocketTransport, Transport
 
 HTTP_OPTIONS = ("tls", "ca", "insecure")
@@ -16,14 +18,23 @@ HTTP_OPTIONS = ("tls", "ca", "insecure")
 
 def tcp_line(address: Address, default_port: int) -> Transport:
     """A plain TCP connection to the host of the address."""
-    return SocketTransport(address.host, address.port or default_port, device=str(address))
+    device = str(address)
+    return recorded(SocketTransport(address.host, address.port or default_port, device=device), device)
+
+
+def telnet_line(address: Address, default_port: int) -> Transport:
+    """A telnet connection to the host of the address."""
+    from ocs_drivers.telnet import TelnetTransport
+
+    return TelnetTransport(tcp_line(address, default_port))
 
 
 def visa_line(address: Address, default_port: int) -> Transport:
     """A TCP connection held by PyVISA (extra `visa`)."""
     from ocs_drivers.visa import VisaTransport
 
-    return VisaTransport(address.host, address.port or default_port, device=str(address))
+    device = str(address)
+    return recorded(VisaTransport(address.host, address.port or default_port, device=device), device)
 
 
 def serial_line(address: Address, default_baud: int) -> Transport:
@@ -31,7 +42,7 @@ def serial_line(address: Address, default_baud: int) -> Transport:
     from ocs_drivers.serial_port import SerialTransport
 
     baud = int(address.options.get("baud", default_baud))
-    return SerialTransport(address.path, baud=baud, device=str(address))
+    return recorded(SerialTransport(address.path, baud=baud, device=str(address)), str(address))
 
 
 def http_line(address: Address, *, port: int, tls_port: int) -> Transport:
@@ -44,13 +55,14 @@ def http_line(address: Address, *, port: int, tls_port: int) -> Transport:
         return tcp_line(address, port)
     from ocs_drivers.tls import TlsTransport
 
-    return TlsTransport(
+    line = TlsTransport(
         address.host,
         address.port or tls_port,
         device=str(address),
         ca=address.options.get("ca"),
         insecure=_is_on(address, "insecure"),
     )
+    return recorded(line, str(address))
 
 
 def _is_on(address: Address, option: str) -> bool:
@@ -64,7 +76,7 @@ def ssh_line(address: Address, default_port: int, credentials: Credentials) -> T
     """An interactive shell over SSH (extra `ssh`); the option `key` of the address names a private key file."""
     from ocs_drivers.ssh import SshTransport
 
-    return SshTransport(
+    line = SshTransport(
         address.host,
         address.port or default_port,
         device=str(address),
@@ -72,3 +84,4 @@ def ssh_line(address: Address, default_port: int, credentials: Credentials) -> T
         key=address.options.get("key"),
         known_hosts=address.options.get("known_hosts"),
     )
+    return recorded(line, str(address))

@@ -3,13 +3,7 @@
 All SSH connections of the process live on one event loop in one background thread, which starts with the first
 of them; a closed transport leaves neither a task nor a socket on it.
 
-How the device's host key is checked:
-
-1. With the option `known_hosts` of the address, against that file; a key it does not have is refused.
-2. Else against `~/.ssh/known_hosts`, when that has the host.
-3. Else the first key that is seen is trusted, with a warning in the log (`ocs_drivers.ssh`), and remembered for as
-   long as the transport lives: most switches have a key of their own making that nobody has signed. Another key
-   at a later connection is `AnotherDevice`, before the password is sent.
+The device's host key is checked as `ocs_drivers.ssh_host_keys` says.
 
 The key and the agent of the user are not offered: a device counts every key it refuses as a failed login. Name a
 key with the option `key`.
@@ -19,17 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import threading
 from collections.abc import Coroutine
 from functools import cache
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ocs_drivers.credentials import Credentials
-from ocs_drivers.errors import AddressError, AnotherDevice, ConnectError, LoginFailed, OcsError, Unsupported
+from ocs_drivers.errors import AddressError, ConnectError, LoginFailed
+from ocs_drivers.ssh_host_keys import HostKeys, asyncssh_module
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transport import lost, refused, silent
 
@@ -38,26 +30,12 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-logger = logging.getLogger("ocs_drivers.ssh")
-
-DEFAULT_PORT = 22
-
 TERMINAL = "vt100"
 TERMINAL_SIZE = (1000, 1000)
 """Columns and rows of the terminal we claim to be: wide and high, so that nothing is wrapped or paged."""
 
 FAREWELL_TIMEOUT_S = 1.0
 """How long a hang-up waits for the device to agree."""
-
-
-def _asyncssh() -> ModuleType:
-    try:
-        import asyncssh
-    except ImportError as error:
-        raise Unsupported(
-            "asyncssh is not installed", cure="Install it with: pip install 'lightbed[ssh]'."
-        ) from error
-    return asyncssh
 
 
 class _Loop:
@@ -122,59 +100,6 @@ class _Inbox:
         return data
 
 
-class _HostKeys:
-    """Which host key is the right one; see the module's docstring."""
-
-    def __init__(self, device: str, known_hosts: str | None) -> None:
-        self._device = device
-        self._file = known_hosts
-        self._filed = False  # whether a file says what the key is
-        self._seen: bytes | None = None
-        self.refusal: OcsError | None = None
-
-    def trusted(self, port: int) -> Any:
-        """What asyncssh checks keys against: the file of the address, or what the user's file has for the host.
-
-        Where that is nothing, asyncssh asks `accept`.
-        """
-        self.refusal, self._filed = None, self._file is not None
-        if self._file is not None:
-            return self._file
-        users = Path("~/.ssh/known_hosts").expanduser()
-        named_port = None if port == DEFAULT_PORT else port
-
-        def look_up(host: str, address: str, asked_port: int | None) -> Any:
-            if (
-                asked_port != named_port
-            ):  # the host's own key is not that of a switch behind another of its ports
-                return [], [], []
-            try:
-                found = _asyncssh().match_known_hosts(str(users), host, address, asked_port)
-            except OSError:
-                return [], [], []
-            self._filed = any(found)
-            return found
-
-        return look_up
-
-    def accept(self, key: asyncssh.SSHKey) -> bool:
-        """Whether a key that no file knows is the one seen first."""
-        if self._filed:
-            return False
-        if self._seen is None:
-            self._seen = key.public_data
-            logger.warning(
-                "%s: trusting host key %s, which no known_hosts file has", self._device, key.get_fingerprint()
-            )
-        elif self._seen != key.public_data:
-            self.refusal = AnotherDevice(
-                f"the host key is now {key.get_fingerprint()}, not the one seen first",
-                device=self._device,
-                cure="Make sure that it is the right device, then open the switch anew.",
-            )
-        return self.refusal is None
-
-
 class SshTransport:
     """A shell with a terminal on the device at `host`.
 
@@ -192,12 +117,12 @@ class SshTransport:
         key: str | None = None,
         known_hosts: str | None = None,
     ) -> None:
-        self._asyncssh = _asyncssh()
+        self._asyncssh = asyncssh_module()
         self._target = (host, port)
         self._device = device
         self._credentials = credentials
         self._key = key
-        self._host_keys = _HostKeys(device, known_hosts)
+        self._host_keys = HostKeys(device, known_hosts)
         self._inbox = _Inbox()
         self._connection: asyncssh.SSHClientConnection | None = None
         self._channel: Any = None
@@ -329,7 +254,7 @@ def _write(channel: Any, data: bytes) -> None:
         channel.write(data)
 
 
-def _client(inbox: _Inbox, host_keys: _HostKeys) -> asyncssh.SSHClient:
+def _client(inbox: _Inbox, host_keys: HostKeys) -> asyncssh.SSHClient:
     import asyncssh
 
     class Client(asyncssh.SSHClient):

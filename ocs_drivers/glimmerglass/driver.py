@@ -48,7 +48,7 @@ class GlimmerglassTl1(SwitchDriver):
     write is given the device's own switching time on top.
     """
 
-    poll_s = 0.02
+    poll_s = 0.1
 
     def __init__(
         self,
@@ -127,7 +127,9 @@ class GlimmerglassTl1(SwitchDriver):
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         """What the step was to make counts when its mirrors have arrived; every other circuit as soon as it is told."""
+        events = self._session.event_count
         connections, arriving = self._retried(self._connections)
+        self._events_at_read = events
         settled = CrossConnects(connections.pairs - (arriving & step.after.pairs & step.pairs.pairs))
         return Snapshot(settled, self._clock.now()), None
 

@@ -27,8 +27,8 @@ DARK_FLOOR_DBM = -55.0
 
 _ROW_NAME = re.compile(r"[^:=,]*:(?=\w+=)")
 _KEYWORD = re.compile(r"\s*(\w+)\s*=([^=]*)")
-_SIZE = re.compile(r"\s*(\d{1,4})\s*x\s*(\d{1,4})\s*")
-_IDENTIFIER = re.compile(r"\s*(\d{5})\s*")
+_SIZE = re.compile(r"\s*(\d{1,4})\s*x\s*(\d{1,4})\s*", re.ASCII)
+_IDENTIFIER = re.compile(r"\s*(\d{5})\s*", re.ASCII)
 _PORT_POWER = ("PORTPWR", "INPWR", "OUTPWR")
 _MADE = frozenset({"steady", "fault"})
 

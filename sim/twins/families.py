@@ -12,6 +12,8 @@ FAMILIES: Mapping[str, str] = {
     "polatis": "sim.twins.polatis:twin",
     "sonic": "sim.twins.sonic:twin",
     "telescent": "sim.twins.telescent:twin",
+    "rome": "sim.twins.rome:rome",
+    "afm": "sim.twins.rome:afm",
     "dicon": "sim.twins.dicon:twin",
     "glimmerglass": "sim.twins.glimmerglass:twin",
     "mosw": "sim.twins.mosw:twin",

@@ -21,8 +21,13 @@ COMMANDS = {
     "runs": "results",
     "report": "results",
     "doctor": "doctor",
+    "switch": "switch",
     "sim": "simulated",
 }
+
+
+GROUPS = frozenset({"sim", "switch"})
+"""Commands that have commands of their own."""
 
 
 def build_app(arguments: Sequence[str]) -> typer.Typer:
@@ -38,7 +43,7 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
     app.callback()(lambda: None)
     for command in [named] if named in COMMANDS else COMMANDS:
         module = import_module(f"testbed.cli.{COMMANDS[command]}")
-        if command == "sim":
+        if command in GROUPS:
             app.add_typer(module.app, name=command)
         else:
             app.command(command)(getattr(module, command))

@@ -41,7 +41,7 @@ def print_lines(lines: Sequence[str]) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table for people. Numbers are aligned to the right when every cell of a column is one."""
-    table = Table(title=title, title_justify="left", header_style="bold")
+    table = Table(header_style="bold")
     for index, column in enumerate(columns):
         numeric = all(_is_number(row[index]) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
@@ -50,6 +50,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     console = Console()
     if not console.is_terminal:
         console.width = 160
+    console.print(title, style="italic", highlight=False, soft_wrap=True)
     console.print(table)
 
 

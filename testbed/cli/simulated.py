@@ -1,7 +1,9 @@
-"""`testbed sim up|down|status`: a simulated lab that stays up between commands."""
+"""`testbed sim up|down|status`: a simulated lab that stays up between commands; `sim switch`: one switch alone."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -89,3 +91,25 @@ def status(as_json: AsJson = False) -> int:
         columns = sorted({key for entry in labs for key in entry})
         print_table("Simulated labs", columns, [[entry.get(key, "") for key in columns] for entry in labs])
     return DONE
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def switch(
+    context: typer.Context,
+    family: Annotated[str, typer.Argument(metavar="FAMILY", help="Such as polatis; `list` names them all.")],
+) -> int:
+    """Serve one simulated switch until interrupted; prints one JSON line with its addresses.
+
+    Further options, such as --size 48x48, --speed 100 or --fault fail_port=3, are those of
+    `python -m sim.twins FAMILY --help`.
+    """
+    words = ["--list"] if family == "list" else [family, *context.args]
+    with subprocess.Popen([sys.executable, "-m", "sim.twins", *words], stdin=subprocess.PIPE) as twin:
+        try:
+            return twin.wait()
+        except KeyboardInterrupt:
+            # The terminal interrupts both; a twin that was not told ends with its input.
+            assert twin.stdin is not None
+            twin.stdin.close()
+            twin.wait()
+            return DONE

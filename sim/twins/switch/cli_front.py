@@ -7,7 +7,6 @@ in memory. A family brings a table of commands: regular expression -> what it do
 from __future__ import annotations
 
 import asyncio
-import codecs
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from typing import Protocol
 from sim.models.clock import Clock
 from sim.twins.switch.fault_board import Fault
 from sim.twins.switch.faults import Faults
+from sim.twins.switch.keyboard import Keyboard
 
-LONGEST_COMMAND = 1 << 16
 _TABLE_ROWS = 3
 """Lines from which a reply counts as a table, which noise and truncation may hit."""
 
@@ -174,34 +173,6 @@ class CliFront:
         return self.manner.unknown if command else ""
 
 
-class _Keyboard:
-    """Bytes as they are typed, to lines; gives what a device repeats of them as well."""
-
-    def __init__(self) -> None:
-        self._typed = ""
-        self._after_return = False
-        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def feed(self, data: bytes) -> Iterator[tuple[str, str | None]]:
-        """For each character, what to repeat, and the line when it ends there."""
-        for character in self._utf8.decode(data):
-            after_return, self._after_return = self._after_return, character == "\r"
-            if character in "\n\x00" and after_return:
-                continue  # the second half of a line end, in telnet's way or in everybody's
-            if character in "\r\n":
-                typed, self._typed = self._typed, ""
-                yield "\r\n", typed
-            elif character in "\b\x7f":
-                yield ("\b \b" if self._typed else ""), None
-                self._typed = self._typed[:-1]
-            elif character == "\x03":
-                self._typed = ""
-                yield "^C\r\n", ""
-            elif character.isprintable() and len(self._typed) < LONGEST_COMMAND:
-                self._typed += character
-                yield character, None
-
-
 class _Session:
     """One client at the command line. `user` is empty until it has logged in."""
 
@@ -211,7 +182,7 @@ class _Session:
         self._manner = front.manner
         self._line = line
         self._echoes = echoes
-        self._keyboard = _Keyboard()
+        self._keyboard = Keyboard()
         self._lines: list[str] = []
         self._reading: asyncio.Task[bytes] | None = None
         self._used_s = front.clock.now()

@@ -1,0 +1,112 @@
+"""Wave2Wave ROME and FiberZone AFM, one family of robotic patch panels, over SSH or telnet.
+
+Known from two public drivers and the captures they are tested with: no real unit has been at the other end yet.
+Options of an address, for a device that is different or slower:
+
+    move_s, longest_s    seconds of one move, typically and at most (60 and 120)
+    poll_s               seconds between two looks at a robot that is moving (3)
+    idle_s               seconds after which a connection that was idle is made anew (180; an assumption)
+    homing_s             seconds that a homing run may take (900)
+    grace_s              seconds for which the device may ask for a homing run while a command is in process (120)
+    key, known_hosts     files of SSH
+"""
+
+from __future__ import annotations
+
+from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
+from ocs_drivers.cli_session import Login
+from ocs_drivers.credentials import Credentials, find_credentials
+from ocs_drivers.errors import AddressError
+from ocs_drivers.lines import ssh_line, telnet_line
+from ocs_drivers.rome.dialect import AFM, ROME, Dialect
+from ocs_drivers.rome.driver import HOMING_S, IDLE_LIMIT_S, MOVE_TIME_S, POLL_S, Habits, RomeCli
+
+__all__ = ["AFM", "ROME", "Habits", "RomeCli", "afm_ssh", "afm_telnet", "rome_ssh", "rome_telnet"]
+
+SSH_PORT, TELNET_PORT = 22, 23
+
+DEFAULT_ACCOUNT = Credentials("admin", "admin")
+"""An assumption: nobody has published a factory account."""
+
+_HABITS = ("move_s", "longest_s", "poll_s", "idle_s", "homing_s", "grace_s")
+
+
+def rome_ssh(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> RomeCli:
+    """An unopened ROME over SSH; raises `AddressError` for an option without sense."""
+    return _over_ssh(address, ROME, timeout_s, credentials)
+
+
+def rome_telnet(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> RomeCli:
+    """An unopened ROME over telnet; raises `AddressError` for an option without sense."""
+    return _over_telnet(address, ROME, timeout_s, credentials)
+
+
+def afm_ssh(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> RomeCli:
+    """An unopened AFM over SSH; raises `AddressError` for an option without sense."""
+    return _over_ssh(address, AFM, timeout_s, credentials)
+
+
+def afm_telnet(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> RomeCli:
+    """An unopened AFM over telnet; raises `AddressError` for an option without sense."""
+    return _over_telnet(address, AFM, timeout_s, credentials)
+
+
+def _over_ssh(
+    address: Address, dialect: Dialect, timeout_s: float, credentials: Credentials | None
+) -> RomeCli:
+    address = address.only_options(*_HABITS, "key", "known_hosts").with_port(SSH_PORT)
+    habits = habits_of(address)
+    line = ssh_line(address, SSH_PORT, _account(address, credentials))
+    return RomeCli(str(address), line, timeout_s=timeout_s, dialect=dialect, habits=habits)
+
+
+def _over_telnet(
+    address: Address, dialect: Dialect, timeout_s: float, credentials: Credentials | None
+) -> RomeCli:
+    address = address.only_options(*_HABITS).with_port(TELNET_PORT)
+    return RomeCli(
+        str(address),
+        telnet_line(address, TELNET_PORT),
+        timeout_s=timeout_s,
+        dialect=dialect,
+        login=Login(_account(address, credentials)),
+        habits=habits_of(address),
+    )
+
+
+def _account(address: Address, credentials: Credentials | None) -> Credentials:
+    return find_credentials(str(address), credentials or address.credentials, factory=DEFAULT_ACCOUNT)
+
+
+def habits_of(address: Address) -> Habits:
+    """The patience that the options of an address give."""
+    typical_s = _seconds(address, "move_s", MOVE_TIME_S[0])
+    longest_s = max(typical_s, _seconds(address, "longest_s", MOVE_TIME_S[1]))
+    return Habits(
+        (typical_s, longest_s),
+        poll_s=_seconds(address, "poll_s", POLL_S),
+        idle_limit_s=_seconds(address, "idle_s", IDLE_LIMIT_S),
+        homing_s=_seconds(address, "homing_s", HOMING_S),
+        homing_grace_s=_seconds(address, "grace_s", longest_s),
+    )
+
+
+def _seconds(address: Address, option: str, default_s: float) -> float:
+    text = address.options.get(option)
+    if text is None:
+        return default_s
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise AddressError(f"option {option} is a number of seconds, not {text!r}", device=str(address))
+    return seconds

@@ -1,0 +1,196 @@
+"""The cabinet behind the command line: its ports by name, its matrices, one arm, and what it says unasked.
+
+Ports here are the simulator's own (inputs 1..N, outputs N+1..N+M); `name` and `port` translate to E and W ports.
+A cabinet of two matrices has the first half of its ports in A and the rest in B, and no way from one to the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sim.twins.switch.device import Change, SwitchDevice
+from sim.twins.switch.matrix import Pair, Refused
+from sim.twins.switch.robot import Event, Job, Kind, Robot
+
+_BEGINNING = datetime(2026, 1, 1)  # noqa: DTZ001 - devices show local time, and this is nobody's
+_NAME = re.compile(r"(?P<side>[EW])(?P<number>\d+)")
+_LOGICAL = re.compile(r"(?P<matrix>[AB])(?P<number>\d+)")
+_OPERATION = {"connect": "CONNECTING", "disconnect": "DISCONNECTING"}
+
+
+class Complaint(Exception):
+    """The device refuses; the message is what it prints."""
+
+
+@dataclass(frozen=True, slots=True)
+class Character:
+    """What the published material leaves open: `announces_jam` in words, `validates_at_once` before queueing."""
+
+    matrices: int
+    announces_jam: bool
+    validates_at_once: bool
+
+
+class Cabinet:
+    """One cabinet with one arm; `say` shows lines to everybody."""
+
+    def __init__(
+        self, device: SwitchDevice, robot: Robot, character: Character, say: Callable[..., None]
+    ) -> None:
+        self.device = device
+        self.robot = robot
+        self.since: dict[Pair, str] = {}
+        self._character = character
+        self._say = say
+        self._ran: set[int] = set()
+        device.listen(self._note_change)
+        robot.listen(self._report)
+
+    # -- names
+
+    @property
+    def now(self) -> str:
+        """The date and time that the device prints."""
+        return (_BEGINNING + timedelta(seconds=self.device.clock.now())).strftime("%m-%d-%Y %H:%M")
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """E ports and W ports."""
+        return self.device.matrix.inputs, self.device.matrix.outputs
+
+    @property
+    def matrices(self) -> dict[str, tuple[int, int]]:
+        """E and W ports of each matrix by its letter."""
+        east, west = self.sizes
+        if self._character.matrices == 1:
+            return {"A": (east, west)}
+        return {"A": (east // 2, west // 2), "B": (east - east // 2, west - west // 2)}
+
+    def name(self, port: int) -> str:
+        """The name of a port."""
+        east = self.sizes[0]
+        return f"E{port}" if port <= east else f"W{port - east}"
+
+    def matrix_of(self, port: int) -> str:
+        """The letter of the matrix that a port is in."""
+        return self.place(port)[1]
+
+    def place(self, port: int) -> str:
+        """Where a port is: unit, matrix, side, and its number within the matrix."""
+        side, number = self.name(port)[0], int(self.name(port)[1:])
+        first = self.matrices["A"]["EW".index(side)]
+        if number <= first:
+            return f"1A{side}{number}"
+        return f"1B{side}{number - first}"
+
+    def logical(self, port: int) -> str:
+        """The logical name of a port, which goes on counting in the second matrix."""
+        return f"{self.matrix_of(port)}{self.name(port)[1:]}"
+
+    def full(self, port: int) -> str:
+        """Name and place, as messages show them."""
+        return f"{self.name(port)}[{self.place(port)}]"
+
+    def port(self, name: str) -> int:
+        """The port of a name. Raises `Complaint`."""
+        match = _NAME.fullmatch(name)
+        sizes = dict(zip("EW", self.sizes, strict=True))
+        if match is None or not 1 <= int(match["number"]) <= sizes[match["side"]]:
+            raise Complaint(f"Error: no port {name}")
+        return int(match["number"]) + (self.sizes[0] if match["side"] == "W" else 0)
+
+    def pairs(self, one: str, other: str) -> list[Pair]:
+        """The circuits that two names ask for: E and W give one, logical names one each way. Raises `Complaint`."""
+        here, there = _LOGICAL.fullmatch(one), _LOGICAL.fullmatch(other)
+        if here and there:
+            a, b = here["number"], there["number"]
+            pairs = [(self.port(f"E{a}"), self.port(f"W{b}")), (self.port(f"E{b}"), self.port(f"W{a}"))]
+        elif one[0] == other[0]:
+            raise Complaint("Error: ports are on the same side")
+        else:
+            east, west = sorted((one, other))
+            pairs = [(self.port(east), self.port(west))]
+        if any(self.matrix_of(source) != self.matrix_of(output) for source, output in pairs):
+            raise Complaint("Ports are not of the same matrix")
+        return pairs
+
+    def is_in_process(self, port: int) -> bool:
+        """Whether the arm is at work at a port."""
+        running = self.robot.running
+        return running is not None and port in running.pair
+
+    # -- what may be commanded
+
+    def request(self, kind: Kind, one: str, other: str, user: str) -> str:
+        """Put a request into the queue; gives what is answered. Raises `Complaint`."""
+        pairs = self.pairs(one, other)
+        if self._character.validates_at_once:
+            for pair in pairs:
+                if not self._is_valid(kind, pair):
+                    self._report_invalid(kind, pair)
+                    return ""
+        for pair in pairs:
+            self.robot.submit(kind, pair, user=user, source="CLI")
+        return f"OK - request added to pending queue ({one}-{other})"
+
+    def _is_valid(self, kind: Kind, pair: Pair) -> bool:
+        """Whether the matrix would do it now, if nothing were in the queue."""
+        if self.robot.queue:
+            return True
+        matrix = self.device.matrix
+        try:
+            if kind == "connect":
+                matrix.added([pair[0]], [pair[1]])
+            else:
+                matrix.without([pair[0]], [pair[1]])
+        except Refused:
+            return False
+        return True
+
+    # -- what it says unasked
+
+    def _report(self, event: Event, job: Job | None) -> None:
+        if job is not None:
+            self._report_job(event, job)
+        elif event == "homing":
+            self._say(f"{self.now} RECOVERY STARTED")
+        elif event == "homed":
+            self._say("RECOVERY FINISHED SUCCESSFULLY")
+
+    def _report_job(self, event: Event, job: Job) -> None:
+        if event == "running":
+            self._ran.add(job.number)
+            self._say(f"{self.now} {_OPERATION[job.kind]}...")
+        elif event == "jammed" and self._character.announces_jam:
+            self._say(f"{self.now} Multiple Cross Connect Severe Failure")
+        elif event in {"done", "skipped", "failed"}:
+            self._report_end(event, job)
+
+    def _report_end(self, event: Event, job: Job) -> None:
+        if event == "failed" and job.number not in self._ran:
+            self._report_invalid(job.kind, job.pair)
+            return
+        self._ran.discard(job.number)
+        how = {"done": "SUCCEEDED", "skipped": "SKIPPED(already done)"}.get(event, "FAILED")
+        source, output = job.pair
+        self._say(
+            f"{self.now} CONNECTION OPERATION {how}:{self.full(source)}<->{self.full(output)} OP:{job.kind}"
+        )
+
+    def _report_invalid(self, kind: Kind, pair: Pair) -> None:
+        source, output = pair
+        self._say(
+            f"{self.now} ",
+            "Ports details:",
+            f"[{self.full(source)}] [{self.full(output)}]",
+            f"{self.now} OPERATION VALIDATION FAILED:{self.name(source)}-{self.name(output)} requestType={kind}",
+        )
+
+    def _note_change(self, change: Change) -> None:
+        for pair in change.removed:
+            self.since.pop(pair, None)
+        for pair in change.made:
+            self.since[pair] = self.now

@@ -1,0 +1,65 @@
+"""Ports as operators write them: numbers, or the device's own names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ocs_drivers.errors import PortError, UnknownPort
+from ocs_drivers.model import PortInfo, Side
+
+
+class PortNames:
+    """Finds the ports of one switch. A name may stand on both sides (`1.1.1`): then the place decides."""
+
+    def __init__(self, ports: Mapping[int, PortInfo]) -> None:
+        self._ports = ports
+
+    def name(self, port: int) -> str:
+        """What the device calls a port."""
+        return self._ports[port].name
+
+    def number(self, text: str, side: Side | None) -> int:
+        """The port that `text` means; on `side` when it says which. Raises `UnknownPort`.
+
+        A number that is a port's number is that port; anything else, and whatever follows `=`, is a name.
+        """
+        name = text.removeprefix("=").strip()
+        if name == text.strip() and name.isdecimal() and int(name) in self._ports:
+            return int(name)
+        found = [
+            number
+            for number, info in self._ports.items()
+            if info.name == name and (side is None or info.side is side)
+        ]
+        if not found:
+            where = f" on the {side.value}put side" if side else ""
+            raise UnknownPort(
+                f"the switch has no port {text!r}{where}", cure="`testbed switch ADDRESS ports` lists them."
+            )
+        if len(found) > 1:
+            raise UnknownPort(f"{text!r} is an input and an output", ports=found, cure="Use the number.")
+        return found[0]
+
+    def pairs(self, texts: Iterable[str]) -> dict[int, int]:
+        """Pairs written `INPUT:OUTPUT`. Raises `PortError` for another form or an input named twice."""
+        pairs: dict[int, int] = {}
+        for text in texts:
+            source, colon, output = text.partition(":")
+            if not colon:
+                raise PortError(f"{text!r} is no pair", cure="Write INPUT:OUTPUT, such as 1:49 or E3:W4.")
+            number = self.number(source, Side.IN)
+            if number in pairs:
+                raise PortError(f"input {source} is named twice", ports=(number,))
+            pairs[number] = self.number(output, Side.OUT)
+        outputs = list(pairs.values())
+        twice = sorted({port for port in outputs if outputs.count(port) > 1})
+        if twice:
+            raise PortError("an output is named twice", ports=twice)
+        return pairs
+
+
+def pairs_in_file(path: Path) -> list[str]:
+    """The pairs of a file, one or more a line; `#` begins a comment."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [word for line in lines for word in line.partition("#")[0].replace(",", " ").split()]
