@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from ocs_drivers import CrossConnects, OcsError, Status
 from ocs_drivers.errors import Conflict, PortError, Unsupported
 
-BANKS, CHANNELS = 3, 4
+BANKS, CHANNELS = 2, 6
 STEPS = 50
 
 SIZE = {"banks": str(BANKS), "channels": str(CHANNELS)}
