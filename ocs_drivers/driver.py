@@ -102,7 +102,7 @@ class SwitchDriver(ABC):
         self._timeout_s = timeout_s
         self._clock = clock
         self._conversation = session
-        self._writing = DeviceLock(address)
+        self._writing = DeviceLock(address.partition("?")[0])  # options change nothing about whose turn it is
         self._identity: Identity | None = None
         self._capabilities: Capabilities | None = None
         self._events_at_read = 0

@@ -38,11 +38,18 @@ def visa_line(address: Address, default_port: int) -> Transport:
 
 
 def serial_line(address: Address, default_baud: int) -> Transport:
-    """A serial line, 8N1 without flow control; the option `baud` of the address goes before the default."""
+    """A serial line, 8N1 without flow control; the option `baud` of the address goes before the default.
+
+    Raises `AddressError` for a rate that is none.
+    """
     from ocs_drivers.serial_port import SerialTransport
 
-    baud = int(address.options.get("baud", default_baud))
-    return recorded(SerialTransport(address.path, baud=baud, device=str(address)), str(address))
+    text = address.options.get("baud", str(default_baud))
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise AddressError(
+            f"baud={text} is not a rate", device=str(address), cure="Write it like ?baud=9600."
+        )
+    return recorded(SerialTransport(address.path, baud=int(text), device=str(address)), str(address))
 
 
 def http_line(address: Address, *, port: int, tls_port: int) -> Transport:

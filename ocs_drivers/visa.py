@@ -44,8 +44,8 @@ _CHUNK_BYTES = 4096
 than this, it may take in bytes beyond what was asked and keep them where no wait on the socket sees them."""
 
 
-@cache
 def _resource_manager() -> Any:
+    """The manager of the pure-Python backend; asked for anew each time, for anybody may have closed the one."""
     try:
         import pyvisa
     except ImportError as error:

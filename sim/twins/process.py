@@ -104,7 +104,7 @@ async def run(options: argparse.Namespace) -> None:
     twin = make_twin(options.family, settings_of(options))
     for name, value in options.fault:
         await _set_fault(twin, name, value)
-    await twin.serve(_sockets(twin, options.host, dict(options.port)))
+    await twin.serve(_sockets(twin, options.host, dict(options.port)), serial=True)
     ended = _end_of_input()
     ready = {"ready": True, "simulated": True, "family": options.family, **twin.addresses()}
     sys.stdout.write(json.dumps(ready) + "\n")

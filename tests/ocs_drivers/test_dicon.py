@@ -50,6 +50,12 @@ def test_addresses_without_sense(options):
         tcp_switch(parse_address(f"dicon+scpi://host{options}"))
 
 
+@pytest.mark.parametrize("baud", ["fast", "0", "-1", ""])
+def test_a_rate_that_is_none(baud):
+    with pytest.raises(AddressError, match="is not a rate"):
+        serial_switch(parse_address(f"dicon+serial:/dev/ttyUSB0?channels=8&baud={baud}"))
+
+
 # -- in memory
 
 

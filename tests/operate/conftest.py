@@ -23,7 +23,7 @@ class MemorySwitch:
 
     address: str = "memory://ocs1"
     capabilities: Capabilities = field(
-        default_factory=lambda: Capabilities(48, 48, atomic_whole=True, power_monitor=True)
+        default_factory=lambda: Capabilities(48, 48, atomic_whole=True, bulk_add=True, power_monitor=True)
     )
     held: CrossConnects = field(default_factory=CrossConnects)
     obey: object = None

@@ -127,13 +127,15 @@ class SwitchTwin:
         """Names of the fronts that are served on a bound socket."""
         return tuple(name for name, front in self.fronts.items() if front.wire != "serial")
 
-    async def serve(self, sockets: Mapping[str, socket.socket]) -> None:
+    async def serve(self, sockets: Mapping[str, socket.socket], *, serial: bool = False) -> None:
         """Serve clients; returns at once, the event loop does the work.
 
-        `sockets` are bound (`sim.twins.listener.bound_socket`): one by the name of each front that
-        `needs_socket`, and `control`.
+        `sockets` are bound (`sim.twins.listener.bound_socket`): `control`, and one by the name of each front
+        that is wanted and `needs_socket`. Serial lines are served with `serial`.
         """
         for name, front in self.fronts.items():
+            if name not in sockets and not (serial and front.wire == "serial"):
+                continue
             self._doors[name] = _door(front, sockets.get(name), self._client(name), self.device.clock)
         self.accept()
         control = sockets["control"]
