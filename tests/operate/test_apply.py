@@ -334,7 +334,7 @@ def test_after_a_fault_on_the_wire_every_pair_is_what_the_twin_says(
 
 def test_garbage_in_the_comparing_read_stops_before_anything_moves(modelled, switches, journal, ask_twin):
     plan = plan_lab(modelled.lab, WIRING, switches)
-    ask_twin("set_fault", fault="garbage", count=1)
+    ask_twin("set_fault", fault="garbage", count=99)
     with pytest.raises(ProtocolDesync):
         apply_plan(modelled.lab, plan, switches, journal)
     assert ask_twin("truth")["connections"] == []
