@@ -40,7 +40,7 @@ from ocs_drivers.model import (
 from ocs_drivers.rome import words
 from ocs_drivers.rome.board import Board, decode_board
 from ocs_drivers.rome.dialect import ROME, Dialect
-from ocs_drivers.rome.names import Layout, Pair
+from ocs_drivers.rome.names import Layout
 from ocs_drivers.rome.port_table import Table, decode_ports
 from ocs_drivers.rome.queue import Queue, decode_queue
 from ocs_drivers.rome.wait import Move, Progress, judge_progress
@@ -292,37 +292,47 @@ class RomeCli(SwitchDriver):
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
         """Whether to look again. Raises what keeps the robot from ever making the move; see `wait.judge_progress`."""
-        ((pair, command),) = self._asked(step)
+        del read_back  # it was read with the queue that `_judge` looks at
         try:
-            return judge_progress(
-                self._move,
-                Progress(
-                    self._clock.now(),
-                    self._queue,
-                    self._layout.names(pair),
-                    command,
-                    pending=read_back.pending,
-                    pair=pair,
-                    lines=self._news(),
-                    tells_queue=self._tells_queue,
-                ),
-                longest_s=self._habits.move_time_s[1],
-                grace_s=self._habits.homing_grace_s,
-                poll_s=self.poll_s,
-            )
+            goes_on = self._judge(step)
         except DeviceError as refusal:
             raise self._explain(refusal, step) from None
         except OcsError as fault:
             raise fault.locate(device=self._address) from None
+        self._watch_queue(step)
+        return goes_on
 
-    @staticmethod
-    def _asked(step: Step) -> list[tuple[Pair, str]]:
-        """The move of a step in the device's words."""
-        return [(pair, "connect" if step.kind == "add" else "disconnect") for pair in step.pairs.items()]
+    def _judge(self, step: Step) -> bool:
+        """Whether the move of a step is under way, as the queue has it and the device has said."""
+        ((pair, command),) = [
+            (pair, "connect" if step.kind == "add" else "disconnect") for pair in step.pairs.items()
+        ]
+        look = Progress(
+            self._clock.now(),
+            self._queue,
+            self._layout.names(pair),
+            command,
+            pending=self._queue.moves(self._layout),
+            pair=pair,
+            lines=[line for event in self.events(self._move.events_before) for line in event.lines],
+            tells_queue=self._tells_queue,
+        )
+        return judge_progress(
+            self._move,
+            look,
+            longest_s=self._habits.move_time_s[1],
+            grace_s=self._habits.homing_grace_s,
+            poll_s=self.poll_s,
+        )
 
-    def _news(self) -> list[str]:
-        """What the device has said unasked since the request was sent."""
-        return [line for event in self.events(self._move.events_before) for line in event.lines]
+    def _watch_queue(self, step: Step) -> None:
+        """Look at the queue only, which is short, until there is reason to look at everything."""
+        try:
+            while self._tells_queue and self._judge(step) and self._move.absent_since_s is None:
+                self._clock.sleep(self.poll_s)
+                self._queue = self._read_queue()
+        except OcsError:  # the next look at everything meets it again
+            return
 
     # -- what only an operator decides
 

@@ -3,7 +3,7 @@
 in the queue                         wait, as long as the moves ahead of it and itself may take
 in the queue of a robot that stopped RobotFault while the robot has it, Timeout (unknown) while it only waits
 not in the queue any more            over; DeviceError when the device said that it failed
-never in the queue, line broken      Timeout after a few looks: perhaps it was not heard
+never in the queue, line broken      Timeout after a while: perhaps it was not heard
 """
 
 from __future__ import annotations
@@ -17,11 +17,8 @@ from ocs_drivers.rome import words
 from ocs_drivers.rome.names import Pair
 from ocs_drivers.rome.queue import Queue, Request
 
-LOOKS_WHEN_GONE = 2
-"""A request that is between the queue and the arm is in neither for a moment, so one look is not enough."""
-
-LOOKS_WHEN_LOST = 5
-"""How often the queue is looked at for a request of which nobody knows whether it was heard."""
+POLLS_WHEN_LOST = 5
+"""For how many polls the queue is looked at for a request of which nobody knows whether it was heard."""
 
 
 @dataclass(slots=True)
@@ -35,7 +32,7 @@ class Move:
     events_before: int
     lost: TransportError | None = field(default=None)
     seen: bool = False
-    absent: int = 0
+    absent_since_s: float | None = None
     allowed_s: float = 0.0
     halted: Request | None = None
     halted_since_s: float | None = None
@@ -85,23 +82,29 @@ def judge_progress(move: Move, look: Progress, *, longest_s: float, grace_s: flo
     if ahead is None and (failure := words.failure_of(look.lines, look.names, look.command)):
         raise DeviceError("the device says that the request failed", received=failure)
     if ahead is None and look.tells_queue:
-        return _may_come(move, poll_s)
+        return _may_come(move, look.now_s, poll_s)
+    move.absent_since_s = None
     move.allowed_s = max(move.allowed_s, longest_s * (1 + (ahead or 0)))
     if look.now_s - move.began_s < move.allowed_s:
         return True
     raise _stopped(f"the robot has not made the move within {move.allowed_s:.3g} s", move, look)
 
 
-def _may_come(move: Move, poll_s: float) -> bool:
-    """Whether a request that is not in the queue may still get there."""
-    move.absent += 1
+def _may_come(move: Move, now_s: float, poll_s: float) -> bool:
+    """Whether a request that is not in the queue may still be made.
+
+    One that is between the queue and the arm may be in neither for a moment, so one look is not enough.
+    """
+    if move.absent_since_s is None:
+        move.absent_since_s = now_s
+    absent_s = now_s - move.absent_since_s
     if move.seen or not move.lost:
-        return move.absent < LOOKS_WHEN_GONE
-    if move.absent < LOOKS_WHEN_LOST:
+        return absent_s < poll_s
+    if absent_s < POLLS_WHEN_LOST * poll_s:
         return True
     raise Timeout(
         f"the line broke ({move.lost.what}) before the device said that it had heard the request, and for "
-        f"{poll_s * LOOKS_WHEN_LOST:.3g} s it was not in the queue",
+        f"{absent_s:.3g} s it was not in the queue",
         cure="It may still be made: look at the device, then read, and plan again from what it holds.",
     )
 

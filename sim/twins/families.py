@@ -10,6 +10,7 @@ from sim.twins.switch.twin import SwitchTwin
 
 FAMILIES: Mapping[str, str] = {
     "polatis": "sim.twins.polatis:twin",
+    "calient": "sim.twins.calient:twin",
     "sonic": "sim.twins.sonic:twin",
     "telescent": "sim.twins.telescent:twin",
     "rome": "sim.twins.rome:rome",

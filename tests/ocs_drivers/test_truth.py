@@ -64,6 +64,7 @@ MAIN_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "port": ports,
     "pair": pairs,
     "count": st.integers(1, 2),
+    "item": st.integers(1, 4),
     "seconds": st.sampled_from([0.1, 1.0]),
 }
 configurations = st.permutations(range(SIZE + 1, 2 * SIZE + 1)).flatmap(

@@ -17,7 +17,6 @@ from sim.twins.switch.robot import Event, Job, Kind, Robot
 
 _BEGINNING = datetime(2026, 1, 1)  # noqa: DTZ001 - devices show local time, and this is nobody's
 _NAME = re.compile(r"(?P<side>[EW])(?P<number>\d+)")
-_LOGICAL = re.compile(r"(?P<matrix>[AB])(?P<number>\d+)")
 _OPERATION = {"connect": "CONNECTING", "disconnect": "DISCONNECTING"}
 
 
@@ -104,18 +103,24 @@ class Cabinet:
 
     def pairs(self, one: str, other: str) -> list[Pair]:
         """The circuits that two names ask for: E and W give one, logical names one each way. Raises `Complaint`."""
-        here, there = _LOGICAL.fullmatch(one), _LOGICAL.fullmatch(other)
-        if here and there:
-            a, b = here["number"], there["number"]
-            pairs = [(self.port(f"E{a}"), self.port(f"W{b}")), (self.port(f"E{b}"), self.port(f"W{a}"))]
-        elif one[0] == other[0]:
-            raise Complaint("Error: ports are on the same side")
-        else:
+        if one[0] in "EW" and other[0] in "EW":
+            if one[0] == other[0]:
+                raise Complaint("Error: ports are on the same side")
             east, west = sorted((one, other))
             pairs = [(self.port(east), self.port(west))]
+        else:
+            (east, west), (far_east, far_west) = self._logical_port(one), self._logical_port(other)
+            pairs = [(east, far_west), (far_east, west)]
         if any(self.matrix_of(source) != self.matrix_of(output) for source, output in pairs):
             raise Complaint("Ports are not of the same matrix")
         return pairs
+
+    def _logical_port(self, name: str) -> Pair:
+        """The E and W port of a logical name. Raises `Complaint`."""
+        east, west = self.port(f"E{name[1:]}"), self.port(f"W{name[1:]}")
+        if name not in {self.logical(east), self.logical(west)}:
+            raise Complaint(f"Error: no port {name}")
+        return east, west
 
     def is_in_process(self, port: int) -> bool:
         """Whether the arm is at work at a port."""

@@ -1,0 +1,126 @@
+"""The data lines of Calient TL1 replies, decoded. Pure; whatever is not as documented raises `ProtocolDesync`.
+
+2.3.6-3.2.5:SRCPORT=2.3.6,DSTPORT=3.2.5,GRPNAME=DSTRAUB,CONNNAME=2.3.6-3.2.5,CONNTYPE=2WAY,AS=UMA,OS=RDY,OC=OK,...
+6.1.1:WX,TRANSIT,TRANSIT:INAS=IS,INOS=IS,INOC=OK,INRS=NPR,OUTAS=IS,OUTOS=IS,OUTOC=OK,OUTRS=NPR
+1.1.1:ALIAS=NONE,INPWR=NONE,OUTPWR=NONE,CONNNAME1=1.1.1>1.1.2,CONNSTATE1=ACT,CONNNAME2=NONE,CONNSTATE2=NONE
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ocs_drivers.calient.names import Circuit, parse_circuit_name, state_of
+from ocs_drivers.errors import ProtocolDesync
+from ocs_drivers.model import Identity, PortState
+
+Lines = tuple[str, ...]
+
+_KEYWORD = re.compile(r"(?:^|[:,])(\w+)=([^,]*)", re.ASCII)
+_PORT = re.compile(r"(\d+\.\d+\.\d+):", re.ASCII)
+
+
+def nothing(lines: Lines) -> None:
+    """For commands whose reply holds nothing of interest."""
+
+
+def decode_identity(lines: Lines) -> Identity:
+    """From `RTRV-NE`.
+
+    >>> decode_identity(
+    ...     ("CAL01:SERIALNUMBER=C1,SWPACKAGE=6.0-3,STATUS=OK,CHASSISTYPE=S162,PLATFORM=VERSION2",)
+    ... )
+    Identity(vendor='Calient', model='S162', serial='C1', firmware='6.0-3')
+    """
+    words = _keywords(_only(lines))
+    return Identity(
+        "Calient", words.get("CHASSISTYPE", ""), words.get("SERIALNUMBER", ""), words.get("SWPACKAGE", "")
+    )
+
+
+def decode_circuits(lines: Lines) -> list[Circuit]:
+    """From `RTRV-CRS`."""
+    return [_circuit(line) for line in lines]
+
+
+def _circuit(line: str) -> Circuit:
+    words = _keywords(line)
+    try:
+        source, target = words["SRCPORT"], words["DSTPORT"]
+        two_way, admin = words["CONNTYPE"] == "2WAY", words["AS"]
+        operational, capability = words["OS"], words["OC"]
+    except KeyError as missing:
+        raise _desync(f"a circuit without {missing}", line) from None
+    for end in (source, target):
+        parse_circuit_name(f"{end}>{end}")
+    return Circuit(source, target, two_way, state_of(admin, operational), capability != "FAIL")
+
+
+def decode_ports(lines: Lines) -> dict[str, tuple[PortState, PortState]]:
+    """From `RTRV-PORT`: the states of the fibre in and the fibre out, by port, in the device's order."""
+    found = {}
+    for line in lines:
+        words = _keywords(line)
+        found[_port(line)] = (_state(words, "IN", line), _state(words, "OUT", line))
+    if len(found) != len(lines):
+        raise _desync("a port is listed twice", lines[0])
+    return found
+
+
+def port_state(admin: str, capability: str) -> PortState:
+    """The state of a fibre from `AS` and `OC`. Only `IS` and `OK` is documented; the others are assumptions.
+
+    >>> port_state("IS", "OK"), port_state("IS", "FAIL"), port_state("UMA", "OK")
+    (<PortState.ENABLED: 'enabled'>, <PortState.FAILED: 'failed'>, <PortState.DISABLED: 'disabled'>)
+    """
+    if capability == "FAIL":
+        return PortState.FAILED
+    if admin == "LCK":
+        return PortState.LOCKED
+    return PortState.ENABLED if admin == "IS" else PortState.DISABLED
+
+
+def _state(words: Mapping[str, str], side: str, line: str) -> PortState:
+    try:
+        return port_state(words[f"{side}AS"], words[f"{side}OC"])
+    except KeyError as missing:
+        raise _desync(f"a port without {missing}", line) from None
+
+
+def decode_powers(lines: Lines) -> dict[str, tuple[float | None, float | None]]:
+    """From `RTRV-PORT-SUM`: power in and out in dBm by port; None is `NONE`, no light or no reading."""
+    found = {}
+    for line in lines:
+        words = _keywords(line)
+        found[_port(line)] = (_power(words.get("INPWR", ""), line), _power(words.get("OUTPWR", ""), line))
+    return found
+
+
+def _power(text: str, line: str) -> float | None:
+    if text.upper() == "NONE":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise _desync("not a power in dBm", line) from None
+
+
+def _port(line: str) -> str:
+    match = _PORT.match(line)
+    if match is None:
+        raise _desync("no port at the beginning", line)
+    return match[1]
+
+
+def _keywords(line: str) -> dict[str, str]:
+    return {name.upper(): value.strip() for name, value in _KEYWORD.findall(line)}
+
+
+def _only(lines: Lines) -> str:
+    if len(lines) != 1:
+        raise _desync(f"{len(lines)} lines where one belongs", " | ".join(lines))
+    return lines[0]
+
+
+def _desync(why: str, received: str) -> ProtocolDesync:
+    return ProtocolDesync(f"the reply is not TL1 as Calient speaks it: {why}", received=received[:200])
