@@ -124,6 +124,7 @@ class Capabilities:
     `bulk_add` is False where a command names one pair. `bank_outputs` is the width of a bank of 1xN switches,
     whose input b reaches only the b-th block of that many outputs; None where any input reaches any output.
     `disconnects` is False where an input is always somewhere. A `serial_robot` makes one move after another.
+    `reads_back` is False where a read tells only what a person confirmed.
     """
 
     inputs: int
@@ -132,6 +133,7 @@ class Capabilities:
     bulk_add: bool = False
     bank_outputs: int | None = None
     disconnects: bool = True
+    reads_back: bool = True
     two_step_activate: bool = False
     serial_robot: bool = False
     wear_counter: bool = False

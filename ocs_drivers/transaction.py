@@ -192,10 +192,23 @@ def _report(
     pairs: dict[Pair, Status] = {}
     for outcome in outcomes:
         pairs.update(outcome.pairs)
+    if outcomes:
+        pairs |= _undone_since(pairs, outcomes[-1].read_back, steps[len(outcomes) - 1].after)
     for step in steps[len(outcomes) :]:  # never sent
         pairs.update(dict.fromkeys(step.pairs.items(), Status.FAILED))
     read_back = outcomes[-1].read_back if outcomes else seen
     return ApplyReport(target, seen, steps, outcomes, read_back, pairs)
+
+
+def _undone_since(
+    pairs: Mapping[Pair, Status], read_back: Snapshot | None, after: CrossConnects
+) -> dict[Pair, Status]:
+    """Pairs that an earlier step had done, and that the last read-back does not show any more."""
+    if read_back is None:
+        return {}
+    found, wanted = read_back.connections.pairs, after.pairs
+    done = (pair for pair, status in pairs.items() if status is Status.DONE)
+    return {pair: Status.FAILED for pair in done if (pair in found) != (pair in wanted)}
 
 
 def failure_of(report: ApplyReport, *, device: str) -> OcsError:

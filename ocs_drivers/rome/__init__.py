@@ -16,19 +16,27 @@ from __future__ import annotations
 from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.cli_session import Login
 from ocs_drivers.credentials import Credentials, find_credentials
-from ocs_drivers.errors import AddressError
 from ocs_drivers.lines import ssh_line, telnet_line
 from ocs_drivers.rome.dialect import AFM, ROME, Dialect
-from ocs_drivers.rome.driver import HOMING_S, IDLE_LIMIT_S, MOVE_TIME_S, POLL_S, Habits, RomeCli
+from ocs_drivers.rome.driver import RomeCli
+from ocs_drivers.rome.habits import OPTIONS, Habits, habits_of
 
-__all__ = ["AFM", "ROME", "Habits", "RomeCli", "afm_ssh", "afm_telnet", "rome_ssh", "rome_telnet"]
+__all__ = [
+    "AFM",
+    "ROME",
+    "Habits",
+    "RomeCli",
+    "afm_ssh",
+    "afm_telnet",
+    "habits_of",
+    "rome_ssh",
+    "rome_telnet",
+]
 
 SSH_PORT, TELNET_PORT = 22, 23
 
 DEFAULT_ACCOUNT = Credentials("admin", "admin")
 """An assumption: nobody has published a factory account."""
-
-_HABITS = ("move_s", "longest_s", "poll_s", "idle_s", "homing_s", "grace_s")
 
 
 def rome_ssh(
@@ -62,7 +70,7 @@ def afm_telnet(
 def _over_ssh(
     address: Address, dialect: Dialect, timeout_s: float, credentials: Credentials | None
 ) -> RomeCli:
-    address = address.only_options(*_HABITS, "key", "known_hosts").with_port(SSH_PORT)
+    address = address.only_options(*OPTIONS, "key", "known_hosts").with_port(SSH_PORT)
     habits = habits_of(address)
     line = ssh_line(address, SSH_PORT, _account(address, credentials))
     return RomeCli(str(address), line, timeout_s=timeout_s, dialect=dialect, habits=habits)
@@ -71,7 +79,7 @@ def _over_ssh(
 def _over_telnet(
     address: Address, dialect: Dialect, timeout_s: float, credentials: Credentials | None
 ) -> RomeCli:
-    address = address.only_options(*_HABITS).with_port(TELNET_PORT)
+    address = address.only_options(*OPTIONS).with_port(TELNET_PORT)
     return RomeCli(
         str(address),
         telnet_line(address, TELNET_PORT),
@@ -84,29 +92,3 @@ def _over_telnet(
 
 def _account(address: Address, credentials: Credentials | None) -> Credentials:
     return find_credentials(str(address), credentials or address.credentials, factory=DEFAULT_ACCOUNT)
-
-
-def habits_of(address: Address) -> Habits:
-    """The patience that the options of an address give."""
-    typical_s = _seconds(address, "move_s", MOVE_TIME_S[0])
-    longest_s = max(typical_s, _seconds(address, "longest_s", MOVE_TIME_S[1]))
-    return Habits(
-        (typical_s, longest_s),
-        poll_s=_seconds(address, "poll_s", POLL_S),
-        idle_limit_s=_seconds(address, "idle_s", IDLE_LIMIT_S),
-        homing_s=_seconds(address, "homing_s", HOMING_S),
-        homing_grace_s=_seconds(address, "grace_s", longest_s),
-    )
-
-
-def _seconds(address: Address, option: str, default_s: float) -> float:
-    text = address.options.get(option)
-    if text is None:
-        return default_s
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise AddressError(f"option {option} is a number of seconds, not {text!r}", device=str(address))
-    return seconds

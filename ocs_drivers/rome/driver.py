@@ -8,9 +8,7 @@ the wait for a request that was not valid. Only `homing_run`, called by an opera
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from ocs_drivers import transaction
@@ -18,7 +16,6 @@ from ocs_drivers.cli_session import CliSession, Login
 from ocs_drivers.contract import Guard, unguarded
 from ocs_drivers.driver import SwitchDriver
 from ocs_drivers.errors import (
-    Conflict,
     DeviceError,
     OcsError,
     PortError,
@@ -37,40 +34,18 @@ from ocs_drivers.model import (
     Snapshot,
     Step,
 )
-from ocs_drivers.rome import words
+from ocs_drivers.rome import homing, words
 from ocs_drivers.rome.board import Board, decode_board
 from ocs_drivers.rome.dialect import ROME, Dialect
+from ocs_drivers.rome.habits import Habits
 from ocs_drivers.rome.names import Layout
 from ocs_drivers.rome.port_table import Table, decode_ports
 from ocs_drivers.rome.queue import Queue, decode_queue
-from ocs_drivers.rome.wait import Move, Progress, judge_progress
+from ocs_drivers.rome.wait import Move, Progress, claim_on, judge_progress, why_standing
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
 from ocs_drivers.transport import Transport
 
-MOVE_TIME_S = (60.0, 120.0)
-"""One move: typically (an assumption), and the longest that the public driver waits."""
-
-POLL_S = 3.0
-IDLE_LIMIT_S = 180.0
-HOMING_S = 900.0
-
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Habits:
-    """How patient the driver is.
-
-    `move_time_s` is (typical, longest) for one move. `homing_grace_s`: the device shows `Perform "homing run"` in a
-    capture of a move that went on, so a robot is taken as stopped when it shows that for so long with the same
-    command in process; at once when none is.
-    """
-
-    move_time_s: tuple[float, float] = MOVE_TIME_S
-    poll_s: float = POLL_S
-    idle_limit_s: float = IDLE_LIMIT_S
-    homing_s: float = HOMING_S
-    homing_grace_s: float = MOVE_TIME_S[1]
 
 
 class RomeCli(SwitchDriver):
@@ -227,36 +202,16 @@ class RomeCli(SwitchDriver):
         seen = self.read()
         transaction.require_unmoved(step, seen.connections, device=self._address)
         self._require_running()
-        self._require_unclaimed(step, seen)
+        claim = claim_on(step, seen, self._layout)
+        if claim is not None:
+            raise claim.locate(device=self._address)
         super()._begin(step, guard)
 
     def _require_running(self) -> None:
         """Raise `RobotFault` when the robot would not even begin: a request would wait, and move fibres later."""
-        queue = self._queue
-        if queue.is_disabled or (queue.needs_homing and queue.running is None):
-            raise RobotFault(
-                f"the robot executes nothing: {queue.status}",
-                device=self._address,
-                cure=words.HOMING_CURE,
-            )
-
-    def _require_unclaimed(self, step: Step, seen: Snapshot) -> None:
-        """Raise `Conflict` when somebody else's move of these ports waits in the queue."""
-        ports = {port for pair in step.pairs.items() for port in pair}
-        for move in seen.pending:
-            if move.pair and ports & set(move.pair):
-                names = "-".join(self._layout.names(move.pair))
-                raise Conflict(
-                    f"a request to {move.kind} {names}"
-                    + (f" by {move.user}" if move.user else "")
-                    + (f" ({move.source})" if move.source else "")
-                    + " waits in the robot's queue",
-                    expected=step.before,
-                    found=seen.connections,
-                    device=self._address,
-                    ports=sorted(ports & set(move.pair)),
-                    cure="Wait until it is done, then read, and plan again from what is there.",
-                )
+        lines = [line for event in self.events() for line in event.lines]
+        if why := why_standing(self._queue, lines):
+            raise RobotFault(why, device=self._address, cure=words.HOMING_CURE)
 
     def _perform(self, step: Step, guard: Guard) -> None:
         """Send the request for one move; the answer comes before the robot has begun.
@@ -345,43 +300,10 @@ class RomeCli(SwitchDriver):
         """
         with self._writing, self._session.turn():
             self._session.ready()
-            guard()
-            self._say_until(words.HOMING_RUN, words.RECOVERED, self._habits.homing_s)
-            guard()
-            self._say_until(words.ENABLE, words.ENABLED, self._timeout_s)
-
-    def _say_until(self, command: str, wanted: re.Pattern[str], timeout_s: float) -> None:
-        """Say a command and wait until the device says `wanted`, in the reply or unasked afterwards."""
-        deadline = Deadline(timeout_s, self._clock)
-        before = self._session.event_count
-        lines = list(self._session.ask(command, _unless_refused, timeout_s=max(timeout_s, self._timeout_s)))
-        while True:
-            lines += [line for event in self._session.events(before) for line in event.lines]
-            if any(wanted.search(line) for line in lines):
-                return
-            self._require_hope(lines, command, deadline)
-            self._clock.sleep(self.poll_s)
-            self._session.ready()
-
-    def _require_hope(self, lines: list[str], command: str, deadline: Deadline) -> None:
-        failed = next((line for line in lines if words.NOT_RECOVERED.search(line)), None)
-        if failed is not None:
-            raise RobotFault(
-                "the robot did not recover",
-                device=self._address,
-                sent=command,
-                received=failed,
-                cure="Call the vendor's service.",
-            )
-        if deadline.passed:
-            raise Timeout(
-                f"the device did not say that it was done within {deadline.timeout_s:.3g} s",
-                device=self._address,
-                sent=command,
-                cure="Look at the device; nothing else was sent.",
-            )
-
-
-def _unless_refused(lines: tuple[str, ...]) -> tuple[str, ...]:
-    words.refuse(lines)
-    return lines
+            try:
+                guard()
+                homing.recover(self._session, self._habits, self._clock, timeout_s=self._timeout_s)
+                guard()
+                homing.enable(self._session, self._habits, self._clock, timeout_s=self._timeout_s)
+            except OcsError as failure:
+                raise failure.locate(device=self._address) from None

@@ -1,4 +1,5 @@
-"""Whether a move that was asked for is still under way: judged from the queue and from what was said. Pure.
+"""Whether a move may be asked for, and whether one that was is still under way: judged from the queue and from what was
+said. Pure.
 
 in the queue                         wait, as long as the moves ahead of it and itself may take
 in the queue of a robot that stopped RobotFault while the robot has it, Timeout (unknown) while it only waits
@@ -11,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ocs_drivers.errors import DeviceError, OcsError, RobotFault, Timeout, TransportError
-from ocs_drivers.model import PendingMove
+from ocs_drivers.errors import Conflict, DeviceError, OcsError, RobotFault, Timeout, TransportError
+from ocs_drivers.model import PendingMove, Snapshot, Step
 from ocs_drivers.rome import words
-from ocs_drivers.rome.names import Pair
+from ocs_drivers.rome.names import Layout, Pair
 from ocs_drivers.rome.queue import Queue, Request
 
 POLLS_WHEN_LOST = 5
@@ -70,6 +71,30 @@ class Progress:
         )
 
 
+def why_standing(queue: Queue, lines: Sequence[str]) -> str:
+    """Why a robot would not even begin, from the queue and all that was said so far; empty when it would."""
+    if queue.is_disabled or (queue.needs_homing and queue.running is None):
+        return f"the robot executes nothing: {queue.status}"
+    told = [line for line in lines if words.STOPPED.search(line) or words.RECOVERED.search(line)]
+    return told[-1] if queue.needs_homing and told and words.STOPPED.search(told[-1]) else ""
+
+
+def claim_on(step: Step, seen: Snapshot, layout: Layout) -> Conflict | None:
+    """The conflict with somebody else's move of the same ports, which waits in the queue; None when there is none."""
+    ports = {port for pair in step.pairs.items() for port in pair}
+    for move in seen.pending:
+        if move.pair and ports & set(move.pair):
+            by = (f" by {move.user}" if move.user else "") + (f" ({move.source})" if move.source else "")
+            return Conflict(
+                f"a request to {move.kind} {'-'.join(layout.names(move.pair))}{by} waits in the robot's queue",
+                expected=step.before,
+                found=seen.connections,
+                ports=sorted(ports & set(move.pair)),
+                cure="Wait until it is done, then read, and plan again from what is there.",
+            )
+    return None
+
+
 def judge_progress(move: Move, look: Progress, *, longest_s: float, grace_s: float, poll_s: float) -> bool:
     """Whether to look again; the move was not made so far. Notes in `move` what was seen.
 
@@ -87,7 +112,8 @@ def judge_progress(move: Move, look: Progress, *, longest_s: float, grace_s: flo
     move.allowed_s = max(move.allowed_s, longest_s * (1 + (ahead or 0)))
     if look.now_s - move.began_s < move.allowed_s:
         return True
-    raise _stopped(f"the robot has not made the move within {move.allowed_s:.3g} s", move, look)
+    asks = ", and the device asks for a homing run" if look.queue.needs_homing else ""
+    raise _stopped(f"the robot has not made the move within {move.allowed_s:.3g} s{asks}", move, look)
 
 
 def _may_come(move: Move, now_s: float, poll_s: float) -> bool:

@@ -22,7 +22,8 @@ from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.credentials import Credentials, find_credentials
 from ocs_drivers.errors import AddressError
 from ocs_drivers.lines import ssh_line
-from ocs_drivers.telescent.driver import IDLE_LIMIT_S, MOVE_TIME_S, POLL_S, Habits, TelescentCli
+from ocs_drivers.telescent.driver import TelescentCli
+from ocs_drivers.telescent.habits import IDLE_LIMIT_S, MOVE_TIME_S, POLL_S, Habits
 from ocs_drivers.telescent.words import Words
 
 CLI_PORT = 9871

@@ -28,37 +28,14 @@ from ocs_drivers.model import (
     Step,
 )
 from ocs_drivers.telescent import replies
+from ocs_drivers.telescent.habits import Habits
 from ocs_drivers.telescent.replies import InputReading
 from ocs_drivers.telescent.table import Table
 from ocs_drivers.telescent.words import Numbering, Words
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
 from ocs_drivers.transport import Transport, lost
 
-IDLE_LIMIT_S = 180.0
-"""The device leaves a connection to die that was idle for so long."""
-
-MOVE_TIME_S = (60.0, 1800.0)
-"""One move of the robot: typically, and the longest that the public driver waits."""
-
-POLL_S = 5.0
-"""Between two looks at the table, as the public driver does."""
-
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Habits:
-    """How patient and how bold the driver is.
-
-    `move_time_s` is (typical, longest) for one move. With `force`, ports that somebody else has locked are
-    unlocked and used. A device that does not repeat what is typed is asked with `echoes` False.
-    """
-
-    move_time_s: tuple[float, float] = MOVE_TIME_S
-    poll_s: float = POLL_S
-    idle_limit_s: float = IDLE_LIMIT_S
-    force: bool = False
-    echoes: bool = True
 
 
 @dataclass(slots=True)

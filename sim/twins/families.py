@@ -19,6 +19,7 @@ FAMILIES: Mapping[str, str] = {
     "glimmerglass": "sim.twins.glimmerglass:twin",
     "mosw": "sim.twins.mosw:twin",
     "scpi-1xn": "sim.twins.scpi_1xn:twin",
+    "manual": "sim.twins.manual:twin",
 }
 """Family -> `module:function`, the function taking `TwinSettings`."""
 

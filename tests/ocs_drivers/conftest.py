@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-
 WIRES = (
     ("lines", "SocketTransport"),
     ("visa", "VisaTransport"),
@@ -207,7 +206,7 @@ def own_lock_directory(tmp_path_factory, monkeypatch) -> None:
 
 
 @pytest.fixture
-def open_in_memory(monkeypatch) -> Callable[..., Any]:
+def open_in_memory(monkeypatch, tmp_path_factory) -> Callable[..., Any]:
     """Opens a driver by its scheme on a twin in memory: `open_in_memory(world, "calient+tl1", "tl1", key="value")`.
 
     The drivers are made by their factories as ever; only the wire and the machine's clock are replaced.
@@ -226,6 +225,10 @@ def open_in_memory(monkeypatch) -> Callable[..., Any]:
         monkeypatch.setattr(timing.SystemClock, "now", lambda _: world.clock.now())
         monkeypatch.setattr(timing.SystemClock, "sleep", lambda _, seconds: world.clock.sleep(seconds))
         where = "///dev/memory" if scheme.endswith("serial") else "//memory"
+        if scheme == "manual":
+            matrix = world.twin.device.matrix
+            where = f"//{tmp_path_factory.mktemp('panel')}/panel.json"
+            options |= {"operator": "memory:1", "size": f"{matrix.inputs}x{matrix.outputs}"}
         query = "&".join(f"{key}={value}" for key, value in options.items())
         parsed = address.parse_address(f"{scheme}:{where}" + (f"?{query}" if query else ""))
         switch = address.driver_factory(scheme)(parsed, timeout_s=5.0, credentials=None)

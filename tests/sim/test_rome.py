@@ -20,7 +20,8 @@ PROMPT = re.compile(r"(?i)\w+\[\w+\]#\s*")  # published
 DATED = re.compile(r"\d{1,2}-\d{1,2}-\d{2,4}\s\d{1,2}:\d{1,2}\s?")  # published
 ROME_ROW = re.compile(  # published
     r"^(?P<port>[EW]\d+)\[(?P<place>\w+?)\]\s+(?P<lock>locked|unlocked)\s+(?P<admin>enabled|disabled)\s+"
-    r"(?P<state>(?:dis)?connected|in process)\s+(?P<counter>\d+)\s+(?:(?P<peer>[EW]\d+)\[\w+\])?\s+(?P<logical>[ABQ]\d+)\s*$",
+    r"(?P<state>(?:dis)?connected|in process)\s+(?P<counter>\d+)\s+(?:(?P<peer>[EW]\d+)\[\w+\])?\s+"
+    r"(?P<logical>[ABQ]\d+)\s*$",
     re.IGNORECASE,
 )
 AFM_ROW = re.compile(  # published
@@ -70,7 +71,9 @@ class Typist:
     def circuits(self) -> dict[str, str]:
         """E port -> W port, of the ports that are connected."""
         return {
-            name: row["peer"] for name, row in self.ports().items() if name[0] == "E" and row["peer"] is not None
+            name: row["peer"]
+            for name, row in self.ports().items()
+            if name[0] == "E" and row["peer"] is not None
         }
 
     def wait(self, seconds: float) -> list[str]:
@@ -190,7 +193,11 @@ def test_the_queue_shows_what_is_in_process_and_who_waits(rome):
 def test_the_table_of_a_rome(rome):
     typist = rome()
     rule, heading, again, *rows, _ = ["", *typist.ask("port show"), ""][1:]
-    assert rule == again == "================ ============ =========== ============= ======= ============== ========"
+    assert (
+        rule
+        == again
+        == "================ ============ =========== ============= ======= ============== ========"
+    )
     assert heading == "Port             Admin Status Oper Status Port Status   Counter ConnectedTo    Logical"
     assert rows[0] == "E1[1AE1]         Unlocked     Enabled     Disconnected  0                      A1"
     assert [row.split("[")[0] for row in rows] == [f"{side}{n}" for side in "EW" for n in range(1, 9)]
@@ -465,7 +472,9 @@ commands = st.one_of(
     st.builds("connection disconnect {} from {}".format, east, west),
     st.builds("connection create {} to {}".format, names, names),
     st.builds("connection disconnect {} from {}".format, names, names),
-    st.sampled_from(["connection show pending", "port show", "homing run", "connection set command-execution enable"]),
+    st.sampled_from(
+        ["connection show pending", "port show", "homing run", "connection set command-execution enable"]
+    ),
     st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30).filter(
         lambda text: text.strip() not in {"exit", "quit", "logout"}
     ),

@@ -109,8 +109,8 @@ class Cabinet:
             east, west = sorted((one, other))
             pairs = [(self.port(east), self.port(west))]
         else:
-            (east, west), (far_east, far_west) = self._logical_port(one), self._logical_port(other)
-            pairs = [(east, far_west), (far_east, west)]
+            here, there = self._logical_port(one), self._logical_port(other)
+            pairs = [(here[0], there[1]), (there[0], here[1])]
         if any(self.matrix_of(source) != self.matrix_of(output) for source, output in pairs):
             raise Complaint("Ports are not of the same matrix")
         return pairs

@@ -6,6 +6,8 @@ import itertools
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal, Protocol
 from urllib.parse import urlencode
 
@@ -30,7 +32,8 @@ class Front:
     `scheme` begins the address that is printed (`polatis+scpi`). `account` is for wires that have a login of
     their own (SSH); `baud` for serial lines. `max_sessions_here` says whether the fault `max_sessions`
     refuses connections of this front (else the front's own logins count). `options` are what its address must
-    say besides where it is.
+    say besides where it is. Where the client keeps a `file`, the address names one in a directory of the
+    twin's, which goes when it ends, and where we listen is the option `operator`.
     """
 
     scheme: str
@@ -40,6 +43,7 @@ class Front:
     baud: int = 38400
     max_sessions_here: bool = True
     options: Mapping[str, str] = field(default_factory=dict)
+    file: str = ""
 
 
 class Door(Protocol):
@@ -108,6 +112,7 @@ class SwitchTwin:
         self._panel = Panel(self, device, self.transcript, self._board, verbs or {})
         self._control = ControlServer(self.verbs())
         self._control_address = ""
+        self._directory: TemporaryDirectory[str] | None = None
 
     def verbs(self) -> Mapping[str, Verb]:
         """Everything the control socket can be asked."""
@@ -148,6 +153,8 @@ class SwitchTwin:
             await door.close()
         await self._control.close()
         await self.device.stop()
+        if self._directory is not None:
+            self._directory.cleanup()
 
     def addresses(self) -> dict[str, str]:
         """The address of every front as a driver takes it, and that of the control socket."""
@@ -156,9 +163,17 @@ class SwitchTwin:
 
     def _url(self, name: str, door: Door) -> str:
         front = self.fronts[name]
-        options = {"baud": str(front.baud)} if front.wire == "serial" else {}
+        where, options = door.address, {"baud": str(front.baud)} if front.wire == "serial" else {}
+        if front.file:
+            where, options = str(Path(self._scratch()) / front.file), {"operator": door.address}
         query = urlencode({**options, **front.options})
-        return f"{front.scheme}://{door.address}" + (f"?{query}" if query else "")
+        return f"{front.scheme}://{where}" + (f"?{query}" if query else "")
+
+    def _scratch(self) -> str:
+        """A directory that lives as long as the twin serves."""
+        if self._directory is None:
+            self._directory = TemporaryDirectory(prefix="lightbed-twin-")
+        return self._directory.name
 
     def host_of(self, name: str) -> str:
         """The host that a front listens on, for devices that tell their own address."""
