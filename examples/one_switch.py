@@ -18,14 +18,11 @@ from ocs_drivers import open_switch
 @contextmanager
 def simulated_switch() -> Iterator[str]:
     """The address of a Polatis twin that lives as long as the body."""
-    command = [sys.executable, "-m", "sim.twins.polatis", "--inputs", "16", "--outputs", "16"]
-    places = ["--scpi", "127.0.0.1:0", "--tl1", "127.0.0.1:0", "--control", "127.0.0.1:0"]
-    with subprocess.Popen(
-        [*command, *places], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as twin:
+    command = [sys.executable, "-m", "sim.twins", "polatis", "--size", "16x16"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as twin:
         assert twin.stdin is not None
         assert twin.stdout is not None
-        yield f"polatis+scpi://{json.loads(twin.stdout.readline())['scpi']}"
+        yield json.loads(twin.stdout.readline())["scpi"]
         twin.stdin.close()
 
 

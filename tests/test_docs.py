@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 import ocs_drivers.errors
 import testbed.errors
+from ocs_drivers import known_schemes
+from sim.twins.families import FAMILIES, make_twin
 from sim.twins.plant import Plant, plant_verbs
-from sim.twins.switch.fault_board import FaultBoard
-from sim.twins.switch.faults import Faults
-from sim.twins.switch.matrix import Matrix
-from sim.twins.switch.panel import Panel
+from sim.twins.process import arguments, settings_of
 
 ROOT = Path(__file__).parent.parent
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")
@@ -44,23 +43,31 @@ def commands_in(text: str) -> Iterator[list[str]]:
 
 @pytest.fixture(scope="module")
 def command_line():
-    """Every command by its words (`sim up`), with the set of its options."""
+    """Every command by its words (`sim up`), with the set of its options, those of its group included."""
     typer = pytest.importorskip("typer")
     from testbed.cli.app import build_app
 
-    def walk(command, words=()):
+    def walk(command, words=(), inherited=frozenset()):
+        options = inherited | {opt for param in command.params for opt in param.opts if opt[:2] == "--"}
         for name, inner in getattr(command, "commands", {}).items():
-            yield from walk(inner, (*words, name))
+            yield from walk(inner, (*words, name), options)
         if words and not hasattr(command, "commands"):
-            yield " ".join(words), {opt for param in command.params for opt in param.opts if opt[:2] == "--"}
+            yield " ".join(words), set(options)
 
-    return dict(walk(typer.main.get_command(build_app([]))))
+    commands = dict(walk(typer.main.get_command(build_app([]))))
+    commands["sim switch"] |= {  # it hands them on
+        option for action in arguments()._actions for option in action.option_strings if option[:2] == "--"
+    }
+    return commands
 
 
-def command_of(words: list[str], known) -> str:
-    name = " ".join(words[:2]) if words[0] == "sim" else words[0]
-    assert name in known, f"no command `testbed {name}`"
-    return name
+def commands_of(words: list[str], known) -> list[str]:
+    """`sim up`, `switch read` (the address between is left out), or a single word; `read|ports` are two."""
+    named = {"sim": words[1:2], "switch": words[2:3]}.get(words[0], [""])
+    names = [f"{words[0]} {name}".strip() for name in " ".join(named).split("|")]
+    for name in names:
+        assert name in known, f"no command `testbed {name}`"
+    return names
 
 
 @by_page
@@ -91,9 +98,9 @@ def test_every_page_is_reached_from_the_index(page):
 @by_page
 def test_commands_and_their_options_exist(page, command_line):
     for words in commands_in(page.read_text(encoding="utf-8")):
-        options = command_line[command_of(words, command_line)]
         named = {word.partition("=")[0] for word in words if word.startswith("--")}
-        assert named <= options | {"--help"}, words
+        for command in commands_of(words, command_line):
+            assert named <= command_line[command] | {"--help"}, words
 
 
 def test_there_are_commands_to_check():
@@ -106,7 +113,7 @@ def test_the_command_line_page_names_every_command_and_option(command_line):
     described: dict[str, set[str]] = {}
     for section in text.split("\n## ")[1:]:
         heading = section.partition("\n")[0]
-        named = [command_of(words, command_line) for words in commands_in(heading)]
+        named = [name for words in commands_in(heading) for name in commands_of(words, command_line)]
         options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", section))
         for command in named:
             described.setdefault(command, set()).update(options)
@@ -152,11 +159,55 @@ def test_the_errors_page_has_every_error(error):
     assert f"| `{error.code}` | `{error.__name__}` | {error.who} |" in text
 
 
-def test_the_control_socket_page_has_every_verb_and_fault():
+@pytest.fixture(scope="module")
+def twins():
+    """A twin of every family, not serving."""
+    pytest.importorskip("asyncssh")
+    pytest.importorskip("h11")
+
+    async def made():
+        return [
+            make_twin(family, settings_of(arguments().parse_args([family, "--size=8x8"])))
+            for family in FAMILIES
+        ]
+
+    return asyncio.run(made())
+
+
+def test_the_control_socket_page_has_every_verb(twins):
     text = (REFERENCE / "control-socket.md").read_text(encoding="utf-8")
-    device = SimpleNamespace(matrix=Matrix(2, 2))
-    board = FaultBoard(Faults(), device, line=None, sessions=None)
-    verbs = {*plant_verbs(Plant({})), *Panel(None, device, None, board).verbs()}
-    assert len(verbs) > 10
-    assert [verb for verb in verbs if f'{{"do": "{verb}"' not in text] == []
-    assert [fault for fault in board._known if f"`{fault}`" not in text] == []
+    verbs = {*plant_verbs(Plant({})), *(verb for twin in twins for verb in twin.verbs())}
+    assert len(verbs) > 15
+    assert [verb for verb in sorted(verbs) if f'{{"do": "{verb}"' not in text] == []
+
+
+def test_the_control_socket_page_has_every_fault_and_whose_it_is(twins):
+    text = (REFERENCE / "control-socket.md").read_text(encoding="utf-8")
+    _, shared, own = re.split(r"\n## Faults.*\n", text)
+    everywhere = set.intersection(*(set(twin.faults) for twin in twins))
+    rows = re.findall(r"^\| (`.*)$", shared, re.MULTILINE)
+    listed = {fault for row in rows for fault in re.findall(r"`(\w+)`", row.partition("|")[0])}
+    assert listed == everywhere
+    families = dict(re.findall(r"^\| `(\w+)` \|[^|]*\| ([^|]*) \|", own, re.MULTILINE))
+    expected: dict[str, set[str]] = {}
+    for family, twin in zip(FAMILIES, twins, strict=True):
+        for fault in set(twin.faults) - everywhere:
+            expected.setdefault(fault, set()).add(family)
+    assert {fault: set(re.findall(r"`([\w-]+)`", named)) for fault, named in families.items()} == expected
+
+
+def test_the_page_on_twins_names_every_family_and_its_ways_in(twins):
+    text = (ROOT / "docs/how-to/try-a-client-on-a-twin.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]*`) \| ([^|]*) \| [^|]* \|$", text, re.MULTILINE)
+    found = {
+        family: set(re.findall(r"`([\w-]+)`", ways))
+        for families, ways in rows
+        for family in re.findall(r"`([\w-]+)`", families)
+    }
+    assert found == {family: set(twin.fronts) for family, twin in zip(FAMILIES, twins, strict=True)}
+
+
+def test_the_page_on_real_switches_names_every_scheme():
+    text = (ROOT / "docs/how-to/use-a-real-switch.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z0-9+-]+):/", text.partition("## 2.")[0]))
+    assert named == set(known_schemes())

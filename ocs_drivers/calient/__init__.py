@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.calient.rest_driver import CalientRest
+from ocs_drivers.calient.switch import ACTIVATION_S
 from ocs_drivers.calient.tl1_driver import CalientTl1
 from ocs_drivers.credentials import Credentials, find_credentials
+from ocs_drivers.errors import AddressError
 from ocs_drivers.lines import HTTP_OPTIONS, http_line, tcp_line
 
 TL1_PORT = 3082
-"""Raw TL1, for machines. The interactive port, 3083, works as well."""
+"""Raw TL1, for machines. The interactive port, 3083, is understood as well."""
 
 HTTP_PORT, HTTPS_PORT = 80, 443
+
+REST_TIMEOUT_S = 15.0
+"""What other clients of the REST interface wait for an answer; ours where nobody chose a timeout."""
 
 FACTORY_ACCOUNT = Credentials("admin", "admin")
 """An assumption; see `ocs_drivers.credentials` for how to name your own."""
@@ -25,18 +30,46 @@ FACTORY_ACCOUNT = Credentials("admin", "admin")
 def tl1_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> CalientTl1:
-    """An unopened `calient+tl1://host`."""
-    address = address.only_options().with_port(TL1_PORT)
+    """An unopened `calient+tl1://host[:3083][?activation_s=10]`.
+
+    `activation_s` is how long a circuit may take to become active. Raises `AddressError`.
+    """
+    address = address.only_options("activation_s").with_port(TL1_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
-    return CalientTl1(str(address), tcp_line(address, TL1_PORT), credentials=account, timeout_s=timeout_s)
+    return CalientTl1(
+        str(address),
+        tcp_line(address, TL1_PORT),
+        credentials=account,
+        timeout_s=timeout_s,
+        activation_s=_activation_s(address),
+    )
 
 
 def rest_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> CalientRest:
-    """An unopened `calient+rest://host[?tls=1&ca=FILE]`. Replies can take seconds: give it a long timeout."""
-    address = address.only_options(*HTTP_OPTIONS)
+    """An unopened `calient+rest://host[?tls=1&ca=FILE][&activation_s=10]`; raises `AddressError`.
+
+    Replies can take many seconds: the default timeout stands for `REST_TIMEOUT_S` here.
+    """
+    address = address.only_options(*HTTP_OPTIONS, "activation_s")
     address = address.with_port(HTTPS_PORT if address.options.get("tls") == "1" else HTTP_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
-    line = http_line(address, port=HTTP_PORT, tls_port=HTTPS_PORT)
-    return CalientRest(str(address), line, credentials=account, timeout_s=timeout_s)
+    return CalientRest(
+        str(address),
+        http_line(address, port=HTTP_PORT, tls_port=HTTPS_PORT),
+        credentials=account,
+        timeout_s=REST_TIMEOUT_S if timeout_s == DEFAULT_TIMEOUT_S else timeout_s,
+        activation_s=_activation_s(address),
+    )
+
+
+def _activation_s(address: Address) -> float:
+    text = address.options.get("activation_s", str(ACTIVATION_S))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise AddressError(f"activation_s is a number of seconds, not {text!r}", device=str(address))
+    return seconds

@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from ocs_drivers.errors import ProtocolDesync
+
+_T = TypeVar("_T")
 
 Pair = tuple[int, int]
 State = Literal["provisioned", "moving", "made"]
 
-_CIRCUIT = re.compile(r"(?P<source>\d+\.\d+\.\d+)(?P<way>[>-])(?P<target>\d+\.\d+\.\d+)", re.ASCII)
+_PORT = re.compile(r"\d{1,4}\.\d{1,4}\.\d{1,4}", re.ASCII)
+_CIRCUIT = re.compile(rf"(?P<source>{_PORT.pattern})(?P<way>[>-])(?P<target>{_PORT.pattern})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """A circuit as the device tells it: by the names of its ports, one way or two.
+    """A circuit as the device tells it: its name, and the names of its ports, one way or two.
 
-    `state` is `provisioned` (booked, not lit), `moving` or `made`; `lit` is False for a made one without light.
+    `state` is `provisioned` (booked, not lit), `moving` or `made`; `lit` is False for one without light.
     """
 
+    name: str
     source: str
     target: str
     two_way: bool
     state: State
     lit: bool
 
-    @property
-    def name(self) -> str:
-        """What the device calls it.
 
-        >>> Circuit("1.1.1", "1.1.2", False, "made", True).name
-        '1.1.1>1.1.2'
-        """
-        return f"{self.source}{'-' if self.two_way else '>'}{self.target}"
+def circuit_name(source: str, target: str) -> str:
+    """What the device calls a one-way circuit.
+
+    >>> circuit_name("1.1.1", "1.1.2")
+    '1.1.1>1.1.2'
+    """
+    return f"{source}>{target}"
 
 
 def parse_circuit_name(name: str) -> tuple[str, str, bool]:
@@ -62,10 +66,10 @@ def state_of(admin: str, operational: str) -> State:
 
 
 class Names:
-    """The ports of one switch, in the order in which it lists them."""
+    """The ports of one switch by segment, fibre and port, in whatever order it lists them."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = tuple(names)
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = tuple(sorted(names, key=_place))
         self._numbers = {name: number for number, name in enumerate(self._names, 1)}
         if len(self._numbers) != len(self._names):
             raise ProtocolDesync("a port is listed twice")
@@ -76,7 +80,7 @@ class Names:
     def name(self, port: int) -> str:
         """The device's word for input n, and for output N+n.
 
-        >>> Names(["1.1.1", "1.1.2"]).name(4)
+        >>> Names(["1.1.10", "1.1.2"]).name(3)
         '1.1.2'
         """
         return self._names[(port - 1) % len(self._names)]
@@ -84,13 +88,21 @@ class Names:
     def number(self, name: str) -> int:
         """The input of a port. Raises `ProtocolDesync` for a port that was never listed."""
         if name not in self._numbers:
-            raise ProtocolDesync(f"a port that the switch did not list: {name}")
+            raise ProtocolDesync(f"a port that the switch did not list: {name[:40]}")
         return self._numbers[name]
+
+    def of_all(self, told: Mapping[str, _T]) -> Mapping[str, _T]:
+        """What was told of each port. Raises `ProtocolDesync` unless it is exactly of the ports there are."""
+        if told.keys() != self._numbers.keys():
+            differing = sorted(told.keys() ^ self._numbers.keys())[:8]
+            raise ProtocolDesync(f"not all ports, or others than at first: {', '.join(differing)}")
+        return told
 
     def pairs(self, circuit: Circuit) -> frozenset[Pair]:
         """The cross-connects of a circuit, as numbers.
 
-        >>> sorted(Names(["1.1.1", "1.1.2"]).pairs(Circuit("1.1.1", "1.1.2", True, "made", True)))
+        >>> circuit = Circuit("1.1.1-1.1.2", "1.1.1", "1.1.2", True, "made", True)
+        >>> sorted(Names(["1.1.1", "1.1.2"]).pairs(circuit))
         [(1, 4), (2, 3)]
         """
         source, target, size = self.number(circuit.source), self.number(circuit.target), len(self)
@@ -100,3 +112,9 @@ class Names:
     def one_way(self, pair: Pair) -> tuple[str, str]:
         """The names of the two ports that a pair joins."""
         return self.name(pair[0]), self.name(pair[1])
+
+
+def _place(name: str) -> tuple[int, ...]:
+    if _PORT.fullmatch(name) is None:
+        raise ProtocolDesync("not the name of a port", received=name[:100])
+    return tuple(map(int, name.split(".")))

@@ -1,33 +1,49 @@
 """A Calient over REST: any change is one bulk deletion and one bulk addition.
 
-Every item of a bulk has a result of its own, also under HTTP 200: each is looked at, and what failed is told pair
-by pair. Replies are slow (other clients wait 15 s), hence few requests.
+    what                             requests
+    any number of pairs made         1: POST ?id=badd
+    any number of circuits removed   1: POST ?id=bdel
+    things provisioned in the way    1 for all: POST ?id=bdel
+    a read                           2: the circuits, and the summary of the ports
+    the proof by reading back        1 for each look: the circuits
+
+Where the summary leaves out what is needed, the details of each port are asked for, one request each. Every item of
+a bulk has a result of its own, also under HTTP 200: each is looked at, and what failed is told pair by pair.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
-from urllib.parse import quote
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 from ocs_drivers.calient import rest_words
-from ocs_drivers.calient.names import Circuit, Names, Pair, parse_circuit_name
-from ocs_drivers.calient.switch import CalientSwitch, States
+from ocs_drivers.calient.circuits import Circuits
+from ocs_drivers.calient.names import Circuit, Names, Pair, circuit_name
+from ocs_drivers.calient.switch import ACTIVATION_S, CalientSwitch, Port, Powers
 from ocs_drivers.contract import Guard
 from ocs_drivers.credentials import Credentials
-from ocs_drivers.errors import DeviceError, OcsError, PermissionDenied, PortBusy
+from ocs_drivers.errors import DeviceError, PermissionDenied
 from ocs_drivers.http_session import HttpSession
 from ocs_drivers.model import Capabilities, Identity, Step
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transport import Transport
 
+_T = TypeVar("_T")
+
 GROUP = "SYSTEM"
-_CIRCUITS, _PORTS = "/rest/crossconnects/", "/rest/ports/?id=summary"
-_NOT_THERE = "404"
+"""The connection group that our circuits are made in."""
+
+_CIRCUITS, _PORTS = "/rest/crossconnects/", "/rest/ports/"
 
 
 class CalientRest(CalientSwitch):
-    """One Calient over REST, on any transport; `open` before use."""
+    """One Calient over REST, on any transport; `open` before use.
+
+    `timeout_s` bounds every wait for an answer; a change is given the device's own switching time on top, and
+    `activation_s` is how long an activation may take to show.
+    """
+
+    provisions = f"POST {_CIRCUITS}?id=badd"
 
     def __init__(
         self,
@@ -36,81 +52,119 @@ class CalientRest(CalientSwitch):
         *,
         credentials: Credentials,
         timeout_s: float,
+        activation_s: float = ACTIVATION_S,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._session = HttpSession(
             transport, device=address, credentials=credentials, timeout_s=timeout_s, clock=clock
         )
-        super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
+        super().__init__(address, self._session, timeout_s=timeout_s, clock=clock, activation_s=activation_s)
 
     def _discover(self) -> tuple[Identity, Capabilities]:
-        version = self._session.get_json("/rest/info/?id=restversion", dict).get("restversion", "")
-        self._names = Names(tuple(self._ask_ports()))
-        node = self._node()
-        identity = Identity(
-            "Calient",
-            str(node.get("chassistype", "")),
-            str(node.get("serialnumber", "")),
-            str(node.get("swpackage", f"REST {version}")),
+        version = self._session.get_json("/rest/info/?id=restversion", rest_words.decode_node)
+        self._names = self._session.get_json(
+            f"{_PORTS}?id=summary", lambda document: Names(rest_words.decode_summary(document))
         )
         size = len(self._names)
-        return identity, Capabilities(
-            size, size, bulk_add=True, power_monitor=True, login=True, switch_time_s=(0.2, 10.0)
+        return self._identify(version.get("restversion", "")), Capabilities(
+            size,
+            size,
+            bulk_add=True,
+            power_monitor=True,
+            login=True,
+            switch_time_s=(0.2, self._activation_s),
         )
 
-    def _node(self) -> dict[str, Any]:
-        """Who it is, where it tells (assumption: `/rest/node/`); empty where it does not."""
+    def _identify(self, version: str) -> Identity:
+        """Who it is, where it tells (assumption: `/rest/node/`)."""
         try:
-            return self._session.get_json("/rest/node/", dict)
-        except DeviceError as refusal:
-            if refusal.device_code != _NOT_THERE:
-                raise
-            return {}
+            node = self._session.get_json("/rest/node/", rest_words.decode_node)
+        except DeviceError:  # it does not tell
+            node = {}
+        return Identity(
+            "Calient",
+            node.get("chassistype") or "S-series",
+            node.get("serialnumber", ""),
+            node.get("swpackage") or f"REST {version}".rstrip(),
+        )
 
-    def _ask_circuits(self) -> list[Circuit]:
-        return self._session.get_json(f"{_CIRCUITS}?id=list", rest_words.decode_circuits)
+    # -- reading
 
-    def _ask_ports(self) -> States:
-        return self._session.get_json(_PORTS, rest_words.decode_ports)
+    def _ask_circuits(self) -> Circuits:
+        return self._session.get_json(
+            f"{_CIRCUITS}?id=list",
+            lambda document: Circuits(self._names, rest_words.decode_circuits(document)),
+        )
 
-    def _ask_powers(self) -> Mapping[str, tuple[float | None, float | None]]:
-        return self._session.get_json(_PORTS, rest_words.decode_powers)
+    def _ask_ports(self) -> Mapping[str, Port]:
+        return self._decoded(None, rest_words.STATE_FIELDS, rest_words.decode_port)
+
+    def _ask_powers(self, names: Collection[str]) -> Powers:
+        return self._decoded(names, rest_words.POWER_FIELDS, rest_words.decode_powers)
+
+    def _decoded(
+        self, wanted: Collection[str] | None, fields: Collection[str], decode: Callable[[rest_words.Item], _T]
+    ) -> dict[str, _T]:
+        """Something about the ports wanted (None: all): from the summary, else from the details of each."""
+        summary = self._session.get_json(
+            f"{_PORTS}?id=summary", lambda document: self._names.of_all(rest_words.decode_summary(document))
+        )
+        return {
+            name: decode(item) if rest_words.tells(item, fields) else self._from_details(name, decode)
+            for name, item in summary.items()
+            if wanted is None or name in wanted
+        }
+
+    def _from_details(self, name: str, decode: Callable[[rest_words.Item], _T]) -> _T:
+        return self._session.get_json(
+            f"{_PORTS}?id=detail&port={name}", lambda document: decode(rest_words.decode_detail(document))
+        )
 
     # -- changing
 
-    def _perform(self, step: Step, guard: Guard) -> None:
-        if step.kind == "replace":
-            raise self._unsupported("the whole configuration at once")
+    def _carry_out(self, step: Step, guard: Guard) -> None:
         pairs = list(step.pairs.items())
         if step.kind == "remove":
-            self._delete({self._name_of(pair) for pair in pairs}, guard)
+            self._delete([(self._name_of(pair), pair) for pair in pairs], guard)
             return
-        leftovers = {c.name for pair in pairs for c in self._in_the_way(pair)}
-        if leftovers:
-            self._delete(leftovers, guard)
+        booked = [(circuit.name, pair) for pair in pairs for circuit in self._provisioned(pair)]
+        if booked:
+            self._delete(booked, guard)
             guard()
-        self._bulk("badd", [self._item(pair) for pair in pairs], guard)
+        self._bulk("badd", [self._item(pair) for pair in pairs], [frozenset(pair) for pair in pairs], guard)
 
-    def _in_the_way(self, pair: Pair) -> list[Circuit]:
-        """Provisioned circuits on the input, this very one included: adding makes it anew."""
-        booked = self._seen.of(pair)
-        own = [booked] if booked is not None and booked.state == "provisioned" else []
-        return [*own, *self._seen.in_the_way(pair, device=self.address)]
+    def _provisioned(self, pair: Pair) -> list[Circuit]:
+        """What is provisioned on these ports, the wanted circuit included: adding makes it anew."""
+        booked = self._seen.booked(pair)
+        return [*self._seen.in_the_way(pair), *([booked] if booked else [])]
 
     def _name_of(self, pair: Pair) -> str:
+        """The circuit that makes a pair; never read by us, it can only be one-way."""
         circuit = self._seen.of(pair)
-        return circuit.name if circuit else ">".join(self._names.one_way(pair))
+        return circuit.name if circuit else circuit_name(*self._names.one_way(pair))
 
     def _item(self, pair: Pair) -> dict[str, str]:
         source, target = self._names.one_way(pair)
-        return {"in": source, "out": target, "group": GROUP, "conn": f"{source}>{target}", "dir": "uni"}
+        return {
+            "in": source,
+            "out": target,
+            "group": GROUP,
+            "conn": circuit_name(source, target),
+            "dir": "uni",
+        }
 
-    def _delete(self, names: Collection[str], guard: Guard) -> None:
-        self._bulk("bdel", [{"conn": name} for name in sorted(names)], guard)
+    def _delete(self, named: Sequence[tuple[str, Pair]], guard: Guard) -> None:
+        """Delete circuits, each once, with all the ports that are named with it."""
+        ports: dict[str, frozenset[int]] = {}
+        for name, pair in named:
+            ports[name] = ports.get(name, frozenset()) | frozenset(pair)
+        self._bulk("bdel", [{"conn": name} for name in ports], list(ports.values()), guard)
 
-    def _bulk(self, what: str, items: Sequence[Mapping[str, str]], guard: Guard) -> None:
-        """One bulk request. Raises what the items that failed mean."""
-        target = f"{_CIRCUITS}?id={quote(what)}"
+    def _bulk(
+        self, what: str, items: Sequence[Mapping[str, str]], ports: Sequence[frozenset[int]], guard: Guard
+    ) -> None:
+        """One bulk request, with the ports that each item is about. Raises what the items that failed mean."""
+        target = f"{_CIRCUITS}?id={what}"
         try:
             reply = self._session.send_json(
                 "POST",
@@ -120,34 +174,19 @@ class CalientRest(CalientSwitch):
                 before_resending=guard,
             )
         except PermissionDenied as denied:
-            denied.cure = "This account may only read over REST: use another, or calient+tl1."
-            raise denied.locate(device=self.address) from None
+            denied.cure = "This account may only read over REST: use another account, or calient+tl1."
+            denied.locate(device=self.address)
+            raise
         if reply.status != 200:
             raise self._session.refusal(reply, f"POST {target}")
-        results = rest_words.decode_results(reply.json(), len(items))
-        failed = {item["conn"]: why for item, why in zip(items, results, strict=True) if why}
+        failures = rest_words.decode_results(reply.json(), len(items))
+        failed = [place for place, why in enumerate(failures) if why]
         if failed:
-            raise self._failure(failed, f"POST {target}")
-
-    def _failure(self, failed: Mapping[str, str], sent: str) -> OcsError:
-        why = "; ".join(f"{name}: {text}" for name, text in failed.items())
-        ports = sorted({port for name in failed for pair in self._pairs_of(name) for port in pair})
-        if any("Invalid Connection" in text for text in failed.values()):
-            return PortBusy(
-                f"the device says that ports are in use: {why}",
+            raise DeviceError(
+                f"{len(failed)} of {len(items)} connections failed: "
+                + "; ".join(f"{items[place]['conn']}: {failures[place]}" for place in failed),
+                device_code="0",
                 device=self.address,
-                ports=ports,
-                sent=sent,
-                cure="Read the switch: somebody else made or booked a circuit there.",
+                ports=sorted({port for place in failed for port in ports[place]}),
+                sent=f"POST {target}",
             )
-        return DeviceError(
-            f"{len(failed)} connections failed: {why}",
-            device_code="0",
-            device=self.address,
-            ports=ports,
-            sent=sent,
-        )
-
-    def _pairs_of(self, name: str) -> frozenset[Pair]:
-        source, target, two_way = parse_circuit_name(name)
-        return self._names.pairs(Circuit(source, target, two_way, "made", lit=True))

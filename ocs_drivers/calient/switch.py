@@ -4,81 +4,203 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from ocs_drivers import planning
-from ocs_drivers.calient.circuits import Circuits, power_reading, unfit_ports
-from ocs_drivers.calient.names import Circuit, Names
+from ocs_drivers.calient.circuits import Circuits, power_reading, refuse_booked
+from ocs_drivers.calient.names import Names
+from ocs_drivers.contract import Guard
 from ocs_drivers.driver import Session, SwitchDriver
-from ocs_drivers.errors import OcsError
-from ocs_drivers.model import PortInfo, PortState, Power, Side, Snapshot, Step
+from ocs_drivers.errors import DeviceError, OcsError, PortBusy
+from ocs_drivers.model import CrossConnects, PortInfo, PortState, Power, Side, Snapshot, Step
 from ocs_drivers.timing import Clock
 
-States = dict[str, tuple[PortState, PortState]]
-"""The states of the fibre in and the fibre out, by the name of the port."""
+ACTIVATION_S = 10.0
+"""How long a circuit may stay provisioned after it was activated: one public driver asks ten times, every second."""
+
+BUSY = "invalid connection"
+"""In the text of a denial when a port is in use."""
+
+Powers = Mapping[str, tuple[float | None, float | None]]
+"""Power in and out in dBm by the name of the port; None is no light."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port as either language tells it: the states of its fibre in and its fibre out, and its alias."""
+
+    states: tuple[PortState, PortState]
+    alias: str = ""
 
 
 class CalientSwitch(SwitchDriver):
-    """The half of a Calient that does not depend on the language; `_names` is set when it is opened."""
+    """The half of a Calient that does not depend on the language; `_names` is set when it is opened.
+
+    A circuit with `OC=FAIL` is connected, but dark. `activation_s` is how long an activation may take to show.
+    """
 
     poll_s = 1.0
+    provisions = ""
+    """How the command that books ports begins: only its denial can mean that a port is in use."""
 
-    def __init__(self, address: str, session: Session, *, timeout_s: float, clock: Clock) -> None:
+    def __init__(
+        self,
+        address: str,
+        session: Session,
+        *,
+        timeout_s: float,
+        clock: Clock,
+        activation_s: float = ACTIVATION_S,
+    ) -> None:
         super().__init__(address, session, timeout_s=timeout_s, clock=clock)
+        self._activation_s = activation_s
         self._names = Names(())
         self._seen = Circuits(self._names, ())
+        self._awaited: frozenset[tuple[int, int]] = frozenset()
+        self._awaited_until_s = 0.0
 
     @abstractmethod
-    def _ask_circuits(self) -> list[Circuit]:
+    def _ask_circuits(self) -> Circuits:
         """All circuits, provisioned ones included."""
 
     @abstractmethod
-    def _ask_ports(self) -> States:
-        """All ports, in the device's order."""
+    def _ask_ports(self) -> Mapping[str, Port]:
+        """All ports by name."""
+
+    def _ask_labelled_ports(self) -> Mapping[str, Port]:
+        """All ports by name, with their aliases, where these have to be asked for."""
+        return self._ask_ports()
 
     @abstractmethod
-    def _ask_powers(self) -> Mapping[str, tuple[float | None, float | None]]:
-        """Power in and out in dBm by port; None is no light."""
+    def _ask_powers(self, names: Collection[str]) -> Powers:
+        """Power at these ports at least."""
+
+    @abstractmethod
+    def _carry_out(self, step: Step, guard: Guard) -> None:
+        """Send the commands of a step that adds or removes; return when the device has taken them all."""
+
+    # -- reading
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """All ports with their state now; the two fibres of a port bear one name."""
-        states, size = self._ask_ports(), len(self._names)
+        """All ports with state and alias now; the two fibres of a port bear one name."""
+        ports, size = self._ask_labelled_ports(), len(self._names)
         infos = [
-            PortInfo(self._names.number(name) + shift, side, pair[index], has_power_monitor=True, name=name)
-            for index, side, shift in ((0, Side.IN, 0), (1, Side.OUT, size))
-            for name, pair in states.items()
+            PortInfo(
+                self._names.number(name) + shift,
+                side,
+                port.states[place],
+                port.alias,
+                has_power_monitor=True,
+                name=name,
+            )
+            for place, side, shift in ((0, Side.IN, 0), (1, Side.OUT, size))
+            for name, port in ports.items()
         ]
-        return {info.number: info for info in infos}
+        return {info.number: info for info in sorted(infos, key=lambda info: info.number)}
 
     def _read(self) -> Snapshot:
+        """What is connected or provisioned, and the ports that cannot be used."""
         with self._conversation.turn():
-            self._look()
-            states = self._ask_ports()
-        return self._seen.snapshot(self._clock.now(), unfit_ports(self._names, states))
+            self._seen = self._ask_circuits()
+            unfit = self._unfit(self._ask_ports())
+        return self._seen.snapshot(self._clock.now(), unfit)
 
-    def _look(self) -> None:
-        """Take note of all circuits."""
-        self._seen = Circuits(self._names, self._ask_circuits())
+    def _unfit(self, ports: Mapping[str, Port]) -> dict[int, PortState]:
+        size = len(self._names)
+        states = {
+            self._names.number(name) + shift: state
+            for name, port in ports.items()
+            for shift, state in zip((0, size), port.states, strict=True)
+        }
+        return {port: state for port, state in sorted(states.items()) if state is not PortState.ENABLED}
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """A circuit that was to be made counts when its mirrors have arrived."""
+        """A circuit that we activated counts when its mirrors have arrived, any other as soon as it is told."""
         events = self._conversation.event_count
-        self._retried(self._look)
+        self._seen = self._retried(self._ask_circuits)
         self._events_at_read = events
-        snapshot = self._seen.snapshot(self._clock.now(), {})
-        return self._seen.arrived(snapshot, step.pairs.items() if step.kind == "add" else ()), None
-
-    def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Whether mirrors are on their way; what is merely provisioned will never move by itself."""
-        return any(self._seen.is_moving(pair) for pair in step.pairs.items())
+        return self._seen.snapshot(self._clock.now(), {}, awaited=self._awaited), None
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
-        """Optical power in dBm; a port that reads `NONE` is dark."""
+        """Optical power in dBm. `NONE` is darkness, and so is an output whose circuit the device calls failed."""
         planning.check_known(ports, self.capabilities, device=self.address)
         if not ports:
             return {}
-        told, size = self._ask_powers(), len(self._names)
-        readings: dict[int, Power | None] = {}
-        for port in ports:
-            powers = told.get(self._names.name(port))
-            readings[port] = None if powers is None else power_reading(powers[port > size])
-        return readings
+        with self._conversation.turn():
+            told = self._ask_powers({self._names.name(port) for port in ports})
+            circuits = self._ask_circuits()
+        size = len(self._names)
+        return {
+            port: power_reading(told[self._names.name(port)][port > size], is_dark=circuits.is_dark(port))
+            for port in ports
+        }
+
+    # -- changing
+
+    def plan(
+        self,
+        target: CrossConnects,
+        seen: Snapshot | CrossConnects,
+        scope: Collection[int] | None = None,
+    ) -> tuple[Step, ...]:
+        """As every switch; raises `PortBusy` also for what is provisioned in the way by inputs outside the scope."""
+        steps = super().plan(target, seen, scope)
+        if isinstance(seen, Snapshot) and scope is not None:
+            made = {pair for step in steps if step.kind == "add" for pair in step.pairs.items()}
+            refuse_booked(seen.pending, made, scope, device=self.address)
+        return steps
+
+    def _perform(self, step: Step, guard: Guard) -> None:
+        if step.kind == "replace":
+            raise self._unsupported("the whole configuration at once")
+        self._awaited = frozenset()
+        self._carry_out(step, guard)
+        if step.kind == "add":
+            self._awaited = step.pairs.pairs
+            self._awaited_until_s = self._clock.now() + self._activation_s
+
+    def _longest_s(self, first: Snapshot) -> float:
+        """What others have provisioned is nobody's queue, and delays nothing."""
+        return self._timeout_s + self._activation_s
+
+    def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
+        """Whether mirrors are on their way, or have yet to begin.
+
+        Raises `DeviceError` for a circuit that is still only provisioned when `activation_s` have passed.
+        """
+        missing = self._awaited - read_back.connections.pairs
+        if any(self._seen.is_moving(pair) for pair in missing):
+            return True
+        dormant = sorted(pair for pair in missing if self._seen.booked(pair))
+        if dormant and self._clock.now() >= self._awaited_until_s:
+            raise DeviceError(
+                "the circuit is provisioned, and was not activated though the device accepted the command",
+                device=self.address,
+                ports=sorted({port for pair in dormant for port in pair}),
+                cure="Apply again: that activates what is provisioned; if it repeats, look at these ports.",
+            )
+        return bool(dormant)
+
+    def _explain(self, refusal: OcsError, step: Step) -> OcsError:
+        """A denial because of a port in use names the other end of the circuit there."""
+        is_provisioning = refusal.sent.startswith(self.provisions)
+        if is_provisioning and isinstance(refusal, DeviceError) and BUSY in refusal.what.lower():
+            return self._busy(refusal, step)
+        return super()._explain(refusal, step)
+
+    def _busy(self, refusal: DeviceError, step: Step) -> PortBusy:
+        named = set(refusal.ports) or {port for pair in step.pairs.items() for port in pair}
+        peer, ports = None, tuple(sorted(named))
+        for pair in sorted(step.pairs.items()):
+            other = self._seen.holder(pair) if named & set(pair) else None
+            if other is not None:
+                peer, ports = (other[1] if other[0] == pair[0] else other[0]), pair
+                break
+        return PortBusy(
+            refusal.what,
+            peer=peer,
+            device=self.address,
+            ports=ports,
+            sent=refusal.sent,
+            cure="Read the switch: somebody else made or provisioned a circuit there.",
+        )

@@ -1,41 +1,54 @@
 """A Calient over TL1: every circuit is provisioned (`ENT-CRS`), then activated (`ACT-CRS`), then polled.
 
-Commands for one made pair: 2; for one removed circuit: 2 (`CANC-CRS`, `DLT-CRS`). A read is `RTRV-CRS` and, for the
-ports that cannot be used, `RTRV-PORT`; the proof by reading back is `RTRV-CRS` alone.
+    what                             commands
+    one pair made                    2: ENT-CRS, ACT-CRS (1 when it was provisioned already)
+    one circuit removed              2: CANC-CRS, DLT-CRS (a two-way circuit is one)
+    something provisioned in the way 1 each: DLT-CRS
+    a read                           2: RTRV-CRS, RTRV-PORT (for the ports that cannot be used)
+    the proof by reading back        1 for each look: RTRV-CRS
+
+Reports are not silenced (`INH-MSG`): they tell of other people's changes. A step that fails between its commands
+leaves its circuit provisioned: a read shows it, and the next apply activates or deletes it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import TypeVar
 
 from ocs_drivers.calient import tl1_words
-from ocs_drivers.calient.names import Circuit, Names, Pair
-from ocs_drivers.calient.switch import CalientSwitch, States
+from ocs_drivers.calient.circuits import Circuits
+from ocs_drivers.calient.echo import EchoCancelled
+from ocs_drivers.calient.names import Names, Pair, circuit_name
+from ocs_drivers.calient.switch import ACTIVATION_S, CalientSwitch, Port, Powers
 from ocs_drivers.contract import Guard
 from ocs_drivers.credentials import Credentials
-from ocs_drivers.errors import DeviceError, PortBusy
 from ocs_drivers.model import Capabilities, Event, Identity, Step
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.tl1_session import Dialect, Tl1Session
 from ocs_drivers.transport import Transport
 
+_T = TypeVar("_T")
+
 GROUP = "SYSTEM"
-"""The connection group that our circuits are booked in."""
+"""The connection group that our circuits are provisioned in."""
 
 DIALECT = Dialect(
     login_text=re.compile(r"Login Not Active", re.IGNORECASE),
     welcome=re.compile(r"Already logged in", re.IGNORECASE),
 )
-_INVALID = re.compile(r"Invalid Connection", re.IGNORECASE)
-_CHANGED = ("DBCHG", "DBGH")  # the second is how one firmware was seen to spell it
+_CHANGED = ("DBCHG", "DBGH")  # the second is how one public driver spells it
 
 
 class CalientTl1(CalientSwitch):
     """One Calient over TL1, raw or interactive, on any transport; `open` before use.
 
-    `timeout_s` bounds every wait for an answer; a circuit is given the device's switching time on top.
+    `timeout_s` bounds every wait for an answer; `activation_s` is how long an activation may take to show.
     """
+
+    provisions = "ENT-CRS"
 
     def __init__(
         self,
@@ -44,21 +57,24 @@ class CalientTl1(CalientSwitch):
         *,
         credentials: Credentials,
         timeout_s: float,
+        activation_s: float = ACTIVATION_S,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._session = Tl1Session(
-            transport,
+            EchoCancelled(transport),
             device=address,
             credentials=credentials,
             timeout_s=timeout_s,
             dialect=DIALECT,
             clock=clock,
         )
-        super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
+        super().__init__(address, self._session, timeout_s=timeout_s, clock=clock, activation_s=activation_s)
 
     def _discover(self) -> tuple[Identity, Capabilities]:
         identity = self._session.ask("RTRV-NE", tl1_words.decode_identity)
-        self._names = Names(tuple(self._ask_ports()))
+        self._names = self._session.ask(
+            "RTRV-PORT", lambda lines: Names(tl1_words.decode_ports(lines)), aid="0"
+        )
         return identity, Capabilities(
             len(self._names),
             len(self._names),
@@ -66,71 +82,34 @@ class CalientTl1(CalientSwitch):
             power_monitor=True,
             async_events=True,
             login=True,
-            switch_time_s=(0.05, 10.0),
+            switch_time_s=(0.05, self._activation_s),
         )
 
-    def _ask_circuits(self) -> list[Circuit]:
-        return self._session.ask_again("RTRV-CRS", tl1_words.decode_circuits, positional="ALL")
+    # -- reading
 
-    def _ask_ports(self) -> States:
-        return self._session.ask_again("RTRV-PORT", tl1_words.decode_ports, aid="0")
+    def _ask_circuits(self) -> Circuits:
+        return self._session.ask_again(
+            "RTRV-CRS",
+            lambda lines: Circuits(self._names, tl1_words.decode_circuits(lines)),
+            positional="ALL",
+        )
 
-    def _ask_powers(self) -> Mapping[str, tuple[float | None, float | None]]:
-        return self._session.ask_again("RTRV-PORT-SUM", tl1_words.decode_powers, aid="0")
+    def _ask_ports(self) -> Mapping[str, Port]:
+        return self._about_ports("RTRV-PORT", tl1_words.decode_ports)
 
-    # -- changing
+    def _ask_labelled_ports(self) -> Mapping[str, Port]:
+        with self._session.turn():
+            ports, aliases = self._ask_ports(), self._about_ports("RTRV-PORT-SUM", tl1_words.decode_aliases)
+        return {name: replace(port, alias=aliases[name]) for name, port in ports.items()}
 
-    def _perform(self, step: Step, guard: Guard) -> None:
-        if step.kind == "replace":
-            raise self._unsupported("the whole configuration at once")
-        if step.kind == "remove":
-            for name in sorted({self._circuit_of(pair).name for pair in step.pairs.items()}):
-                self._remove(name, guard)
-            return
-        for pair in step.pairs.items():
-            self._make(pair, guard)
+    def _ask_powers(self, names: Collection[str]) -> Powers:
+        return self._about_ports("RTRV-PORT-SUM", tl1_words.decode_powers)
 
-    def _circuit_of(self, pair: Pair) -> Circuit:
-        circuit = self._seen.of(pair)
-        if circuit is None:  # never read by us: then it can only be one way
-            source, target = self._names.one_way(pair)
-            return Circuit(source, target, two_way=False, state="made", lit=True)
-        return circuit
-
-    def _remove(self, name: str, guard: Guard) -> None:
-        self._write("CANC-CRS", guard, positional=name)
-        guard()
-        self._write("DLT-CRS", guard, positional=name)
-
-    def _make(self, pair: Pair, guard: Guard) -> None:
-        for circuit in self._seen.in_the_way(pair, device=self.address):
-            self._write("DLT-CRS", guard, positional=circuit.name)
-            guard()
-        source, target = self._names.one_way(pair)
-        aid, name = f"{source},{target}", f"{source}>{target}"
-        booked = self._seen.of(pair)
-        if booked is None:
-            self._provision(pair, aid, guard)
-            guard()
-        self._write("ACT-CRS", guard, aid=aid, positional=f"{booked.name if booked else name},{GROUP}")
-
-    def _provision(self, pair: Pair, aid: str, guard: Guard) -> None:
-        try:
-            self._write("ENT-CRS", guard, aid=aid, positional=f"{GROUP},1WAY")
-        except DeviceError as refusal:
-            if _INVALID.search(refusal.what):
-                raise PortBusy(
-                    "the device says that one of these ports is in use",
-                    device=self.address,
-                    ports=pair,
-                    sent=refusal.sent,
-                    received=refusal.what,
-                    cure="Read the switch: somebody else made or booked a circuit there.",
-                ) from refusal
-            raise
-
-    def _write(self, verb: str, guard: Guard, *, aid: str = "", positional: str = "") -> None:
-        self._session.ask(verb, tl1_words.nothing, aid=aid, positional=positional, before_resending=guard)
+    def _about_ports(
+        self, verb: str, decode: Callable[[tuple[str, ...]], Mapping[str, _T]]
+    ) -> Mapping[str, _T]:
+        """Something about all ports, which must be those of the beginning."""
+        return self._session.ask_again(verb, lambda lines: self._names.of_all(decode(lines)), aid="0")
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
         """Alarms and changes that the device reported after number `since`."""
@@ -138,3 +117,32 @@ class CalientTl1(CalientSwitch):
 
     def _tells_of_change(self, event: Event) -> bool:
         return any(word in event.kind for word in _CHANGED)
+
+    # -- changing
+
+    def _carry_out(self, step: Step, guard: Guard) -> None:
+        for number, (verb, aid, positional) in enumerate(self._commands(step)):
+            if number:
+                guard()
+            self._session.ask(verb, tl1_words.nothing, aid=aid, positional=positional, before_resending=guard)
+
+    def _commands(self, step: Step) -> list[tuple[str, str, str]]:
+        """Verb, access identifier and positional parameters of each command of a step."""
+        if step.kind == "add":
+            return [command for pair in step.pairs.items() for command in self._making(pair)]
+        names = sorted({self._name_of(pair) for pair in step.pairs.items()})
+        return [(verb, "", name) for name in names for verb in ("CANC-CRS", "DLT-CRS")]
+
+    def _making(self, pair: Pair) -> list[tuple[str, str, str]]:
+        source, target = self._names.one_way(pair)
+        aid, booked = f"{source},{target}", self._seen.booked(pair)
+        commands = [("DLT-CRS", "", circuit.name) for circuit in self._seen.in_the_way(pair)]
+        if booked is None:
+            commands.append(("ENT-CRS", aid, f"{GROUP},1WAY"))
+        name = booked.name if booked else circuit_name(source, target)
+        return [*commands, ("ACT-CRS", aid, f"{name},{GROUP}")]
+
+    def _name_of(self, pair: Pair) -> str:
+        """The circuit that makes a pair; never read by us, it can only be one-way."""
+        circuit = self._seen.of(pair)
+        return circuit.name if circuit else circuit_name(*self._names.one_way(pair))

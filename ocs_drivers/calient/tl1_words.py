@@ -8,11 +8,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
-from ocs_drivers.calient.names import Circuit, parse_circuit_name, state_of
+from ocs_drivers.calient.circuits import decode_power, port_state
+from ocs_drivers.calient.names import Circuit, circuit_name, state_of
+from ocs_drivers.calient.switch import Port
 from ocs_drivers.errors import ProtocolDesync
 from ocs_drivers.model import Identity, PortState
+
+_T = TypeVar("_T")
 
 Lines = tuple[str, ...]
 
@@ -47,60 +52,51 @@ def _circuit(line: str) -> Circuit:
     words = _keywords(line)
     try:
         source, target = words["SRCPORT"], words["DSTPORT"]
-        two_way, admin = words["CONNTYPE"] == "2WAY", words["AS"]
+        kind, admin = words["CONNTYPE"], words["AS"]
         operational, capability = words["OS"], words["OC"]
     except KeyError as missing:
         raise _desync(f"a circuit without {missing}", line) from None
-    for end in (source, target):
-        parse_circuit_name(f"{end}>{end}")
-    return Circuit(source, target, two_way, state_of(admin, operational), capability != "FAIL")
+    if kind not in {"1WAY", "2WAY"}:
+        raise _desync(f"a circuit that goes neither one way nor two: {kind[:20]}", line)
+    name = words.get("CONNNAME") or circuit_name(source, target)
+    return Circuit(name, source, target, kind == "2WAY", state_of(admin, operational), capability != "FAIL")
 
 
-def decode_ports(lines: Lines) -> dict[str, tuple[PortState, PortState]]:
-    """From `RTRV-PORT`: the states of the fibre in and the fibre out, by port, in the device's order."""
-    found = {}
-    for line in lines:
-        words = _keywords(line)
-        found[_port(line)] = (_state(words, "IN", line), _state(words, "OUT", line))
+def decode_ports(lines: Lines) -> dict[str, Port]:
+    """From `RTRV-PORT`: the states of the fibre in and the fibre out, by port."""
+    return _by_port(lines, lambda words, line: Port((_state(words, "IN", line), _state(words, "OUT", line))))
+
+
+def decode_aliases(lines: Lines) -> dict[str, str]:
+    """From `RTRV-PORT-SUM`: what people wrote beside each port; `NONE` is nothing."""
+    return _by_port(lines, lambda words, _: "" if words.get("ALIAS") == "NONE" else words.get("ALIAS", ""))
+
+
+def _by_port(lines: Lines, decode: Callable[[Mapping[str, str], str], _T]) -> dict[str, _T]:
+    found = {_port(line): decode(_keywords(line), line) for line in lines}
     if len(found) != len(lines):
-        raise _desync("a port is listed twice", lines[0])
+        raise _desync("a port is listed twice", " | ".join(lines))
     return found
-
-
-def port_state(admin: str, capability: str) -> PortState:
-    """The state of a fibre from `AS` and `OC`. Only `IS` and `OK` is documented; the others are assumptions.
-
-    >>> port_state("IS", "OK"), port_state("IS", "FAIL"), port_state("UMA", "OK")
-    (<PortState.ENABLED: 'enabled'>, <PortState.FAILED: 'failed'>, <PortState.DISABLED: 'disabled'>)
-    """
-    if capability == "FAIL":
-        return PortState.FAILED
-    if admin == "LCK":
-        return PortState.LOCKED
-    return PortState.ENABLED if admin == "IS" else PortState.DISABLED
 
 
 def _state(words: Mapping[str, str], side: str, line: str) -> PortState:
     try:
-        return port_state(words[f"{side}AS"], words[f"{side}OC"])
+        return port_state(words[f"{side}AS"], words[f"{side}OS"])
     except KeyError as missing:
         raise _desync(f"a port without {missing}", line) from None
 
 
 def decode_powers(lines: Lines) -> dict[str, tuple[float | None, float | None]]:
     """From `RTRV-PORT-SUM`: power in and out in dBm by port; None is `NONE`, no light or no reading."""
-    found = {}
-    for line in lines:
-        words = _keywords(line)
-        found[_port(line)] = (_power(words.get("INPWR", ""), line), _power(words.get("OUTPWR", ""), line))
-    return found
+    return _by_port(
+        lines,
+        lambda words, line: (_power(words.get("INPWR", ""), line), _power(words.get("OUTPWR", ""), line)),
+    )
 
 
 def _power(text: str, line: str) -> float | None:
-    if text.upper() == "NONE":
-        return None
     try:
-        return float(text)
+        return decode_power(text)
     except ValueError:
         raise _desync("not a power in dBm", line) from None
 

@@ -1,16 +1,26 @@
 """What a Calient keeps of each circuit: provisioned first, active later, one way or two.
 
 Provisioning only books the ports; activating moves mirrors. The book follows the matrix: what somebody made
-there without a word here (another operator) appears as a one-way circuit, and what he took away is gone.
+there without a word here (another operator) appears as a one-way circuit, and what he took away is gone, or was
+provisioned on ports that he uses.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from sim.models.light import DARK_FLOOR_DBM
 from sim.twins.calient.names import Names
 from sim.twins.switch.device import SwitchDevice
+from sim.twins.switch.fault_board import Fault
 from sim.twins.switch.matrix import Pair, Reason, Refused
+
+_WORDS: Mapping[Reason, str] = {
+    Reason.OCCUPIED: "Invalid Connection: port {port} is in use",
+    Reason.NOT_CONNECTED: "Invalid Connection: no such connection",
+    Reason.NO_SUCH_PORT: "Invalid Port",
+}
 
 
 @dataclass(slots=True)
@@ -30,11 +40,16 @@ class Circuit:
 
 
 class CircuitBook:
-    """All circuits of one switch. Every method raises `Refused` when the switch would not do it."""
+    """All circuits of one switch. Every method raises `Refused` when the switch would not do it.
 
-    def __init__(self, device: SwitchDevice) -> None:
+    `moving_states` is what a circuit shows while its mirrors are on their way. `dark` are pairs that find no light.
+    """
+
+    def __init__(self, device: SwitchDevice, *, moving_states: tuple[str, str] = ("IS", "RDY")) -> None:
+        self.moving_states = moving_states
         self.names = Names(device.matrix.inputs)
         self.skipped_activations = 0
+        self.dark: set[Pair] = set()
         self._device = device
         self._circuits: list[Circuit] = []
 
@@ -43,9 +58,22 @@ class CircuitBook:
         held = set(self._device.matrix.connections.items())
         self._circuits = [c for c in self._circuits if not c.active or set(self.pairs(c)) <= held]
         known = {pair for circuit in self._circuits if circuit.active for pair in self.pairs(circuit)}
-        for source, output in sorted(held - known):
-            self._circuits.append(Circuit(source, output - self.names.ports, two_way=False, active=True))
+        for pair in sorted(held - known):
+            self._circuits = [c for c in self._circuits if c.active or not self._share_ports(c, [pair])]
+            self._circuits.append(Circuit(pair[0], pair[1] - self.names.ports, two_way=False, active=True))
         return list(self._circuits)
+
+    def on(self, port: int) -> Circuit | None:
+        """The circuit that holds a port of the matrix."""
+        return next((c for c in self.circuits() if any(port in pair for pair in self.pairs(c))), None)
+
+    def forget_provisioned(self) -> None:
+        """Lose what is not active, as without power (assumption: only what is lit is restored)."""
+        self._circuits = [circuit for circuit in self._circuits if circuit.active]
+
+    def _share_ports(self, circuit: Circuit, pairs: Iterable[Pair]) -> bool:
+        held = {port for pair in self.pairs(circuit) for port in pair}
+        return any(held.intersection(pair) for pair in pairs)
 
     def name(self, circuit: Circuit) -> str:
         """`a>b` for one way, `a-b` for two."""
@@ -67,10 +95,10 @@ class CircuitBook:
         """Book the ports."""
         circuit = Circuit(source, target, two_way, group or "SYSTEM")
         pairs = self.pairs(circuit)
-        for other in self.circuits():
-            for port_in, output in self.pairs(other):
-                if any(port_in == pair[0] or output == pair[1] for pair in pairs):
-                    raise Refused(Reason.OCCUPIED, port_in)
+        if two_way and source == target:
+            raise Refused(Reason.REPEATED, source)
+        if any(self._share_ports(other, pairs) for other in self.circuits()):
+            raise Refused(Reason.OCCUPIED, source)
         self._device.matrix.added([pair[0] for pair in pairs], [pair[1] for pair in pairs])  # or refuses
         self._circuits.append(circuit)
         return circuit
@@ -85,9 +113,12 @@ class CircuitBook:
             return
         pairs = self.pairs(circuit)
         after = self._device.matrix.added([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+        if self._device.faults.stuck.intersection(pairs):  # a circuit is made as a whole, or not
+            self._device.faults.fired["stuck"] += 1
+            return
         circuit.active = True
+        self._device.faults.fired["oc_fail"] += len(self.dark.intersection(pairs))
         self._device.change(after)
-        circuit.active = set(pairs) <= set(self._device.matrix.connections.items())
 
     def deactivate(self, circuit: Circuit) -> None:
         """Let the mirrors go; the ports stay booked."""
@@ -103,16 +134,60 @@ class CircuitBook:
 
     # -- what is told of them
 
-    def states(self, circuit: Circuit) -> tuple[str, str, str]:
-        """Administrative state, operational state, operational capability.
+    def states(self, circuit: Circuit, pairs: Iterable[Pair] = ()) -> tuple[str, str, str]:
+        """Administrative state, operational state, operational capability; of a circuit, or of `pairs` of it.
 
         Provisioned: `UMA`, `RDY`; moving: `IS`, `RDY`; made: `IS`, `IS`. Capability `FAIL` is a made circuit
         without light.
         """
         if not circuit.active:
             return "UMA", "RDY", "OK"
-        if any(self._device.is_moving(pair[0]) for pair in self.pairs(circuit)):
-            return "IS", "RDY", "OK"
-        lit = self._device.lit
-        is_lit = all(lit.get(source) == output for source, output in self.pairs(circuit))
+        pairs = tuple(pairs) or self.pairs(circuit)
+        if any(self._device.is_moving(pair[0]) for pair in pairs):
+            return (*self.moving_states, "OK")
+        is_lit = all(self.power_dbm(output) is not None for _, output in pairs)
         return "IS", "IS", "OK" if is_lit else "FAIL"
+
+    def fibre_states(self, number: int) -> tuple[str, str, str]:
+        """The same three of a port of the matrix. All but `IS`, `IS`, `OK` are assumptions."""
+        state = self._device.matrix.state(number)
+        if state == "F":
+            return "IS", "OOS", "FAIL"
+        if number in self._device.matrix.locked:
+            return "LCK", "IS", "OK"
+        return ("OOS", "OOS", "OK") if state == "D" else ("IS", "IS", "OK")
+
+    def power_dbm(self, number: int) -> float | None:
+        """What the monitor of a port of the matrix reads; None where it sees no light."""
+        dbm = self._device.power_dbm(number)
+        dark = {pair[1] for pair in self.dark if pair in self._device.matrix.connections.items()}
+        return None if number in dark or dbm <= DARK_FLOOR_DBM else dbm
+
+    def words(self, refusal: Refused) -> str:
+        """What the switch says when it refuses."""
+        port = self.names.name((refusal.port - 1) % self.names.ports + 1) if refusal.port else "?"
+        return _WORDS.get(refusal.reason, f"Failed: {refusal.reason.value}").format(port=port)
+
+    def label(self, port: int) -> str:
+        """What people wrote beside a port."""
+        return self._device.labels.get(port, "")
+
+    # -- faults
+
+    def faults(self) -> dict[str, Fault]:
+        """For the fault board: activations that are answered and not carried out, circuits that find no light."""
+        return {
+            "skip_activate": Fault(
+                lambda request: setattr(self, "skipped_activations", request.whole("count", 1)),
+                lambda _: setattr(self, "skipped_activations", 0),
+            ),
+            "oc_fail": Fault(
+                lambda request: self._darken(request.pair("pair")), lambda _: self.dark.clear(), main="pair"
+            ),
+        }
+
+    def _darken(self, pair: Pair) -> None:
+        for port in pair:
+            self._device.matrix.require_port(port)
+        self.dark.add(pair)
+        self._device.faults.fired["oc_fail"] += pair in self._device.matrix.connections.items()

@@ -6,17 +6,16 @@ Adding provisions and activates in one. `/rest/node/` is our assumption: nobody 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import parse_qsl
 
-from sim.models.light import DARK_FLOOR_DBM
 from sim.twins.calient.circuits import Circuit, CircuitBook
 from sim.twins.control import Request
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.fault_board import Fault
 from sim.twins.switch.http_server import HttpAnswer, HttpRefusal, HttpRequest, Route, json_answer
-from sim.twins.switch.matrix import Reason, Refused
+from sim.twins.switch.matrix import Refused
 
 _CROSSCONNECTS, _PORTS = r"/rest/crossconnects/?", r"/rest/ports/?"
 _LONGEST_BULK = 2048
@@ -25,9 +24,23 @@ Item = dict[str, str]
 
 
 class RestFront:
-    """Executes requests on a device. One for all clients."""
+    """Executes requests on a device. One for all clients.
 
-    def __init__(self, device: SwitchDevice, book: CircuitBook, *, serial: str) -> None:
+    What nobody has published: whether a change is answered only when the mirrors have arrived (`waits`), and whether
+    the summary of the ports tells as much as their details (`full_summary`).
+    """
+
+    def __init__(
+        self,
+        device: SwitchDevice,
+        book: CircuitBook,
+        *,
+        serial: str,
+        waits: bool = True,
+        full_summary: bool = True,
+    ) -> None:
+        self._waits = waits
+        self._full_summary = full_summary
         self._device = device
         self._book = book
         self._names = book.names
@@ -83,16 +96,19 @@ class RestFront:
     def _circuit(self, circuit: Circuit) -> dict[str, Any]:
         name = self._book.name(circuit)
         halves = {f"half{n}": self._half(circuit, *ends) for n, ends in enumerate(circuit.ends(), 1)}
+        halves.setdefault("half2", {})
         direction = "bi" if circuit.two_way else "uni"
         return {"name": name, "group": circuit.group, "dir": direction, "band": "O", **halves}
 
     def _half(self, circuit: Circuit, port_in: int, port_out: int) -> dict[str, str]:
-        admin, operational, capability = self._book.states(circuit)
-        powers = (self._power(port_in), self._power(port_out + self._names.ports))
+        output = port_out + self._names.ports
+        admin, operational, capability = self._book.states(circuit, [(port_in, output)])
+        powers = (self._power(port_in), self._power(output))
         return {
             "conn": f"{self._names.name(port_in)}>{self._names.name(port_out)}",
             "inp": powers[0],
             "outp": powers[1],
+            "loss": "NONE" if "NONE" in powers else f"{float(powers[0]) - float(powers[1]):.1f}",
             "alarm": "CL",
             "as": admin,
             "os": operational,
@@ -103,7 +119,8 @@ class RestFront:
     def _get_ports(self, request: HttpRequest) -> HttpAnswer:
         wanted = request.query.get("id", "summary")
         if wanted == "summary":
-            return json_answer([self._port(number) for number in range(1, self._names.ports + 1)])
+            tell = self._port if self._full_summary else self._short
+            return json_answer([tell(number) for number in range(1, self._names.ports + 1)])
         if wanted != "detail":
             raise HttpRefusal(400, f"no id {wanted[:40]!r}")
         try:
@@ -111,53 +128,46 @@ class RestFront:
         except Refused as refused:
             raise HttpRefusal(404, str(refused)) from None
 
+    def _short(self, number: int) -> dict[str, str]:
+        return {"port": self._names.name(number), "inalias": self._book.label(number)}
+
     def _port(self, number: int) -> dict[str, str]:
-        matrix, output = self._device.matrix, number + self._names.ports
-        peer_out, peer_in = matrix.peer(number), matrix.peer(output)
-        name = self._names.name(number)
-        there = f"{name}>{self._names.name(peer_out - self._names.ports)}" if peer_out else ""
-        here = f"{self._names.name(peer_in)}>{name}" if peer_in else ""
+        output = number + self._names.ports
         document = {
-            "port": name,
+            **self._short(number),
             "inpower": self._power(number),
             "outpower": self._power(output),
-            "incircuit": there,
-            "outcircuit": here,
-            "inalias": self._device.labels.get(number, ""),
+            "inowner": "",
+            "inopt": "",
         }
         for side, port in (("in", number), ("out", output)):
-            admin, operational, capability = self._side(port)
+            admin, operational, capability = self._book.fibre_states(port)
             document |= {f"{side}as": admin, f"{side}os": operational, f"{side}oc": capability}
+            circuit = self._book.on(port)
+            document[f"{side}circuit"] = self._book.name(circuit) if circuit else ""
         return document
 
-    def _side(self, number: int) -> tuple[str, str, str]:
-        state = self._device.matrix.state(number)
-        if state == "F":
-            return "IS", "OOS", "FAIL"
-        if number in self._device.matrix.locked:
-            return "LCK", "IS", "OK"
-        return ("UMA", "OOS", "OK") if state == "D" else ("IS", "IS", "OK")
-
     def _power(self, number: int) -> str:
-        dbm = self._device.power_dbm(number)
-        return "NONE" if dbm <= DARK_FLOOR_DBM else f"{dbm:.1f}"
+        dbm = self._book.power_dbm(number)
+        return "NONE" if dbm is None else f"{dbm:.1f}"
 
     # -- changing
 
     async def _post_circuits(self, request: HttpRequest) -> HttpAnswer:
-        wanted = request.query.get("id", "")
+        form = _form(request)
+        wanted = request.query.get("id") or form.get("id", "")
         if wanted == "badd":
             return await self._bulk(request, self._add)
         if wanted == "bdel":
             return await self._bulk(request, self._remove)
         if wanted == "add":
-            return await self._each([request.json()], self._add)
+            return await self._each([form or request.json()], self._add)
         if wanted == "deleteall":
             names = [{"conn": self._book.name(circuit)} for circuit in self._book.circuits()]
             return await self._each(names, self._remove)
         if wanted in {"activate", "deactivate"}:
             act = self._book.activate if wanted == "activate" else self._book.deactivate
-            named = [{"conn": request.query.get("conn", "")}]
+            named = [{"conn": request.query.get("conn") or form.get("conn", "")}]
             return await self._each(named, lambda item: act(self._book.find(item.get("conn", ""))))
         raise HttpRefusal(400, f"no id {wanted[:40]!r}")
 
@@ -172,7 +182,7 @@ class RestFront:
         return await self._each(items, act, failing=failing)
 
     async def _each(self, items: list[Item], act: Callable[[Item], None], *, failing: int = 0) -> HttpAnswer:
-        """Do the items one by one, and answer when the light is there."""
+        """Do the items one by one, whatever becomes of each, and answer in the same order."""
         if self._denied:
             self._device.faults.fired["deny_writes"] += 1
             raise HttpRefusal(403, "this account may only read")
@@ -181,7 +191,8 @@ class RestFront:
         if self._device.faults.take_dropped_command():
             return json_answer([_done() for _ in items])
         results = [self._one(item, act, fails=number == failing) for number, item in enumerate(items, 1)]
-        await asyncio.shield(self._device.wait_idle())
+        if self._waits:
+            await self._device.wait_idle()
         return json_answer(results)
 
     def _one(self, item: Item, act: Callable[[Item], None], *, fails: bool) -> dict[str, str]:
@@ -191,21 +202,28 @@ class RestFront:
         try:
             act(item)
         except Refused as refused:
-            name = "Invalid Connection" if refused.reason in _INVALID else "Failed"
-            return _failed(name, str(refused))
+            return _failed("Failed", self._book.words(refused))
         return _done()
 
     def _add(self, item: Item) -> None:
         source, target = (self._names.number(str(item.get(end, ""))) for end in ("in", "out"))
         two_way = item.get("dir", "uni") == "bi"
         circuit = self._book.provision(source, target, two_way=two_way, group=str(item.get("group", "")))
-        self._book.activate(circuit)
+        try:
+            self._book.activate(circuit)
+        except Refused:
+            self._book.delete(circuit)
+            raise
 
     def _remove(self, item: Item) -> None:
         self._book.delete(self._book.find(str(item.get("conn", ""))))
 
 
-_INVALID = {Reason.OCCUPIED, Reason.NOT_CONNECTED}
+def _form(request: HttpRequest) -> Item:
+    """The fields of a form; none where the body is something else."""
+    if "urlencoded" not in request.headers.get("content-type", ""):
+        return {}
+    return dict(parse_qsl(request.body.decode("latin-1")))
 
 
 def _done() -> dict[str, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 
-from sim.models.light import DARK_FLOOR_DBM
 from sim.twins.calient.circuits import Circuit, CircuitBook
 from sim.twins.control import Request
 from sim.twins.polatis.tl1_syntax import Command, CommandReader, Denied, parse
@@ -18,7 +17,8 @@ from sim.twins.switch.fault_board import Fault
 from sim.twins.switch.line import Line
 from sim.twins.switch.matrix import Reason, Refused
 
-PROMPT = b"\r\nagent>"
+PROMPT = b"agent> "
+NOTICE = "   /* NOTICE: this is a simulated switch;\r\n      no light is hurt. */"
 
 _CODE_OF: Mapping[Reason, str] = {
     Reason.NO_SUCH_PORT: "IIAC",
@@ -26,12 +26,6 @@ _CODE_OF: Mapping[Reason, str] = {
     Reason.REPEATED: "IIAC",
     Reason.FAILED: "SROF",
 }
-_TEXT_OF: Mapping[Reason, str] = {
-    Reason.OCCUPIED: "Invalid Connection: port {port} is in use",
-    Reason.NOT_CONNECTED: "Invalid Connection: no such connection",
-    Reason.NO_SUCH_PORT: "Invalid Port",
-}
-
 Lines = Sequence[str]
 Handler = Callable[[Command], Lines | Awaitable[Lines]]
 
@@ -52,6 +46,7 @@ class Tl1Front:
         serial: str,
         page_rows: int,
         reports: bool,
+        change_word: str = "DBCHG",
     ) -> None:
         self.device = device
         self.book = book
@@ -59,22 +54,26 @@ class Tl1Front:
         self._names = book.names
         self._account = account
         self._serial = serial
+        self._change_word = change_word
         self._sessions: list[Tl1Session] = []
         self._reports = 0
         self._noise = 0
         if reports:
             device.listen(self._report_change)
 
-    async def converse(self, line: Line, *, interactive: bool) -> None:
-        """Serve one client until it leaves."""
-        session = Tl1Session(self, line.send, ending=PROMPT if interactive else b"")
+    async def converse(self, line: Line, *, interactive: bool, echo: bool = False) -> None:
+        """Serve one client until it leaves; with `echo`, repeat each command before it is answered."""
+        session = Tl1Session(self, line.send)
         self._sessions.append(session)
-        line.send(session.ending)
+        prompt = PROMPT if interactive else b""
+        line.send(prompt)
         try:
             reader = CommandReader()
             while data := await line.read():
                 for text in reader.feed(data):
-                    await line.respond(lambda text=text: session.execute(text))  # type: ignore[misc]
+                    if echo:
+                        line.send(f"{text};\r\n".encode("latin-1"))
+                    await line.respond(lambda text=text: session.execute(text), prompt)  # type: ignore[misc]
         finally:
             self._sessions.remove(session)
 
@@ -113,15 +112,12 @@ class Tl1Front:
     # -- faults of its own
 
     def faults(self) -> Mapping[str, Fault]:
-        """For the fault board: activations that are not carried out, pages, reports between command and answer."""
+        """For the fault board: pages, reports between command and answer."""
+        usual = self.page_rows
         return {
-            "skip_activate": Fault(
-                lambda request: setattr(self.book, "skipped_activations", request.whole("count", 1)),
-                lambda _: setattr(self.book, "skipped_activations", 0),
-            ),
             "page_rows": Fault(
                 lambda request: setattr(self, "page_rows", request.whole("count")),
-                lambda _: setattr(self, "page_rows", 0),
+                lambda _: setattr(self, "page_rows", usual),
             ),
             "report_noise": Fault(self._set_noise, lambda _: self._set_noise(None)),
         }
@@ -171,18 +167,9 @@ class Tl1Front:
         sides = [
             f"{side}AS={admin},{side}OS={operational},{side}OC={capability},{side}RS=NPR"
             for side, number in (("IN", port), ("OUT", port + self._names.ports))
-            for admin, operational, capability in [self._side(number)]
+            for admin, operational, capability in [self.book.fibre_states(number)]
         ]
         return f"{self._names.name(port)}:WX,TRANSIT,TRANSIT:{','.join(sides)}"
-
-    def _side(self, number: int) -> tuple[str, str, str]:
-        """States of one fibre. `UMA` for a closed or locked one is our assumption."""
-        state = self.device.matrix.state(number)
-        if state == "F":
-            return "IS", "OOS", "FAIL"
-        if number in self.device.matrix.locked:
-            return "LCK", "IS", "OK"
-        return ("UMA", "OOS", "OK") if state == "D" else ("IS", "IS", "OK")
 
     def _port_sum(self, port: int) -> str:
         powers = [self._power(number) for number in (port, port + self._names.ports)]
@@ -192,11 +179,12 @@ class Tl1Front:
         told = ",".join(
             f"CONNNAME{n}={name},CONNSTATE{n}={state}" for n, (name, state) in enumerate(conns, 1)
         )
-        return f"{self._names.name(port)}:ALIAS=NONE,INPWR={powers[0]},OUTPWR={powers[1]},{told}"
+        alias = self.book.label(port) or "NONE"
+        return f"{self._names.name(port)}:ALIAS={alias},INPWR={powers[0]},OUTPWR={powers[1]},{told}"
 
     def _power(self, number: int) -> str:
-        dbm = self.device.power_dbm(number)
-        return "NONE" if dbm <= DARK_FLOOR_DBM else f"{dbm:.2f}"
+        dbm = self.book.power_dbm(number)
+        return "NONE" if dbm is None else f"{dbm:.2f}"
 
     # -- what it is told
 
@@ -237,7 +225,9 @@ class Tl1Front:
         for verb, pairs in (("DLT-CRS", change.removed), ("ENT-CRS", change.made)):
             for source, output in pairs:
                 name = f"{self._names.name(source)}>{self._names.name(output - self._names.ports)}"
-                self._report(listeners, "REPT DBCHG", [f"DBCHGSEQ={self._reports + 1}:{verb}:{name}"])
+                self._report(
+                    listeners, f"REPT {self._change_word}", [f"DBCHGSEQ={self._reports + 1}:{verb}:{name}"]
+                )
 
     def _report(self, listeners: Sequence[Callable[[bytes], None]], event: str, lines: Lines) -> None:
         self._reports += 1
@@ -247,12 +237,11 @@ class Tl1Front:
 
 
 class Tl1Session:
-    """One connection: commands to answers, each followed by `ending`."""
+    """One connection: commands to answers."""
 
-    def __init__(self, front: Tl1Front, send: Callable[[bytes], None], *, ending: bytes) -> None:
+    def __init__(self, front: Tl1Front, send: Callable[[bytes], None]) -> None:
         self.user = ""
         self.send = send
-        self.ending = ending
         self._silenced = False
         self._front = front
         self._table = front.table()
@@ -268,13 +257,12 @@ class Tl1Session:
         try:
             lines = await self._run(command)
         except Refused as refusal:
-            template = _TEXT_OF.get(refusal.reason, refusal.reason.value)
-            denied = Denied(_CODE_OF.get(refusal.reason, "SNVS"), template.format(port=refusal.port))
-            return self._denial(command, denied)
+            code = _CODE_OF.get(refusal.reason, "SNVS")
+            return self._denial(command, Denied(code, self._front.book.words(refusal)))
         except Denied as denied:
             return self._denial(command, denied)
         self._front.make_noise(self.send)
-        return self._pages(command, lines) + self.ending
+        return self._pages(command, lines)
 
     async def _run(self, command: Command) -> Lines:
         if command.verb == "ACT-USER":
@@ -297,9 +285,7 @@ class Tl1Session:
 
     def _denial(self, command: Command, denied: Denied) -> bytes:
         body = [f"   {denied.code}", f"   /* {denied} */"]
-        return (
-            _block(self._front.device.name, f"M  {command.ctag} DENY", body, _wall_clock(), ";") + self.ending
-        )
+        return _block(self._front.device.name, f"M  {command.ctag} DENY", body, _wall_clock(), ";")
 
     def _pages(self, command: Command, lines: Lines) -> bytes:
         name, head, now = self._front.device.name, f"M  {command.ctag} COMPLD", _wall_clock()
@@ -308,6 +294,7 @@ class Tl1Session:
         if len(pages) > 1:
             self._front.device.faults.fired["page_rows"] += 1
         blocks = [_rows(page) for page in pages]
+        blocks[-1] += [NOTICE] if command.verb == "ACT-USER" else []
         ends = [">"] * (len(blocks) - 1) + [";"]
         return b"".join(_block(name, head, rows, now, end) for rows, end in zip(blocks, ends, strict=True))
 
