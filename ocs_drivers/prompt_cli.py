@@ -23,6 +23,7 @@ LONGEST_PROMPT = 256
 """Characters of a prompt; more is not looked at."""
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_PLAIN = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,8 @@ class Decoder:
     """Bytes to lines and prompts, incrementally and in bounded memory.
 
     `prompt` is matched against all the text since the last line end, character by character: the shortest
-    text that matches is the prompt. Once `feed` has raised `ProtocolDesync` it raises it for ever.
+    text that matches is the prompt. It must not look beyond its own end (no `$`, no look-ahead). Once
+    `feed` has raised `ProtocolDesync` it raises it for ever.
     """
 
     def __init__(self, prompt: re.Pattern[str]) -> None:
@@ -88,14 +90,31 @@ class Decoder:
         """The lines and prompts that `data` completes. Raises `ProtocolDesync` for a line without end."""
         if self._broken is None:
             try:
-                for character in self._utf8.decode(data):
-                    self._take(character)
+                self._take_all(self._utf8.decode(data))
             except ProtocolDesync as desync:
                 self._broken = desync
         if self._broken is not None:
             raise self._broken
         events, self._events = self._events, []
         return events
+
+    def _take_all(self, text: str) -> None:
+        """Take whole runs of plain text where no prompt can be in them, and the rest one by one."""
+        position = 0
+        while position < len(text):
+            run = _PLAIN.match(text, position) if self._inside is _Inside.TEXT else None
+            if run is not None and self._took_whole(run[0]):
+                position = run.end()
+            else:
+                self._take(text[position])
+                position += 1
+
+    def _took_whole(self, run: str) -> bool:
+        line = self._line + run
+        if self._skip_blanks or len(line) > LONGEST_LINE or self._prompt.match(line):
+            return False
+        self._line, self._skip_newline = line, False
+        return True
 
     def _take(self, character: str) -> None:
         if self._inside is not _Inside.TEXT:

@@ -41,6 +41,8 @@ class Negotiator:
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         """Data for us, and the answer to send. Raises `ProtocolDesync` for a negotiation without end."""
+        if self._inside is _Inside.DATA and IAC not in data:
+            return data, b""
         text, answer = bytearray(), bytearray()
         for byte in data:
             self._take(byte, text, answer)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-pytest.importorskip("h11")
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from ocs_drivers import CrossConnects, OcsError, Status
 from ocs_drivers.address import parse_address
@@ -58,6 +61,8 @@ def bench(world) -> Any:
 
 
 def open_on(made: Any, front: str, credentials: Credentials = ACCOUNT) -> Any:
+    if front == "rest":
+        pytest.importorskip("h11")
     switch = DRIVERS[front](
         made.device, made.transport(front), credentials=credentials, timeout_s=5.0, clock=made.clock
     )
@@ -646,6 +651,114 @@ def test_other_ports_than_at_first_are_a_desync(bench, front):
     switch._names = type(switch._names)([f"1.1.{port}" for port in range(1, SIZE)])
     with pytest.raises(ProtocolDesync, match="others than at first"):
         switch.read()
+
+
+# -- any order of engineers and applies
+
+
+PORTS = ("1.1.1", "1.1.2", "1.1.3", "1.1.4")
+configurations = st.permutations(range(SIZE + 1, SIZE + 5)).flatmap(
+    lambda outputs: st.sets(st.integers(1, 4)).map(
+        lambda inputs: CrossConnects({source: outputs[source - 1] for source in inputs})
+    )
+)
+FAULTS: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {"fault": "skip_activate"},
+    {"fault": "drop_command"},
+    {"fault": "oc_fail", "pair": [1, SIZE + 1]},
+    {"fault": "stuck", "pair": [2, SIZE + 2]},
+    {"fault": "close_connection", "after_commands": 1, "executed": True},
+    {"fault": "close_connection", "after_commands": 1, "executed": False},
+)
+
+
+class EngineersMachine(RuleBasedStateMachine):
+    """An engineer provisions, activates and deletes one-way and two-way circuits between the applies of a driver."""
+
+    make: Any
+    met: Counter[str]
+
+    @initialize()
+    def begin(self) -> None:
+        self.switch, self.world = self.make()
+        self.engineer = Engineer(self.world)
+
+    @rule(ends=st.permutations(PORTS), way=st.sampled_from(["1WAY", "2WAY"]), active=st.booleans())
+    def engineer_makes(self, ends: list[str], way: str, active: bool) -> None:
+        name = f"{ends[0]}{'-' if way == '2WAY' else '>'}{ends[1]}"
+        accepted = "COMPLD" in self.engineer.say(f"ENT-CRS::{ends[0]},{ends[1]}:1::LAB,{way};")
+        if active and accepted:
+            self.engineer.say(f"ACT-CRS:::2::{name};")
+        self.check_read()
+
+    @rule(place=st.integers(0, 7), verb=st.sampled_from(["ACT", "CANC", "DLT"]))
+    def engineer_changes(self, place: int, verb: str) -> None:
+        names = self.circuit_names()
+        if names:
+            self.engineer.say(f"{verb}-CRS:::1::{names[place % len(names)]};")
+        self.check_read()
+
+    def circuit_names(self, states: str = "") -> list[str]:
+        return re.findall(rf'"([^":]+):[^"]*{states}', self.engineer.rows())
+
+    def check_read(self) -> None:
+        seen = self.switch.read()
+        assert dict(seen.connections) == self.world.truth()
+        assert {move.request for move in seen.pending} == set(self.circuit_names("AS=UMA"))
+
+    @rule(target=configurations, scoped=st.booleans(), fault=st.sampled_from(FAULTS))
+    def apply(self, target: CrossConnects, scoped: bool, fault: dict[str, Any]) -> None:
+        scope = frozenset(target) if scoped and target else frozenset(range(1, SIZE + 1))
+        before, booked = self.world.truth(), self.outside(scope)
+        guard = armed_once(self.world, **fault) if fault else lambda: None
+        try:
+            report = self.switch.apply(target, scope=scope, guard=guard)
+        except OcsError as error:
+            self.met["refused" if error.report is None else "failed"] += 1
+            report = error.report
+            assert report is not None or isinstance(error, PortBusy), repr(error)
+        else:
+            self.met["done with booked ports" if report.seen.pending else "done"] += 1
+            assert {i: o for i, o in self.world.truth().items() if i in scope} == dict(target)
+        self.world.do("clear_fault", fault="all")
+        self.check(report, target, before)
+        assert self.outside(scope) >= booked
+        self.check_read()
+
+    def check(self, report: Any, target: CrossConnects, before: dict[int, int]) -> None:
+        truth = self.world.truth()
+        pairs = report.pairs if report else {}
+        for pair, status in pairs.items():
+            as_wanted = (pair in truth.items()) == (pair in target.pairs)
+            assert (status is Status.DONE) == as_wanted, (pair, status, truth)
+        assert set(truth.items()) ^ set(before.items()) <= set(pairs)
+
+    def outside(self, scope: frozenset[int]) -> set[str]:
+        """Provisioned circuits with an input that is not in the scope."""
+        pending = self.switch.read().pending
+        return {move.request for move in pending if move.pair[0] not in scope}
+
+
+@pytest.mark.parametrize(("front", "examples"), [("tl1", 40), ("rest", 40)])
+def test_engineers_circuits_are_respected_or_told(bench, front, examples):
+    met: Counter[str] = Counter()
+    machine = type("Machine", (EngineersMachine,), {"make": lambda self: bench(front), "met": met})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=25,
+            suppress_health_check=list(HealthCheck),
+            derandomize=True,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+        ),
+    )
+    for what in ("done", "done with booked ports", "failed", "refused"):
+        assert met[what] >= 20, met
 
 
 # -- addresses

@@ -48,8 +48,8 @@ def replaying(monkeypatch, path, scheme):
             monkeypatch.setattr(f"ocs_drivers.{module}.{name}", lambda *_, **__: played)
         except ImportError:
             continue
-    where = ":///dev/replayed" if scheme.endswith("serial") else "://replayed"
-    parsed = address.parse_address(f"{scheme}{where}")
+    device = json.loads(path.read_text().partition("\n")[0])["device"]
+    parsed = address.parse_address(device if "://" in device else f"{scheme}://replayed")
     return played, address.driver_factory(scheme)(parsed, timeout_s=5.0, credentials=None)
 
 

@@ -60,7 +60,7 @@ class Printer:
             f"{kind} NAME".ljust(17) + name,
             f"{kind} TYPE".ljust(17) + ("ROME500" if is_rome else "2"),
             "RTOS             VxWorks (6.8)",
-            "BOARD            ver(LCU-100) rev(3) S/N(0000-0000-0000)",
+            "BOARD            ver(LCU-100) rev(3) S/N(SIM0-0000-0000)",
             "MATRIX SIZE:",
             *self._sizes(cabinet),
             "IP               IP addr(127.0.0.1) subnet(255.0.0.0/0xff000000)",
