@@ -46,7 +46,9 @@ def blanked(data: bytes, accounts: frozenset[Credentials]) -> bytes:
     for account in accounts:
         basic = b64encode(f"{account.user}:{account.password}".encode())
         data = data.replace(basic, _BLANK)
-        if len(account.password) > 1 and account.password != account.user:  # else every mention of the user goes
+        if (
+            len(account.password) > 1 and account.password != account.user
+        ):  # else every mention of the user goes
             data = data.replace(account.password.encode(), _BLANK)
     return data
 

@@ -7,7 +7,7 @@
     a read                           2: the circuits, and the summary of the ports
     the proof by reading back        1 for each look: the circuits
 
-Where the summary leaves out what is needed, the details of each port are asked for, one request each. Every item of
+Where the summary leaves out powers or states, those of ports are asked for one by one, but not in a read. Every item of
 a bulk has a result of its own, also under HTTP 200: each is looked at, and what failed is told pair by pair.
 """
 
@@ -99,6 +99,19 @@ class CalientRest(CalientSwitch):
     def _ask_ports(self) -> Mapping[str, Port]:
         return self._decoded(None, rest_words.STATE_FIELDS, rest_words.decode_port)
 
+    def _ask_ports_at_once(self) -> Mapping[str, Port]:
+        told = self._summary().items()
+        return {
+            name: rest_words.decode_port(item)
+            for name, item in told
+            if rest_words.tells(item, rest_words.STATE_FIELDS)
+        }
+
+    def _summary(self) -> Mapping[str, rest_words.Item]:
+        return self._session.get_json(
+            f"{_PORTS}?id=summary", lambda document: self._names.of_all(rest_words.decode_summary(document))
+        )
+
     def _ask_powers(self, names: Collection[str]) -> Powers:
         return self._decoded(names, rest_words.POWER_FIELDS, rest_words.decode_powers)
 
@@ -106,12 +119,9 @@ class CalientRest(CalientSwitch):
         self, wanted: Collection[str] | None, fields: Collection[str], decode: Callable[[rest_words.Item], _T]
     ) -> dict[str, _T]:
         """Something about the ports wanted (None: all): from the summary, else from the details of each."""
-        summary = self._session.get_json(
-            f"{_PORTS}?id=summary", lambda document: self._names.of_all(rest_words.decode_summary(document))
-        )
         return {
             name: decode(item) if rest_words.tells(item, fields) else self._from_details(name, decode)
-            for name, item in summary.items()
+            for name, item in self._summary().items()
             if wanted is None or name in wanted
         }
 

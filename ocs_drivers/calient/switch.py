@@ -67,6 +67,10 @@ class CalientSwitch(SwitchDriver):
     def _ask_ports(self) -> Mapping[str, Port]:
         """All ports by name."""
 
+    def _ask_ports_at_once(self) -> Mapping[str, Port]:
+        """The ports that a single question tells of; none where it takes one for each."""
+        return self._ask_ports()
+
     def _ask_labelled_ports(self) -> Mapping[str, Port]:
         """All ports by name, with their aliases, where these have to be asked for."""
         return self._ask_ports()
@@ -99,10 +103,10 @@ class CalientSwitch(SwitchDriver):
         return {info.number: info for info in sorted(infos, key=lambda info: info.number)}
 
     def _read(self) -> Snapshot:
-        """What is connected or provisioned, and the ports that cannot be used."""
+        """What is connected or provisioned, and the ports that cannot be used, where that is told at once."""
         with self._conversation.turn():
             self._seen = self._ask_circuits()
-            unfit = self._unfit(self._ask_ports())
+            unfit = self._unfit(self._ask_ports_at_once())
         return self._seen.snapshot(self._clock.now(), unfit)
 
     def _unfit(self, ports: Mapping[str, Port]) -> dict[int, PortState]:

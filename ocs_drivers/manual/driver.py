@@ -138,7 +138,7 @@ class ManualPanel(SwitchDriver):
         """Ask where the cord of a doubtful input goes, and note it."""
         self._session.ready()
         question = f"Where does the cord in input {_label(panel, port)} go? Answer with the output, or none."
-        answer = self._operator.ask(question, self._deadline())
+        answer = self._operator.ask(question, self._deadline()).lower()
         number = answer.removeprefix("output").strip()
         if answer not in {"none", "nowhere"} and not (
             number.isdecimal() and panel.inputs < int(number) <= panel.inputs + panel.outputs
@@ -189,7 +189,7 @@ class ManualPanel(SwitchDriver):
         question = f"{self._asked}. {_question(panel, step)}"
         self._file.write(panel.doubting(source))
         answer = self._operator.ask(question, self._deadline())
-        if answer not in {"done", "d", "y", "yes"}:
+        if answer.lower() not in {"done", "d", "y", "yes"}:
             raise self._not_done(step, question, f"the person at the panel says: {answer or 'nothing'}")
         if self._contradicts(step):
             raise self._not_done(

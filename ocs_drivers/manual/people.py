@@ -43,7 +43,7 @@ class Operator(Protocol):
         """Say something that needs no answer."""
 
     def ask(self, question: str, deadline: Deadline) -> str:
-        """The answer, in lower case. Raises `ConnectionLost`, `Timeout`."""
+        """The answer. Raises `ConnectionLost`, `Timeout`."""
 
 
 class TerminalOperator:
@@ -72,7 +72,7 @@ class TerminalOperator:
         answer = sys.stdin.readline()
         if not answer:
             raise ConnectionLost("nobody is at the terminal: standard input has ended")
-        return answer.strip().lower()
+        return answer.strip()
 
 
 class LineOperator:
@@ -114,7 +114,7 @@ class LineOperator:
             self.tell([question], deadline)
             while not self._lines:
                 self._take(self._transport.receive(deadline))
-            return self._lines.popleft().strip().lower()
+            return self._lines.popleft().strip()
         except BaseException:
             self._transport.close()
             raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 
+from sim.twins.calient import tl1_syntax
 from sim.twins.calient.circuits import Circuit, CircuitBook
 from sim.twins.control import Request
 from sim.twins.polatis.tl1_syntax import Command, CommandReader, Denied, parse
@@ -16,9 +17,6 @@ from sim.twins.switch.device import Change, SwitchDevice
 from sim.twins.switch.fault_board import Fault
 from sim.twins.switch.line import Line
 from sim.twins.switch.matrix import Reason, Refused
-
-PROMPT = b"agent> "
-NOTICE = "   /* NOTICE: this is a simulated switch;\r\n      no light is hurt. */"
 
 _CODE_OF: Mapping[Reason, str] = {
     Reason.NO_SUCH_PORT: "IIAC",
@@ -65,7 +63,7 @@ class Tl1Front:
         """Serve one client until it leaves; with `echo`, repeat each command before it is answered."""
         session = Tl1Session(self, line.send)
         self._sessions.append(session)
-        prompt = PROMPT if interactive else b""
+        prompt = tl1_syntax.PROMPT if interactive else b""
         line.send(prompt)
         try:
             reader = CommandReader()
@@ -231,7 +229,7 @@ class Tl1Front:
 
     def _report(self, listeners: Sequence[Callable[[bytes], None]], event: str, lines: Lines) -> None:
         self._reports += 1
-        data = _frame(self.device.name, f"A  {self._reports} {event}", lines, _wall_clock())
+        data = tl1_syntax.report(self.device.name, self._reports, event, lines, _wall_clock())
         for send in listeners:
             send(data)
 
@@ -262,7 +260,7 @@ class Tl1Session:
         except Denied as denied:
             return self._denial(command, denied)
         self._front.make_noise(self.send)
-        return self._pages(command, lines)
+        return self._answer(command, lines)
 
     async def _run(self, command: Command) -> Lines:
         if command.verb == "ACT-USER":
@@ -284,29 +282,11 @@ class Tl1Session:
         return lines if isinstance(lines, Sequence) else await lines
 
     def _denial(self, command: Command, denied: Denied) -> bytes:
-        body = [f"   {denied.code}", f"   /* {denied} */"]
-        return _block(self._front.device.name, f"M  {command.ctag} DENY", body, _wall_clock(), ";")
+        return tl1_syntax.denial(self._front.device.name, command.ctag, denied, _wall_clock())
 
-    def _pages(self, command: Command, lines: Lines) -> bytes:
-        name, head, now = self._front.device.name, f"M  {command.ctag} COMPLD", _wall_clock()
-        size = self._front.page_rows or max(len(lines), 1)
-        pages = [lines[start : start + size] for start in range(0, len(lines), size)] or [()]
-        if len(pages) > 1:
+    def _answer(self, command: Command, lines: Lines) -> bytes:
+        rows, name = self._front.page_rows, self._front.device.name
+        if 0 < rows < len(lines):
             self._front.device.faults.fired["page_rows"] += 1
-        blocks = [_rows(page) for page in pages]
-        blocks[-1] += [NOTICE] if command.verb == "ACT-USER" else []
-        ends = [">"] * (len(blocks) - 1) + [";"]
-        return b"".join(_block(name, head, rows, now, end) for rows, end in zip(blocks, ends, strict=True))
-
-
-def _rows(lines: Lines) -> list[str]:
-    return [f'   "{line}"' for line in lines]
-
-
-def _frame(name: str, head: str, lines: Lines, now: datetime) -> bytes:
-    return _block(name, head, _rows(lines), now, ";")
-
-
-def _block(name: str, head: str, body: Sequence[str], now: datetime, end: str) -> bytes:
-    lines = ["", f"   {name} {now:%y-%m-%d %H:%M:%S}", head, *body, end, ""]
-    return "\r\n".join(lines).encode("latin-1", "replace")
+        note = tl1_syntax.NOTICE if command.verb == "ACT-USER" else ""
+        return tl1_syntax.answer(name, command.ctag, lines, _wall_clock(), page_rows=rows, note=note)
