@@ -4,13 +4,20 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install run check test test-board test-full test-long lock clean
+.PHONY: help install run check test test-board test-full test-long fuzz lock clean
 
 LAB ?= labs/testbed12.yaml
 ARGS ?=
 
 # The tests that need no more than numpy, in the environment of a board.
-BOARD_TESTS := tests/ocs_drivers tests/sim tests/design tests/test_doctests.py
+# Drivers against twins at length, and with extras, are for the whole suite.
+BOARD_TESTS := tests/ocs_drivers tests/sim tests/design tests/test_doctests.py \
+	--ignore tests/ocs_drivers/test_truth.py --ignore tests/ocs_drivers/test_scpi_1xn_truth.py \
+	--ignore tests/ocs_drivers/test_conformance.py --ignore tests/ocs_drivers/test_families.py
+
+# Tests that need no namespaces and share nothing: two at a time.
+PARALLEL_TESTS := tests/ocs_drivers tests/sim --ignore tests/sim/lab
+OTHER_TESTS := tests --ignore tests/ocs_drivers --ignore tests/sim
 
 UV_COMPILE := .venv/bin/uv pip compile pyproject.toml --upgrade --quiet --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28
@@ -37,10 +44,14 @@ test-board: install ## core tests on the built wheel, with a board's numpy
 	PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q -p no:cacheprovider $(BOARD_TESTS)
 
 test-full: install ## all tests but the long ones, with coverage
-	.venv/bin/python -m pytest --cov --cov-report=term
+	.venv/bin/python -m pytest -n 2 --cov --cov-report= $(PARALLEL_TESTS)
+	.venv/bin/python -m pytest --cov --cov-append --cov-report=term tests/sim/lab $(OTHER_TESTS)
 
 test-long: install ## the tests that take minutes
 	HYPOTHESIS_PROFILE=long .venv/bin/python -m pytest -m long
+
+fuzz: install ## fuzz the codecs until no new edge was reached for ten minutes each
+	.venv/bin/python tests/fuzz/fuzz_codecs.py $(ARGS)
 
 lock: install ## resolve the requirements anew (torch stays unlocked: see docs/decisions/0002)
 	$(UV_COMPILE) --group dev --extra testbed --extra sim --extra fpga --extra service --extra qick \

@@ -149,6 +149,45 @@ def shifted(switch: OpticalSwitch, shift: int) -> CrossConnects:
     return CrossConnects({n: size + 1 + (n - 1 + shift) % count for n in range(1, count + 1)})
 
 
+FAMILIES = {
+    # scheme -> family, front, pairs, options of the twin
+    "polatis+scpi": ("polatis", "scpi", PAIRS, ()),
+    "polatis+rest": ("polatis", "rest", PAIRS, ()),
+    "polatis+tl1": ("polatis", "tl1", PAIRS, ()),
+    "calient+rest": ("calient", "rest", PAIRS, ()),
+    "calient+tl1": ("calient", "tl1", PAIRS, ()),
+    "glimmerglass+tl1": ("glimmerglass", "tl1", PAIRS, ()),
+    "sonic-ocs": ("sonic", "cli", PAIRS, ("--speed", "100")),
+    "telescent+cli": ("telescent", "cli", 6, ("--speed", "3000")),
+    "rome+cli": ("rome", "cli", 6, ("--speed", "3000")),
+}
+
+
+def commands(scheme: str) -> dict[str, float]:
+    """Write commands of an apply from nothing (counted by the guard, which is asked before each), and round trips."""
+    family, front, pairs, options = FAMILIES[scheme]
+    twin = Twin(family, "--size", f"{PAIRS}x{PAIRS}", *options)
+    writes: list[float] = []
+    try:
+        with open_switch(twin.urls[front], timeout_s=20.0) as switch:
+            target = CrossConnects({n: PAIRS + n for n in range(1, pairs + 1)})
+            twin.do("transcript", clear=True)
+            begin = time.perf_counter()
+            switch.apply(target, guard=lambda: writes.append(0.0))
+            seconds = time.perf_counter() - begin
+        asked = sum(
+            entry["direction"] == "in" and entry["data"] != "" for entry in twin.do("transcript")["entries"]
+        )
+    finally:
+        twin.close()
+    return {
+        "pairs": pairs,
+        "write_commands": len(writes),
+        "round_trips": asked,
+        "seconds": round(seconds, 3),
+    }
+
+
 def usage() -> dict[str, int]:
     gc.collect()
     return {
@@ -188,9 +227,16 @@ def main() -> None:
         left = {name: leaks(twin.urls[name]) for name in ("scpi", "tl1")}
     finally:
         twin.close()
+    counted = {scheme: commands(scheme) for scheme in FAMILIES}
     print(
         json.dumps(
-            {"benchmark": "drivers", "asked_ratio": ASKED_RATIO, "queries": queries, "left_behind": left}
+            {
+                "benchmark": "drivers",
+                "apply": counted,
+                "asked_ratio": ASKED_RATIO,
+                "queries": queries,
+                "left_behind": left,
+            }
         )
     )
 

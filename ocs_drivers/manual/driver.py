@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
+from typing import TypeVar
 
 from ocs_drivers.contract import Guard, unguarded
 from ocs_drivers.driver import SwitchDriver
@@ -24,6 +25,8 @@ from ocs_drivers.model import (
 )
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
 from ocs_drivers.transport import lost
+
+_T = TypeVar("_T")
 
 Probe = Callable[[tuple[int, int]], bool | None]
 """Whether light or packets pass from an input to an output; None when that cannot be told."""
@@ -133,6 +136,10 @@ class ManualPanel(SwitchDriver):
             for port in sorted(panel.doubtful):
                 panel = self._trace(panel, port)
         return Snapshot(panel.patched, self._clock.now())
+
+    def _retried(self, ask: Callable[[], _T]) -> _T:
+        """A person is not asked the same thing three times."""
+        return ask()
 
     def _trace(self, panel: Panel, port: int) -> Panel:
         """Ask where the cord of a doubtful input goes, and note it."""

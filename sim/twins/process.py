@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import signal
 import socket
@@ -41,7 +42,7 @@ def arguments() -> argparse.ArgumentParser:
         "--port", type=_pair, action="append", default=[], metavar="FRONT=PORT", help="default: any free one"
     )
     parser.add_argument("--clock", choices=["real", "virtual"], default="real")
-    parser.add_argument("--speed", type=float, default=1.0, help="how much faster than ours its time goes")
+    parser.add_argument("--speed", type=_speed, default=1.0, help="how much faster than ours its time goes")
     parser.add_argument("--switch-time-ms", type=float, help="default: the family's own")
     parser.add_argument("--boot-mode", choices=BOOT_MODES, default="DARK")
     parser.add_argument("--user")
@@ -52,11 +53,11 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--fault",
-        type=_pair,
+        type=_knob,
         action="append",
         default=[],
-        metavar="KNOB=VALUE",
-        help='set a fault from the start: fail_port=3, stuck=[1,9], close_connection={"after_bytes":3}',
+        metavar="KNOB[=VALUE]",
+        help='set a fault from the start: refuse, fail_port=3, stuck=[1,9], close_connection={"after_bytes":3}',
     )
     return parser
 
@@ -66,6 +67,17 @@ def _size(text: str) -> tuple[int, int]:
     if int(inputs) < 1 or int(outputs) < 1:
         raise ValueError(text)
     return int(inputs), int(outputs)
+
+
+def _speed(text: str) -> float:
+    if not 0 < float(text) < math.inf:
+        raise ValueError(text)
+    return float(text)
+
+
+def _knob(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name, value
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -100,16 +112,16 @@ def _clock(options: argparse.Namespace) -> Clock:
 
 
 async def run(options: argparse.Namespace) -> None:
-    """Serve until standard input closes. Raises `SettingError` and `OSError` before anything is served."""
+    """Serve until standard input closes. Raises `SettingError` and `OSError` before the line that says ready."""
     twin = make_twin(options.family, settings_of(options))
-    for name, value in options.fault:
-        await _set_fault(twin, name, value)
     await twin.serve(_sockets(twin, options.host, dict(options.port)), serial=True)
-    ended = _end_of_input()
-    ready = {"ready": True, "simulated": True, "family": options.family, **twin.addresses()}
-    sys.stdout.write(json.dumps(ready) + "\n")
-    sys.stdout.flush()
     try:
+        for name, value in options.fault:  # not before: who begins to serve accepts clients
+            await _set_fault(twin, name, value)
+        ended = _end_of_input()
+        ready = {"ready": True, "simulated": True, "family": options.family, **twin.addresses()}
+        sys.stdout.write(json.dumps(ready) + "\n")
+        sys.stdout.flush()
         await ended.wait()
     finally:
         await twin.close()

@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from ocs_drivers import CrossConnects, OpticalSwitch, Side, Status, open_switch
-from ocs_drivers.errors import Conflict
+from ocs_drivers.errors import Conflict, Unsupported
 from ocs_drivers.model import ApplyReport, PortInfo, Power
 from ocs_drivers.recording import recording
 from testbed.cli.options import AsJson
@@ -322,7 +322,27 @@ def shutter(
         if as_json:
             print_json({**_about(device), "shutter": what, "ports": numbers})
         else:
-            print_lines([f"{_heading(device)}: {len(numbers)} shutters are {what}"])
+            print_lines([f"{_heading(device)}: {len(numbers)} ports, shutters {what}"])
+    return DONE
+
+
+@app.command()
+def home(context: typer.Context, yes: Yes = False, as_json: AsJson = False) -> int:
+    """Have a robot that stands find its home, and let it go on; look at it first."""
+    with _opened(context) as device:
+        homing_run = getattr(device, "homing_run", None)
+        if homing_run is None:
+            raise Unsupported(
+                "this device has no homing run",
+                device=device.address,
+                cure="Only ROME and AFM robots have one.",
+            )
+        _require_consent(device, "home the robot", yes=yes)
+        homing_run()
+        if as_json:
+            print_json({**_about(device), "homed": True})
+        else:
+            print_lines([f"{_heading(device)}: the robot is home and goes on"])
     return DONE
 
 

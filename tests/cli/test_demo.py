@@ -107,11 +107,8 @@ def test_an_interrupted_demo_ends_with_130_and_says_so_in_its_record(start_testb
 
 
 def test_a_real_lab_is_planned_and_not_moved_unless_it_is_named(testbed, tmp_path):
-    twin = [sys.executable, "-m", "sim.twins.polatis", "--inputs", "48", "--outputs", "48"]
-    places = ["--scpi", "127.0.0.1:0", "--tl1", "127.0.0.1:0", "--control", "127.0.0.1:0"]
-    with subprocess.Popen(
-        [*twin, *places], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    twin = [sys.executable, "-m", "sim.twins", "polatis"]
+    with subprocess.Popen(twin, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
@@ -122,7 +119,7 @@ def test_a_real_lab_is_planned_and_not_moved_unless_it_is_named(testbed, tmp_pat
             host["management"] = f"127.0.0.{11 + number}"
         lab["switches"][0] = {
             "name": "ocs1",
-            "address": f"polatis+scpi://{ready['scpi']}",
+            "address": ready["scpi"],
             "inputs": 48,
             "outputs": 48,
         }
@@ -206,14 +203,11 @@ def test_a_journal_alone_is_no_run_and_no_damage(testbed, tmp_path):
 
 
 def test_a_lab_file_that_says_simulated_moves_no_switch_that_we_did_not_start(testbed, tmp_path):
-    twin = [sys.executable, "-m", "sim.twins.polatis", "--inputs", "48", "--outputs", "48"]
-    places = ["--scpi", "127.77.0.2:0", "--tl1", "127.77.0.2:0", "--control", "127.77.0.2:0"]
-    with subprocess.Popen(
-        [*twin, *places], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    twin = [sys.executable, "-m", "sim.twins", "polatis", "--host", "127.77.0.2"]
+    with subprocess.Popen(twin, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        address = json.loads(process.stdout.readline())["scpi"]
+        address = json.loads(process.stdout.readline())["scpi"].rpartition("/")[2]
         text = LAB.read_text().replace("10.99.0.2:5025", address).replace("10.99.0.", "127.77.0.")
         mine = tmp_path / "mine.yaml"
         mine.write_text(text.replace("name: testbed12", "name: mine"))

@@ -20,6 +20,8 @@ WIRES = (
     ("ssh", "SshTransport"),
 )
 """Where drivers find the wires, for `open_in_memory` to put memory there."""
+NEEDED = {"ssh": ("telescent+cli", "rome+cli", "afm+cli", "sonic")}
+"""Schemes that cannot do without the library behind a wire, even when the wire is memory."""
 
 
 class ScriptedPeer:
@@ -220,8 +222,9 @@ def open_in_memory(monkeypatch, tmp_path_factory) -> Callable[..., Any]:
         for module, name in WIRES:
             try:
                 monkeypatch.setattr(f"ocs_drivers.{module}.{name}", line)
-            except ImportError:  # an optional library is not installed: nobody can take that way
-                continue
+            except ImportError as missing:  # an optional library is not installed
+                if any(scheme.startswith(family) for family in NEEDED.get(module, ())):
+                    pytest.skip(f"{scheme} needs an extra: {missing}")
         monkeypatch.setattr(timing.SystemClock, "now", lambda _: world.clock.now())
         monkeypatch.setattr(timing.SystemClock, "sleep", lambda _, seconds: world.clock.sleep(seconds))
         where = "///dev/memory" if scheme.endswith("serial") else "//memory"

@@ -744,14 +744,14 @@ class EngineersMachine(RuleBasedStateMachine):
         return {move.request for move in pending if move.pair[0] not in scope}
 
 
-@pytest.mark.parametrize(("front", "examples"), [("tl1", 25), ("rest", 25)])
-def test_engineers_circuits_are_respected_or_told(bench, front, examples):
+@pytest.mark.parametrize("front", ["tl1", "rest"])
+def test_engineers_circuits_are_respected_or_told(bench, front):
     met: Counter[str] = Counter()
     machine = type("Machine", (EngineersMachine,), {"make": lambda self: bench(front), "met": met})
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=examples,
+            max_examples=40,
             stateful_step_count=25,
             suppress_health_check=list(HealthCheck),
             derandomize=True,
@@ -760,8 +760,9 @@ def test_engineers_circuits_are_respected_or_told(bench, front, examples):
             phases=[Phase.generate],
         ),
     )
+    print(front, dict(met))
     for what in ("done", "done with booked ports", "failed", "refused"):
-        assert met[what] >= 20, met
+        assert met[what] >= 10, met
 
 
 # -- addresses

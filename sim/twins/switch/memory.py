@@ -39,6 +39,7 @@ class MemoryClient:
     def __init__(self, converse: Client) -> None:
         self._reader = asyncio.StreamReader()
         self._writer = _Writer()
+        self._left = False
         self._task = asyncio.get_running_loop().create_task(self._run(converse))
 
     async def _run(self, converse: Client) -> None:
@@ -54,9 +55,9 @@ class MemoryClient:
         return self._writer.closed
 
     def send(self, data: bytes) -> None:
-        """Send bytes to the device. Raises `ConnectionResetError` when it has hung up."""
-        if self.closed:
-            raise ConnectionResetError("the device hung up")
+        """Send bytes to the device. Raises `ConnectionResetError` when either end has hung up."""
+        if self.closed or self._left:
+            raise ConnectionResetError("the device hung up" if self.closed else "this end has hung up")
         self._reader.feed_data(data)
 
     def received(self) -> bytes:
@@ -66,6 +67,7 @@ class MemoryClient:
 
     def close(self) -> None:
         """Hang up."""
+        self._left = True
         if not self.closed:
             self._reader.feed_eof()
 

@@ -114,7 +114,7 @@ class Robot:
         Execution is disabled from now on, until `enable`. A run that is under way already is given again.
         """
         self.enabled = False
-        if self._homing_run is None or self._homing_run.done():
+        if self._homing_run is None:
             self._homing_run = self.device.start(self._home())
         return self._homing_run
 
@@ -171,7 +171,8 @@ class Robot:
             self._worker = self.device.start(self._work())
 
     def _may_move(self) -> bool:
-        return bool(self._waiting) and self.enabled and not self.jammed and not self.homing
+        free = self.enabled and not self.jammed and self._homing_run is None
+        return free and bool(self._waiting)
 
     async def _work(self) -> None:
         while self._may_move():
@@ -257,6 +258,7 @@ class Robot:
         await self.device.clock.sleep(self.homing_s)
         self._free("the arm was jammed")
         self.homing = self.enabled = False
+        self._homing_run = None  # before the news: who hears it may enable at once
         self._tell("homed", None)
 
     def _lose_power(self) -> None:

@@ -1,0 +1,109 @@
+"""The driver of docs/how-to/add-a-switch.md, as it stands there, keeps the contract on a device made up for it."""
+
+from __future__ import annotations
+
+import re
+import socket
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from ocs_drivers import address, known_schemes, open_switch
+from ocs_drivers.errors import DeviceError
+from ocs_drivers.testing import SwitchContract
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-switch.md"
+MOST_LINES = 150
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(
+        rf"^```{language}\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+
+
+class PrismaDevice:
+    """What the table of the page says, on a socket."""
+
+    def __init__(self) -> None:
+        self.outputs: dict[int, int] = {}
+        self.refuses = ""
+
+    def serve(self, connection: socket.socket) -> None:
+        with connection.makefile("rwb") as lines:
+            for line in lines:
+                lines.write(self.answer(line.decode().split()).encode() + b"\r\n")
+                lines.flush()
+
+    def answer(self, words: list[str]) -> str:
+        if words == ["WHO"]:
+            return "PRISMA 8 SN 0042 FW 1.3"
+        if words == ["MAP"]:
+            return " ".join(f"{n}>{self.outputs.get(n, '-')}" for n in range(1, 9))
+        if self.refuses:
+            return f"NO {self.refuses}"
+        if words[0] == "SET":
+            source, output = map(int, words[1:])
+            if source in self.outputs or output in self.outputs.values():
+                return "NO in use"
+            self.outputs[source] = output
+        else:
+            self.outputs.pop(int(words[1]), None)
+        return "OK"
+
+
+@pytest.fixture
+def prisma(peer, monkeypatch):
+    """The driver of the page, installed as its entry point says, and its device."""
+    (source,) = blocks("python")
+    module = ModuleType("prisma.driver")
+    exec(compile(source, str(PAGE), "exec"), module.__dict__)
+    monkeypatch.setitem(sys.modules, "prisma", ModuleType("prisma"))
+    monkeypatch.setitem(sys.modules, "prisma.driver", module)
+    (name, value) = re.search(r'^(\w+) = "(.*)"$', blocks("toml")[0], re.MULTILINE).groups()
+    installed = EntryPoint(name=name, value=value, group="ocs_drivers.drivers")
+    found = address.entry_points
+
+    class Found(list):
+        names = {*found(group="ocs_drivers.drivers").names, name}
+
+    def entry_points(*, group, name=None):
+        return (
+            [installed]
+            if name == installed.name
+            else Found()
+            if name is None
+            else found(group=group, name=name)
+        )
+
+    monkeypatch.setattr(address, "entry_points", entry_points)
+    device = PrismaDevice()
+    return device, f"prisma://127.0.0.1:{peer(device.serve).port}"
+
+
+class TestPrisma(SwitchContract):
+    @pytest.fixture
+    def switch(self, prisma):
+        _, url = prisma
+        with open_switch(url) as switch:
+            yield switch
+
+
+def test_the_page_stays_under_its_length():
+    (source,) = blocks("python")
+    assert len(source.splitlines()) < MOST_LINES
+
+
+def test_the_scheme_is_known(prisma):
+    assert "prisma" in known_schemes()
+
+
+def test_a_refusal_is_an_error_with_the_devices_words(prisma):
+    device, url = prisma
+    device.refuses = "not today"
+    with open_switch(url) as switch, pytest.raises(DeviceError, match="not today") as caught:
+        switch.connect({1: 9})
+    assert caught.value.ports == (1, 9)

@@ -1,0 +1,49 @@
+"""One plan, every family: what is read back is the same in normalised (input, output) indices."""
+
+from __future__ import annotations
+
+import pytest
+
+from ocs_drivers import CrossConnects
+
+SIZE, CIRCUITS = 24, 24
+PROTOCOLS = {
+    "polatis+scpi": ("polatis", "scpi"),
+    "polatis+tl1": ("polatis", "tl1"),
+    "polatis+rest": ("polatis", "rest"),
+    "calient+tl1": ("calient", "tl1"),
+    "calient+rest": ("calient", "rest"),
+    "glimmerglass+tl1": ("glimmerglass", "tl1"),
+    "telescent+cli": ("telescent", "cli"),
+    "rome+cli": ("rome", "cli"),
+    "afm+telnet": ("afm", "telnet"),
+    "sonic-ocs": ("sonic", "cli"),
+    "manual": ("manual", "operator"),
+}
+PLAN = tuple((n, (5 * n + 3) % SIZE) for n in range(CIRCUITS))
+"""Pairs of indices from 0: a permutation, for 5 and 24 have no common factor."""
+
+
+@pytest.mark.parametrize("scheme", PROTOCOLS)
+def test_the_same_plan_reads_the_same_on_every_family(scheme, world, open_in_memory):
+    for library in ("pyvisa_py", "asyncssh", "h11"):
+        pytest.importorskip(library)
+    family, front = PROTOCOLS[scheme]
+    made = world(family, size=(SIZE, SIZE))
+    switch = open_in_memory(made, scheme, front)
+
+    report = switch.apply(CrossConnects({i + 1: o + SIZE + 1 for i, o in PLAN}))
+
+    assert report.complete
+    held = switch.read().connections
+    assert tuple((source - 1, output - SIZE - 1) for source, output in held.items()) == PLAN
+    assert made.truth() == dict(held)
+    switch.close()
+
+
+def test_a_plan_of_24_robot_minutes_takes_no_time_of_ours(world, open_in_memory):
+    pytest.importorskip("asyncssh")
+    made = world("telescent", size=(SIZE, SIZE))
+    switch = open_in_memory(made, "telescent+cli", "cli")
+    switch.apply(CrossConnects({i + 1: o + SIZE + 1 for i, o in PLAN}))
+    assert made.clock.now() >= 24 * 60
