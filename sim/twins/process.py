@@ -176,5 +176,7 @@ def main(words: Sequence[str] | None = None) -> None:
         asyncio.run(run(options))
     except SettingError as error:
         parser.error(str(error))
+    except ModuleNotFoundError as error:
+        parser.exit(1, f"cannot serve: {error}; pip install 'lightbed[sim]'\n")
     except OSError as error:
         parser.exit(1, f"cannot serve: {error}\n")
