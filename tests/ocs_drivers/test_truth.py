@@ -22,7 +22,6 @@ from hypothesis.stateful import (
 
 from ocs_drivers import CrossConnects, OcsError, Status, known_schemes
 from ocs_drivers.errors import Conflict, PortError, Unsupported
-from sim.twins.families import FAMILIES
 
 SIZE = 8
 STEPS, STEPS_AT_LEAST = 50, 30
@@ -47,6 +46,8 @@ PROTOCOLS: dict[str, tuple[str, str, dict[str, str]]] = {
     "sonic-ocs": ("sonic", "cli", {}),
     "manual": ("manual", "operator", {}),
 }
+SLOW = {"telescent+cli", "rome+cli", "rome+telnet", "afm+cli", "afm+telnet", "manual", "sonic-ocs"}
+"""Half a minute and more each: run by `make test-long`."""
 ONE_FAMILY = {name: {"rome", "afm"} for name in ("rome", "afm")}
 """Wave2Wave ROME and FiberZone AFM are one driver with two dialects."""
 
@@ -182,7 +183,9 @@ class TruthMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("scheme", [name for name, row in PROTOCOLS.items() if row[0] in FAMILIES])
+@pytest.mark.parametrize(
+    "scheme", [pytest.param(name, marks=pytest.mark.long if name in SLOW else ()) for name in PROTOCOLS]
+)
 def test_the_target_is_held_or_the_report_tells_the_truth(scheme, world, open_in_memory):
     family, front, options = PROTOCOLS[scheme]
     met: Counter[str] = Counter()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.models.clock import RealClock, VirtualClock
+from sim.models.clock import RealClock, ScaledClock, VirtualClock
 
 
 def test_time_stands_still_until_advanced():
@@ -93,3 +93,24 @@ def test_the_real_clock_passes_at_least_the_time_asked_for():
         return clock.now() - before
 
     assert 0.002 <= asyncio.run(story()) < 5.0
+
+
+def test_a_scaled_clock_passes_its_seconds_faster_and_not_too_few_of_them():
+    async def story():
+        clock, machine = ScaledClock(1000.0), RealClock()
+        before, machine_before = clock.now(), machine.now()
+        await clock.sleep(20.0)
+        await clock.sleep(-1.0)
+        machine_passed_s = machine.now() - machine_before
+        return clock.now() - before, machine_passed_s
+
+    passed_s, machine_passed_s = asyncio.run(story())
+    assert passed_s >= 20.0
+    assert 0.02 <= machine_passed_s < 10.0
+    assert machine_passed_s == pytest.approx(passed_s / 1000.0, abs=0.5)
+
+
+@pytest.mark.parametrize("speed", [0.0, -1.0])
+def test_time_neither_stands_nor_runs_back_on_a_scaled_clock(speed):
+    with pytest.raises(ValueError, match="times as fast"):
+        ScaledClock(speed)

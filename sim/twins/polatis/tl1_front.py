@@ -96,6 +96,7 @@ class Tl1Front:
         """The user that a login command brings. Raises `Denied`."""
         limit = self.device.faults.max_sessions
         if limit is not None and sum(bool(session.user) for session in self._sessions) >= limit:
+            self.device.faults.fired["max_sessions"] += 1
             raise Denied("SROF", "maximum number of sessions reached")
         if (command.aid, command.positional[0]) != self._account:
             raise Denied("PICC", "login incorrect")

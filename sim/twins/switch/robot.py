@@ -195,13 +195,16 @@ class Robot:
         await self._move(job)
 
     async def _move(self, job: Job) -> None:
+        rest_s = self.move_s
         if self._moves_before_jam == 0:
-            await self.device.clock.sleep(self.move_s / 2)
-            self._jam(job)
-            return
-        if self._moves_before_jam is not None:
+            rest_s = self.move_s / 2
+            await self.device.clock.sleep(self.move_s - rest_s)
+            if self._moves_before_jam == 0:  # nobody has called it off meanwhile
+                self._jam(job)
+                return
+        elif self._moves_before_jam is not None:
             self._moves_before_jam -= 1
-        await self.device.clock.sleep(self.move_s)
+        await self.device.clock.sleep(rest_s)
         await self._plug(job)
 
     async def _plug(self, job: Job) -> None:

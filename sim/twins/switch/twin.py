@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,6 +106,7 @@ class SwitchTwin:
         self.fronts = fronts
         self.transcript = Transcript(device.clock)
         self._sessions = itertools.count(1)
+        self._served: Counter[str] = Counter()  # how many clients each front has now
         self._on_boot = on_boot
         self._doors: dict[str, Door] = {}
         self._memory: dict[str, MemoryDoor] = {}
@@ -225,7 +227,7 @@ class SwitchTwin:
 
         async def serve(reader: Reader, writer: Writer) -> None:
             limit = self.device.faults.max_sessions
-            if front.max_sessions_here and limit is not None and self._clients_of(name) > limit:
+            if front.max_sessions_here and limit is not None and self._served[name] >= limit:
                 self.device.faults.fired["max_sessions"] += 1
                 return
             line = Line(
@@ -236,10 +238,10 @@ class SwitchTwin:
                 transcript=self.transcript,
                 clock=self.device.clock,
             )
-            await front.converse(line)
+            self._served[name] += 1
+            try:
+                await front.converse(line)
+            finally:
+                self._served[name] -= 1
 
         return serve
-
-    def _clients_of(self, name: str) -> int:
-        doors = (self._doors.get(name), self._memory.get(name))
-        return sum(door.clients for door in doors if door is not None)
