@@ -135,7 +135,6 @@ def test_a_deadline_counts_down_and_stays_at_zero():
 def test_without_pyvisa_the_cure_is_named(monkeypatch):
     from ocs_drivers import visa
 
-    visa._resource_manager.cache_clear()
     monkeypatch.setitem(sys.modules, "pyvisa", None)
     with pytest.raises(Unsupported, match=r"lightbed\[visa\]"):
         visa.VisaTransport("127.0.0.1", 1, device="test://device").open(1)
