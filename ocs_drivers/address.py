@@ -6,6 +6,7 @@
     TCPIP0::host::5025::SOCKET                       a VISA resource string: the same as polatis+scpi
     ASRL/dev/ttyUSB0::INSTR                          the same as polatis+serial
     manual://panel.json                              a panel that a person patches, and the file that remembers it
+    sim+calient+tl1://name?size=8x8                  a simulated switch of one's own, started for it
     <scheme>://...                                   what an entry point of the group `ocs_drivers.drivers` provides
 
 Credentials in an address are used and then forgotten: they are in no message, log or `.address`.
@@ -165,6 +166,11 @@ def driver_factory(scheme: str) -> DriverFactory:
 
     Raises `AddressError` when there is none, or when it cannot be imported.
     """
+    if scheme.startswith("sim+"):
+        from ocs_drivers.simulated import simulated_switch
+
+        driver_factory(scheme.removeprefix("sim+"))  # or there is no such driver
+        return simulated_switch
     built_in = _BUILT_IN.get(scheme)
     if built_in is not None:
         module, name = built_in.split(":")

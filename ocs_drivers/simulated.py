@@ -1,0 +1,74 @@
+"""A switch that is not there: `sim+calient+tl1://spare?size=16x16&speed=10` starts a twin of one's own, and opens it.
+
+For notebooks and first steps. The twin is a process (`python -m sim.twins`) that ends with ours; the same name, family
+and options are the same twin, so that `sim+polatis+scpi://a` and `sim+polatis+tl1://a` are two ways into one switch.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import subprocess
+import sys
+import threading
+
+from ocs_drivers.address import Address, driver_factory, parse_address
+from ocs_drivers.contract import OpticalSwitch
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.errors import AddressError, ConnectError
+
+PREFIX = "sim+"
+
+_FAMILY_OF = {"sonic-ocs": "sonic"}
+_twins: dict[tuple[str, ...], dict[str, str]] = {}
+_starting = threading.Lock()
+
+
+def simulated_switch(
+    address: Address, *, timeout_s: float, credentials: Credentials | None = None
+) -> OpticalSwitch:
+    """An unopened driver on a twin. Options: `size` and `speed`. Raises `AddressError`, `ConnectError`."""
+    scheme = address.scheme.removeprefix(PREFIX)
+    make = driver_factory(scheme)
+    name = (address.host or address.path).strip("/") or "ocs1"
+    ways_in = _twin(scheme, name, address.only_options("size", "speed"))
+    for url in ways_in.values():
+        if url.partition("://")[0] == scheme:
+            return make(parse_address(url), timeout_s=timeout_s, credentials=credentials)
+    raise AddressError(
+        f"the twin speaks no {scheme}", device=str(address), cure=f"It speaks: {', '.join(ways_in)}."
+    )
+
+
+def _twin(scheme: str, name: str, address: Address) -> dict[str, str]:
+    """The addresses of the twin of that name, started when it is not there."""
+    family = _FAMILY_OF.get(scheme, scheme.partition("+")[0])
+    options = [f"--{key}={value}" for key, value in sorted(address.options.items())]
+    command = [sys.executable, "-m", "sim.twins", family, f"--name={name}", *options]
+    with _starting:
+        key = tuple(command)
+        if key not in _twins:
+            _twins[key] = _start(command, str(address))
+        return _twins[key]
+
+
+def _start(command: list[str], device: str) -> dict[str, str]:
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    ready = process.stdout.readline()
+    if not ready:
+        _, complaint = process.communicate()
+        raise ConnectError(
+            f"the twin did not start: {complaint.strip().splitlines()[-1:]}",
+            device=device,
+            cure="`testbed sim switch list` names the families; a size is written 8x8.",
+        )
+    atexit.register(_end, process)
+    return {name: url for name, url in json.loads(ready).items() if isinstance(url, str) and "://" in url}
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.communicate(timeout=10)  # closes its input, which is what it ends with
