@@ -166,7 +166,7 @@ class SwitchDriver(ABC):
         self._conversation.open()
         try:
             self._identity, self._capabilities = self._discover()
-        except OcsError:
+        except BaseException:  # also an interrupt: half-known, it must not count as open
             self._conversation.close()
             raise
 

@@ -52,6 +52,14 @@ def serial_line(address: Address, default_baud: int) -> Transport:
     return recorded(SerialTransport(address.path, baud=int(text), device=str(address)), str(address))
 
 
+def with_http_port(address: Address, *, port: int, tls_port: int) -> Address:
+    """The address with its own port, or the default of what it asks for: plain, or with `?tls=1` inside TLS.
+
+    A device has one address, so that it has one lock. Raises `AddressError` for an option without sense.
+    """
+    return address.with_port(tls_port if _is_on(address, "tls") else port)
+
+
 def http_line(address: Address, *, port: int, tls_port: int) -> Transport:
     """A TCP connection, with `?tls=1` inside TLS; `port` and `tls_port` are the defaults of the two.
 

@@ -13,7 +13,7 @@ from ocs_drivers.calient.switch import ACTIVATION_S
 from ocs_drivers.calient.tl1_driver import CalientTl1
 from ocs_drivers.credentials import Credentials, find_credentials
 from ocs_drivers.errors import AddressError
-from ocs_drivers.lines import HTTP_OPTIONS, http_line, tcp_line
+from ocs_drivers.lines import HTTP_OPTIONS, http_line, tcp_line, with_http_port
 
 TL1_PORT = 3082
 """Raw TL1, for machines. The interactive port, 3083, is understood as well."""
@@ -53,7 +53,7 @@ def rest_switch(
     Replies can take many seconds: the default timeout stands for `REST_TIMEOUT_S` here.
     """
     address = address.only_options(*HTTP_OPTIONS, "activation_s")
-    address = address.with_port(HTTPS_PORT if address.options.get("tls") == "1" else HTTP_PORT)
+    address = with_http_port(address, port=HTTP_PORT, tls_port=HTTPS_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
     return CalientRest(
         str(address),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.credentials import Credentials, find_credentials
 from ocs_drivers.errors import AddressError
-from ocs_drivers.lines import HTTP_OPTIONS, http_line, serial_line, tcp_line, visa_line
+from ocs_drivers.lines import HTTP_OPTIONS, http_line, serial_line, tcp_line, visa_line, with_http_port
 from ocs_drivers.polatis.rest_driver import PolatisRest
 from ocs_drivers.polatis.scpi_driver import PolatisScpi
 from ocs_drivers.polatis.tl1_driver import PolatisTl1
@@ -61,7 +61,7 @@ def rest_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> PolatisRest:
     """An unopened Polatis over RESTCONF; `?tls=1` for HTTPS, see `ocs_drivers.lines.http_line`."""
-    address = address.only_options(*HTTP_OPTIONS)
+    address = with_http_port(address.only_options(*HTTP_OPTIONS), port=REST_PORT, tls_port=REST_TLS_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
     line = http_line(address, port=REST_PORT, tls_port=REST_TLS_PORT)
     return PolatisRest(str(address), line, credentials=account, timeout_s=timeout_s)

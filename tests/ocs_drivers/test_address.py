@@ -119,6 +119,8 @@ def test_a_driver_that_cannot_be_loaded_says_which(third_party):
 def test_default_ports():
     assert scpi_switch(parse_address("polatis+scpi://host")).address == "polatis+scpi://host:5025"
     assert tl1_switch(parse_address("polatis+tl1://host")).address == "polatis+tl1://host:3082"
+    assert rest_switch(parse_address("polatis+rest://host")).address == "polatis+rest://host:8008"
+    assert rest_switch(parse_address("polatis+rest://host?tls=1")).address == "polatis+rest://host:443?tls=1"
 
 
 def test_scpi_over_pyvisa_is_ipv4_only():
