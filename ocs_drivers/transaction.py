@@ -113,16 +113,16 @@ def apply(
     outcomes: list[Outcome] = []
     for step in steps:
         if outcomes:
-            _refuse_interference(target, seen, steps, tuple(outcomes), scope, switch.address)
+            _refuse_interference(target, seen, steps, tuple(outcomes), switch.address)
         try:
             outcomes.append(switch.execute(step, guard))
         except OcsError as error:
             if outcomes:
-                error.report = _report(target, seen, steps, tuple(outcomes), scope)
+                error.report = _report(target, seen, steps, tuple(outcomes))
             raise
         if outcomes[-1].status is not Status.DONE:
             break
-    report = _report(target, seen, steps, tuple(outcomes), scope)
+    report = _report(target, seen, steps, tuple(outcomes))
     if not report.complete:
         raise failure_of(report, device=switch.address) from report.outcomes[-1].error
     return report
@@ -133,7 +133,6 @@ def _refuse_interference(
     seen: Snapshot,
     steps: tuple[Step, ...],
     outcomes: tuple[Outcome, ...],
-    scope: Collection[int] | None,
     device: str,
 ) -> None:
     """Stop when the last read-back shows that somebody moved the ports of the next step."""
@@ -142,7 +141,7 @@ def _refuse_interference(
     try:
         require_unmoved(steps[len(outcomes)], read_back.connections, device=device)
     except Conflict as interference:
-        interference.report = _report(target, seen, steps, outcomes, scope)
+        interference.report = _report(target, seen, steps, outcomes)
         raise
 
 
@@ -188,19 +187,13 @@ def require_light(report: ApplyReport, readings: Mapping[int, Power | None], *, 
 
 
 def _report(
-    target: CrossConnects,
-    seen: Snapshot,
-    steps: tuple[Step, ...],
-    outcomes: tuple[Outcome, ...],
-    scope: Collection[int] | None,
+    target: CrossConnects, seen: Snapshot, steps: tuple[Step, ...], outcomes: tuple[Outcome, ...]
 ) -> ApplyReport:
     pairs: dict[Pair, Status] = {}
     for outcome in outcomes:
         pairs.update(outcome.pairs)
     if outcomes:
-        read_back = outcomes[-1].read_back
-        pairs |= _undone_since(pairs, read_back, steps[len(outcomes) - 1].after)
-        pairs |= _changed_by_others(pairs, read_back, target, seen, scope)
+        pairs |= _undone_since(pairs, outcomes[-1].read_back, steps[len(outcomes) - 1].after)
     for step in steps[len(outcomes) :]:  # never sent
         pairs.update(dict.fromkeys(step.pairs.items(), Status.FAILED))
     read_back = outcomes[-1].read_back if outcomes else seen
@@ -216,22 +209,6 @@ def _undone_since(
     found, wanted = read_back.connections.pairs, after.pairs
     done = (pair for pair, status in pairs.items() if status is Status.DONE)
     return {pair: Status.FAILED for pair in done if (pair in found) != (pair in wanted)}
-
-
-def _changed_by_others(
-    named: Collection[Pair],
-    read_back: Snapshot | None,
-    target: CrossConnects,
-    seen: Snapshot,
-    scope: Collection[int] | None,
-) -> dict[Pair, Status]:
-    """Pairs in the scope that no step named: those to be kept that are gone, and those that somebody has added."""
-    if read_back is None:
-        return {}
-    before, found = seen.connections.pairs, read_back.connections.pairs
-    gone = (target.pairs & before) - found
-    added = {pair for pair in found - before - target.pairs if scope is None or pair[0] in scope}
-    return {pair: Status.FAILED for pair in sorted(gone | added) if pair not in named}
 
 
 def failure_of(report: ApplyReport, *, device: str) -> OcsError:

@@ -11,7 +11,7 @@ import pytest
 
 from ocs_drivers import Address, Credentials, address, known_schemes, open_switch, parse_address
 from ocs_drivers.errors import AddressError
-from ocs_drivers.polatis import FACTORY_ACCOUNT, scpi_switch, tl1_switch
+from ocs_drivers.polatis import FACTORY_ACCOUNT, rest_switch, scpi_switch, tl1_switch
 from ocs_drivers.wire import redact
 
 

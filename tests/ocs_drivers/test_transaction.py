@@ -172,60 +172,6 @@ def test_a_scoped_step_does_not_answer_for_others():
     assert judge(step, Snapshot(cc(i1=6, i2=7), 0.0)).status is Status.DONE
 
 
-def meddled_with(change, held, target, scope=None):
-    """An apply during which somebody else changes the switch, just before the first write."""
-    switch = Memory(held)
-
-    def guard() -> None:
-        if not switch.writes:
-            switch.held = change(switch.held)
-
-    with pytest.raises(VerifyMismatch) as caught:
-        transaction.apply(switch, CrossConnects(target), scope=scope, guard=guard)
-    return switch, caught.value
-
-
-def test_a_circuit_to_be_kept_that_is_gone_at_the_end_has_failed():
-    switch, error = meddled_with(
-        lambda held: CrossConnects(held.pairs - {(1, 6)}), {1: 6}, {1: 6, 2: 7}, scope=[1, 2]
-    )
-    assert switch.held == {2: 7}
-    assert error.report.pairs == {(1, 6): Status.FAILED, (2, 7): Status.DONE}
-    assert not error.report.complete
-    assert (error.missing, error.extra) == ({1: 6}, {})
-
-
-def test_a_circuit_that_somebody_adds_in_the_scope_has_failed():
-    switch, error = meddled_with(lambda held: CrossConnects(held.pairs | {(3, 8)}), {}, {2: 7})
-    assert switch.held == {2: 7, 3: 8}
-    assert error.report.pairs == {(2, 7): Status.DONE, (3, 8): Status.FAILED}
-    assert (error.missing, error.extra) == ({}, {3: 8})
-
-
-def test_what_somebody_does_outside_the_scope_is_not_ours():
-    switch = Memory({4: 9})
-
-    def guard() -> None:
-        switch.held = CrossConnects({3: 8})
-
-    report = transaction.apply(switch, cc(i2=7), scope=[2], guard=guard)
-    assert report.complete
-    assert report.pairs == {(2, 7): Status.DONE}
-
-
-def test_a_pair_undone_after_its_step_leaves_the_apply_incomplete():
-    switch = Memory({1: 6})
-
-    def guard() -> None:
-        if switch.writes == 1:  # our removal was proven; now it is made again, and our addition is to follow
-            switch.held = CrossConnects(switch.held.pairs | {(1, 6)})
-
-    with pytest.raises(VerifyMismatch) as caught:
-        transaction.apply(switch, cc(i2=7), guard=guard)
-    assert caught.value.report.pairs == {(1, 6): Status.FAILED, (2, 7): Status.DONE}
-    assert not caught.value.report.complete
-
-
 configurations = st.permutations(range(SIZE + 1, 2 * SIZE + 1)).flatmap(
     lambda outputs: st.sets(st.integers(1, SIZE)).map(
         lambda inputs: CrossConnects({source: outputs[source - 1] for source in inputs})
