@@ -1,0 +1,289 @@
+"""One representation of a datapath of count-action modules, from which everything else is made.
+
+The language (`parse`), Python code (these classes), the simulators, SystemVerilog, the register map and the
+drivers' offsets all meet here. What the parts mean is written in `docs/reference/count-action.md`; the rules are
+cited as R1, R2, ... Names are resolved, ranges unrolled and parameters bound: nothing is left to interpret.
+
+All classes are frozen. `Datapath.to_json` and `datapath_from_json` are inverses, and `Datapath.digest` is the
+32-bit number by which hardware and driver know each other. Source locations take no part in either.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+MAX_WIDTH = 32
+"""Bits of a count, a target, a number or a sample: what one register of the bus holds."""
+MAX_LANES = 1024
+"""Streams, flags or samples under one name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where something stands in a source file; lines and columns begin at 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class SignalKind(enum.Enum):
+    """What a name carries."""
+
+    STREAM = "stream"
+    """Beats with valid, data and ready: a beat moves in a cycle with valid and ready."""
+    FLAG = "flag"
+    """One bit, looked at in every cycle."""
+    NUMBER = "number"
+    """An unsigned number, looked at in every cycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """An external input of the datapath: `size` streams, flags or numbers under one name.
+
+    A stream carries `lanes` samples of `width` bits a beat; flags have width 1. Index 0 is bit 0.
+    """
+
+    name: str
+    kind: SignalKind
+    size: int = 1
+    lanes: int = 1
+    width: int = 1
+    signed: bool = False
+    at: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """One bit, number or sample: of an external input (`module` is None), or of what a module drives.
+
+    `index` chooses the stream, flag or number under the name, `lane` the sample of a beat. Whether a stream is
+    meant by its valid bit or by its data follows from where the reference stands.
+    """
+
+    name: str
+    module: str | None = None
+    index: int = 0
+    lane: int = 0
+    at: Location | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        where = f"{self.module}." if self.module else ""
+        return f"{where}{self.name}[{self.index}]"
+
+
+class CountKind(enum.Enum):
+    """What a count holds from one cycle to the next (R1)."""
+
+    LEVEL = "level"
+    """Nothing: the sum of this cycle alone."""
+    ACCUMULATE = "accumulate"
+    """All increments since it fired or was cleared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A flag or a pulse that must be 1 (or 0, when `negated`) for a count to be enabled."""
+
+    ref: Ref
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A sum of terms, of `width` bits, compared in every cycle with its target.
+
+    `terms` are valid bits of streams, flags, pulses and numbers; `constant` is added to them in every enabled
+    cycle. `target` names the target in the same module; several counts may share one.
+    """
+
+    name: str
+    kind: CountKind
+    target: str
+    terms: tuple[Ref, ...] = ()
+    constant: int = 0
+    gate: tuple[Condition, ...] = ()
+    width: int = 16
+    at: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A number to reach; `reset` is what it is until a driver writes another. 0: never (R3)."""
+
+    name: str
+    reset: int
+    width: int = 16
+    at: Location | None = field(default=None, compare=False)
+
+
+class ActionKind(enum.Enum):
+    """What happens when a count reaches its target. Every effect is seen in the next cycle (R6)."""
+
+    STREAM = "stream"
+    """A beat of the samples `refs`, as they stood in the cycle of the fire."""
+    EMIT = "emit"
+    """A beat of one sample: the sum of `refs` over all beats counted since the last fire, this one included."""
+    PULSE = "pulse"
+    """One bit, for one cycle."""
+    SET = "set"
+    """A flag becomes 1."""
+    CLEAR_FLAG = "clear flag"
+    """A flag becomes 0."""
+    CLEAR_COUNT = "clear count"
+    """A count (`clears`) begins anew (R5)."""
+    ADVANCE = "advance"
+    """A number goes up by one, and from `modulo` - 1 to 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One effect of the count `on`. `output` is the name it drives in its module (none for CLEAR_COUNT).
+
+    `width` is of each sample (STREAM, EMIT) or of the number (ADVANCE). EMIT adds in `width` bits, two's
+    complement, wrapping, then shifts right by `shift` (arithmetic if `signed`).
+    """
+
+    kind: ActionKind
+    on: str
+    output: str = ""
+    refs: tuple[Ref, ...] = ()
+    width: int = 1
+    signed: bool = False
+    shift: int = 0
+    modulo: int = 0
+    clears: tuple[str, str] | None = None
+    """Module and count."""
+    at: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """Counts, the targets they are to reach, and what then happens."""
+
+    name: str
+    counts: tuple[Count, ...]
+    targets: tuple[Target, ...]
+    actions: tuple[Action, ...]
+    at: Location | None = field(default=None, compare=False)
+
+    def count(self, name: str) -> Count:
+        """The count of that name. Raises KeyError."""
+        return _named(self.counts, name)
+
+    def target(self, name: str) -> Target:
+        """The target of that name. Raises KeyError."""
+        return _named(self.targets, name)
+
+    def drives(self, *kinds: ActionKind) -> tuple[Action, ...]:
+        """The actions of these kinds, in the order of the text."""
+        return tuple(action for action in self.actions if action.kind in kinds)
+
+
+@dataclass(frozen=True)
+class Datapath:
+    """Modules wired to each other by name, and the external inputs they look at."""
+
+    name: str
+    inputs: tuple[Signal, ...]
+    modules: tuple[Module, ...]
+
+    def module(self, name: str) -> Module:
+        """The module of that name. Raises KeyError."""
+        return _named(self.modules, name)
+
+    def input(self, name: str) -> Signal:
+        """The external input of that name. Raises KeyError."""
+        return _named(self.inputs, name)
+
+    def counts(self) -> Iterator[tuple[Module, Count]]:
+        """Every count with its module, in the order in which status bits and registers stand."""
+        return ((module, count) for module in self.modules for count in module.counts)
+
+    def targets(self) -> Iterator[tuple[Module, Target]]:
+        """Every target with its module, in the order in which registers stand."""
+        return ((module, target) for module in self.modules for target in module.targets)
+
+    def to_json(self) -> str:
+        """Canonical text: sorted keys, no spaces, no locations."""
+        return json.dumps(_plain(self), sort_keys=True, separators=(",", ":"))
+
+    @cached_property
+    def digest(self) -> int:
+        """32 bits that stand for this datapath: the beginning of SHA-256 over `to_json`."""
+        return int.from_bytes(hashlib.sha256(self.to_json().encode()).digest()[:4], "big")
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_T = TypeVar("_T", bound=_Named)
+
+
+def _named(things: tuple[_T, ...], name: str) -> _T:
+    for thing in things:
+        if thing.name == name:
+            return thing
+    raise KeyError(f"no {name!r}; there are: {', '.join(thing.name for thing in things)}")
+
+
+def _plain(thing: Any) -> Any:
+    if isinstance(thing, enum.Enum):
+        return thing.value
+    if is_dataclass(thing):
+        return {each.name: _plain(getattr(thing, each.name)) for each in fields(thing) if each.compare}
+    if isinstance(thing, tuple):
+        return [_plain(each) for each in thing]
+    return thing
+
+
+def datapath_from_json(text: str) -> Datapath:
+    """What `Datapath.to_json` has written. Raises ValueError when it is not that."""
+    try:
+        data = json.loads(text)
+        return Datapath(
+            name=data["name"],
+            inputs=tuple(_signal(each) for each in data["inputs"]),
+            modules=tuple(_module(each) for each in data["modules"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"not a datapath: {error!r}. Write it with Datapath.to_json().") from error
+
+
+def _signal(data: dict[str, Any]) -> Signal:
+    return Signal(**{**data, "kind": SignalKind(data["kind"])})
+
+
+def _module(data: dict[str, Any]) -> Module:
+    return Module(
+        name=data["name"],
+        counts=tuple(_count(each) for each in data["counts"]),
+        targets=tuple(Target(**each) for each in data["targets"]),
+        actions=tuple(_action(each) for each in data["actions"]),
+    )
+
+
+def _refs(data: list[dict[str, Any]]) -> tuple[Ref, ...]:
+    return tuple(Ref(**each) for each in data)
+
+
+def _count(data: dict[str, Any]) -> Count:
+    gate = tuple(Condition(Ref(**each["ref"]), each["negated"]) for each in data["gate"])
+    return Count(**{**data, "kind": CountKind(data["kind"]), "terms": _refs(data["terms"]), "gate": gate})
+
+
+def _action(data: dict[str, Any]) -> Action:
+    clears = tuple(data["clears"]) if data["clears"] else None
+    return Action(**{**data, "kind": ActionKind(data["kind"]), "refs": _refs(data["refs"]), "clears": clears})

@@ -1,0 +1,147 @@
+"""The ports of a datapath, in one order for every simulator, the RTL and the register map.
+
+A run is two arrays of 64-bit words, one row a cycle: what goes in, and what comes out. A port of `width` bits
+takes `words` columns, least significant word first. Outputs are read in the same cycle as the inputs are set,
+just before the clock edge. Every back-end takes and gives exactly these arrays, so that they can be compared
+byte by byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpga.count_action.model import Action, ActionKind, Datapath, SignalKind
+
+WORD_BITS = 64
+
+Rows = NDArray[np.uint64]
+"""Cycles × columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port of the generated top: its name there, its width, and the first of its columns."""
+
+    name: str
+    width: int
+    column: int
+
+    @property
+    def words(self) -> int:
+        """How many 64-bit columns the port takes."""
+        return -(-self.width // WORD_BITS)
+
+
+@dataclass(frozen=True)
+class Ports:
+    """What goes into a datapath and what comes out of it, clock and reset apart."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+    @cached_property
+    def input_columns(self) -> int:
+        """Columns of the array that goes in."""
+        return sum(port.words for port in self.inputs)
+
+    @cached_property
+    def output_columns(self) -> int:
+        """Columns of the array that comes out."""
+        return sum(port.words for port in self.outputs)
+
+    def input(self, name: str) -> Port:
+        """The input port of that name. Raises KeyError."""
+        return _find(self.inputs, name)
+
+    def output(self, name: str) -> Port:
+        """The output port of that name. Raises KeyError."""
+        return _find(self.outputs, name)
+
+
+def ports_of(datapath: Datapath) -> Ports:
+    """The ports of the top that is generated for `datapath`, in the order of its declaration."""
+    return Ports(inputs=_placed(_inputs(datapath)), outputs=_placed(_outputs(datapath)))
+
+
+def consumed_streams(datapath: Datapath) -> frozenset[tuple[str, str]]:
+    """Streams of modules (module, output) that another module takes; the others leave the datapath."""
+    driven = {
+        (module.name, action.output) for module in datapath.modules for action in _streams(module.actions)
+    }
+    taken = {
+        (term.module, term.name)
+        for _, count in datapath.counts()
+        for term in count.terms
+        if term.module is not None
+    }
+    return frozenset(driven & taken)
+
+
+def _streams(actions: tuple[Action, ...]) -> Iterator[Action]:
+    return (action for action in actions if action.kind in {ActionKind.STREAM, ActionKind.EMIT})
+
+
+def samples_of(action: Action) -> int:
+    """Samples in a beat of a STREAM or EMIT action."""
+    return len(action.refs) if action.kind is ActionKind.STREAM else 1
+
+
+def _inputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
+    for signal in datapath.inputs:
+        if signal.kind is SignalKind.STREAM:
+            yield f"{signal.name}_valid_i", signal.size
+            yield f"{signal.name}_data_i", signal.size * signal.lanes * signal.width
+        else:
+            yield f"{signal.name}_i", signal.size * signal.width
+    consumed = consumed_streams(datapath)
+    for module in datapath.modules:
+        for action in _streams(module.actions):
+            if (module.name, action.output) not in consumed:
+                yield f"{module.name}_{action.output}_ready_i", 1
+    yield "target_shadow_i", sum(target.width for _, target in datapath.targets())
+    yield "commit_i", 1
+    yield "clear_status_i", 1
+
+
+def _outputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
+    for signal in datapath.inputs:
+        if signal.kind is SignalKind.STREAM:
+            yield f"{signal.name}_ready_o", signal.size
+    for module in datapath.modules:
+        flags: dict[str, None] = {}
+        for action in module.actions:
+            name = f"{module.name}_{action.output}"
+            if action.kind in {ActionKind.STREAM, ActionKind.EMIT}:
+                yield f"{name}_valid_o", 1
+                yield f"{name}_data_o", samples_of(action) * action.width
+            elif action.kind in {ActionKind.PULSE, ActionKind.ADVANCE}:
+                yield f"{name}_o", action.width
+            elif action.kind in {ActionKind.SET, ActionKind.CLEAR_FLAG} and name not in flags:
+                flags[name] = None
+                yield f"{name}_o", 1
+    counts = sum(1 for _ in datapath.counts())
+    yield "fire_o", counts
+    yield "count_o", sum(count.width for _, count in datapath.counts())
+    yield "overshoot_o", counts
+    yield "saturated_o", counts
+
+
+def _placed(named: Iterator[tuple[str, int]]) -> tuple[Port, ...]:
+    placed: list[Port] = []
+    column = 0
+    for name, width in named:
+        placed.append(Port(name, width, column))
+        column += placed[-1].words
+    return tuple(placed)
+
+
+def _find(ports: tuple[Port, ...], name: str) -> Port:
+    for port in ports:
+        if port.name == name:
+            return port
+    raise KeyError(f"no port {name!r}; there are: {', '.join(port.name for port in ports)}")
