@@ -24,7 +24,6 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError
-from ocs_drivers.wire import redact
 
 ENTRY_POINTS = "ocs_drivers.drivers"
 """Entry point group: name = scheme, value = a `DriverFactory`."""
@@ -111,8 +110,8 @@ def parse_address(text: str) -> Address:
     try:
         parts = urlsplit(text)
         port = parts.port
-    except ValueError as error:
-        raise _misunderstood(text, str(error)) from None
+    except ValueError:  # its own words would show a part of the address, perhaps of a password
+        raise _misunderstood(text, "its host and port cannot be told apart") from None
     if not parts.scheme or not parts.hostname:
         raise _misunderstood(text, "it needs a scheme and a host")
     if parts.path.strip("/") or parts.fragment:
@@ -138,6 +137,8 @@ def _path_address(text: str) -> Address | None:
     match = _PATH_SCHEMES.fullmatch(text)
     if match is None:
         return None
+    if re.search(r":.*@", match["path"]):
+        raise _misunderstood(text, "a serial line or a file takes no user and password here")
     scheme, options = match["scheme"], dict(parse_qsl(match["query"] or "", keep_blank_values=True))
     return Address(_ALIASES.get(scheme, scheme), "", path=match["path"], options=options)
 
@@ -156,9 +157,16 @@ def _credentials(parts: SplitResult) -> Credentials | None:
 
 def _misunderstood(text: str, why: str) -> AddressError:
     return AddressError(
-        f"cannot understand the address {redact(text)!r}: {why}",
+        f"cannot understand the address {_without_credentials(text)!r}: {why}",
         cure="Write it like polatis+scpi://10.0.0.2:5025 or polatis+tl1://10.0.0.2:3082.",
     )
+
+
+def _without_credentials(text: str) -> str:
+    """What cannot be taken apart may hold a password anywhere before the last `@`."""
+    hidden, at, rest = text.rpartition("@")
+    scheme, separator, _ = hidden.partition("://")
+    return f"{scheme}{separator}***@{rest}" if at and separator else f"***@{rest}" if at else rest
 
 
 def driver_factory(scheme: str) -> DriverFactory:

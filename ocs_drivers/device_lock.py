@@ -1,5 +1,8 @@
 """One writer at a time for each device: a lock among threads, and an advisory file lock among processes.
 
+A device has several names: the address as it was written, the place it stands for (its host's number, the file
+behind a link), and the serial number it tells. Whoever shares one of them shares the lock.
+
 VISA locks give no exclusion on a raw socket, so we do not use them. The file lock is `flock`, which the
 kernel drops when its process dies, however it dies: nothing is ever left to clean up.
 """
@@ -9,29 +12,65 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import tempfile
+import socket
+import stat
 import threading
+from contextlib import ExitStack
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar, Self
 from weakref import WeakValueDictionary
 
-from ocs_drivers.errors import SwitchHeld
+from ocs_drivers.address import parse_address
+from ocs_drivers.errors import AddressError, SwitchHeld
 
 LOCK_DIRECTORY = "LIGHTBED_LOCK_DIR"
 """Environment variable that names another directory for the lock files."""
 
 
 def lock_directory() -> Path:
-    """Where lock files lie: a place all users of the machine share, made on first use."""
+    """Where lock files lie: the same place for all users of the machine, made on first use."""
     chosen = os.environ.get(LOCK_DIRECTORY)
-    shared = Path("/run/lock")
-    base = shared if os.access(shared, os.W_OK | os.X_OK) else Path(tempfile.gettempdir())
-    directory = Path(chosen) if chosen else base / "ocs_drivers"
+    directory = Path(chosen) if chosen else _shared_by_all() / "ocs_drivers"
     if not directory.is_dir():
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o1777)
     return directory
+
+
+def _shared_by_all() -> Path:
+    """The first directory in which everybody may make files: not what this user may, or root would lock elsewhere."""
+    shared = Path("/run/lock")
+    open_to_all = shared.is_dir() and shared.stat().st_mode & stat.S_IWOTH
+    return shared if open_to_all else Path("/tmp")  # noqa: S108 - TMPDIR differs from user to user
+
+
+def lock_names(address: str, vendor: str = "", serial: str = "") -> tuple[str, ...]:
+    """Names under which one device is locked: its place, and the serial number it told, if it has.
+
+    Options change nothing about whose turn it is. Addresses that are not understood stand for themselves.
+
+    >>> lock_names("polatis+scpi://127.0.0.1:5025?poll_s=1", "Polatis", "0123")
+    ('polatis+scpi://127.0.0.1:5025', 'Polatis 0123 at 127.0.0.1')
+    """
+    text = address.partition("?")[0]
+    try:
+        parsed = parse_address(text)
+    except AddressError:
+        return (text,)
+    place = os.path.realpath(parsed.path) if parsed.path else _number_of(parsed.host)
+    port = "" if parsed.port is None else f":{parsed.port}"
+    by_place = f"{parsed.scheme}://{place}{port}"
+    return (by_place, f"{vendor} {serial} at {place}") if serial else (by_place,)
+
+
+@lru_cache(maxsize=256)
+def _number_of(host: str) -> str:
+    try:
+        return str(socket.getaddrinfo(host, None)[0][4][0])
+    except OSError:
+        return host
 
 
 def lock_path(address: str) -> Path:
@@ -41,7 +80,7 @@ def lock_path(address: str) -> Path:
 
 
 class _Holder:
-    """This process's share in one device's lock."""
+    """This process's share in the lock of one name of a device."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -49,40 +88,49 @@ class _Holder:
         self.depth = 0
         self.descriptor: int | None = None
 
+    def take(self) -> None:
+        self.threads.acquire()
+        try:
+            if self.depth == 0:
+                self.descriptor = _locked_file(self.address)
+            self.depth += 1
+        except BaseException:
+            self.threads.release()
+            raise
+
+    def give(self) -> None:
+        self.depth -= 1
+        if self.depth == 0 and self.descriptor is not None:
+            _unlock(self.descriptor)
+            self.descriptor = None
+        self.threads.release()
+
 
 class DeviceLock:
-    """Exclusive right to change one device; re-entrant. Threads wait, other processes are refused.
+    """Exclusive right to change one device, under all its names; re-entrant. Threads wait, other processes are refused.
 
-    >>> with DeviceLock("example://switch"), DeviceLock("example://switch"):
+    >>> with DeviceLock("example://switch"), DeviceLock("example://switch", "Example 0123"):
     ...     pass
     """
 
-    _holders: ClassVar[WeakValueDictionary[str, _Holder]] = WeakValueDictionary()
+    _known: ClassVar[WeakValueDictionary[str, _Holder]] = WeakValueDictionary()
     _registry: ClassVar[threading.Lock] = threading.Lock()
 
-    def __init__(self, address: str) -> None:
-        with self._registry:
-            self._holder = self._holders.setdefault(address, _Holder(address))
+    def __init__(self, *names: str) -> None:
+        with self._registry:  # in one order everywhere, or two drivers would wait for each other
+            self._holders = [self._known.setdefault(name, _Holder(name)) for name in sorted(set(names))]
 
     def __enter__(self) -> Self:
-        holder = self._holder
-        holder.threads.acquire()
-        try:
-            if holder.depth == 0:
-                holder.descriptor = _locked_file(holder.address)
-            holder.depth += 1
-        except BaseException:
-            holder.threads.release()
-            raise
+        with ExitStack() as taken:
+            for holder in self._holders:
+                holder.take()
+                taken.callback(holder.give)
+            taken.pop_all()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        holder = self._holder
-        holder.depth -= 1
-        if holder.depth == 0 and holder.descriptor is not None:
-            _unlock(holder.descriptor)
-            holder.descriptor = None
-        holder.threads.release()
+        for holder in reversed(self._holders):
+            holder.give()
 
 
 def _locked_file(address: str) -> int:

@@ -15,7 +15,7 @@ from typing import Protocol, Self, TypeVar
 
 from ocs_drivers import planning, transaction
 from ocs_drivers.contract import Guard, unguarded
-from ocs_drivers.device_lock import DeviceLock
+from ocs_drivers.device_lock import DeviceLock, lock_names
 from ocs_drivers.errors import (
     AnotherDevice,
     Conflict,
@@ -102,7 +102,7 @@ class SwitchDriver(ABC):
         self._timeout_s = timeout_s
         self._clock = clock
         self._conversation = session
-        self._writing = DeviceLock(address.partition("?")[0])  # options change nothing about whose turn it is
+        self._writing = DeviceLock(*lock_names(address))
         self._identity: Identity | None = None
         self._capabilities: Capabilities | None = None
         self._events_at_read = 0
@@ -166,6 +166,7 @@ class SwitchDriver(ABC):
         self._conversation.open()
         try:
             self._identity, self._capabilities = self._discover()
+            self._writing = DeviceLock(*lock_names(self._address, self._identity.vendor, self._identity.serial))
         except BaseException:  # also an interrupt: half-known, it must not count as open
             self._conversation.close()
             raise

@@ -13,7 +13,8 @@
     ├── CollectiveError       a collective failed                                      (device)
     │   ├── CollectiveTimeout the deadline passed; names rank and link
     │   └── WrongResult       a rank holds a wrong sum
-    └── ResultsError          stored or imported results cannot be read                (user)
+    ├── ResultsError          stored or imported results cannot be read                (user)
+    └── Interrupted           Ctrl-C while a device was being moved                    (unknown)
 
 Each class has a stable `code`, shared by command line, journal and service. Errors of the switches are
 `ocs_drivers.errors` and carry the same two attributes.
@@ -127,3 +128,10 @@ class ResultsError(TestbedError):
 
     code = "results"
     who = "user"
+
+
+class Interrupted(TestbedError):
+    """Ctrl-C while a device was being moved: what was sent may still be carried out."""
+
+    code = "interrupted"
+    who = "unknown"

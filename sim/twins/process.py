@@ -35,7 +35,7 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m sim.twins", description=__doc__.partition("\n")[0])
     parser.add_argument("family", nargs="?", choices=FAMILIES, metavar=f"{{{','.join(FAMILIES)}}}")
     parser.add_argument("--list", action="store_true", help="print the families, one a line, and end")
-    parser.add_argument("--name", default="ocs1", help="the serial number follows from it")
+    parser.add_argument("--name", default=f"ocs-{os.getpid()}", help="the serial number follows from it")
     parser.add_argument("--size", type=_size, default=(48, 48), metavar="INPUTSxOUTPUTS")
     parser.add_argument("--host", default="127.0.0.1", help="address of all fronts and of the control socket")
     parser.add_argument(

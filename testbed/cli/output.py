@@ -19,8 +19,9 @@ from rich.table import Table
 from typer.exceptions import TyperException
 
 from ocs_drivers.errors import OcsError
+from ocs_drivers.model import ApplyReport
 from testbed.cli.app import build_app
-from testbed.errors import TestbedError
+from testbed.errors import Interrupted, TestbedError
 
 DONE = 0
 ERROR = 1
@@ -65,10 +66,20 @@ def _is_number(cell: object) -> bool:
 def describe_error(error: Exception) -> dict[str, Any]:
     """Stable code, who must act, and the message of any error, as programs get it."""
     if isinstance(error, OcsError | TestbedError):
-        return {"code": error.code, "who": error.who, "message": str(error)}
+        described = {"code": error.code, "who": error.who, "message": str(error)}
+        report = getattr(error, "report", None)
+        return described | (describe_report(report) if isinstance(report, ApplyReport) else {})
     if isinstance(error, TyperException):
         return {"code": "usage", "who": "user", "message": error.format_message()}
     return {"code": "internal", "who": "ourselves", "message": f"{type(error).__name__}: {error}"}
+
+
+def describe_report(report: ApplyReport) -> dict[str, Any]:
+    """What became of every pair, and what the switch held at the end, as programs get it."""
+    return {
+        "pairs": [{"input": i, "output": o, "status": s.value} for (i, o), s in sorted(report.pairs.items())],
+        "revision": report.read_back.revision if report.read_back else None,
+    }
 
 
 def report_error(error: Exception, *, as_json: bool) -> None:
@@ -137,6 +148,9 @@ def run_app(arguments: Sequence[str]) -> int:
         result = command(list(arguments), prog_name="testbed", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
+    except Interrupted as error:
+        report_error(error, as_json=as_json)
+        return INTERRUPTED
     except (TyperException, OcsError, TestbedError, OSError) as error:
         report_error(error, as_json=as_json)
         return ERROR

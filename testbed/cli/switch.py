@@ -21,12 +21,12 @@ from typer.core import TyperGroup
 
 from ocs_drivers import CrossConnects, OpticalSwitch, Side, Status, open_switch
 from ocs_drivers.errors import Conflict, Unsupported
-from ocs_drivers.model import ApplyReport, PortInfo, Power
+from ocs_drivers.model import ApplyReport, PortInfo, Power, Snapshot
 from ocs_drivers.recording import recording
 from testbed.cli.options import AsJson
-from testbed.cli.output import CHANGES, DONE, print_json, print_lines, print_table
+from testbed.cli.output import CHANGES, DONE, describe_report, print_json, print_lines, print_table
 from testbed.cli.switch_ports import PortNames, pairs_in_file
-from testbed.errors import RefusedToMove
+from testbed.errors import Interrupted, RefusedToMove
 
 
 class _OptionsAnywhere(TyperGroup):
@@ -98,6 +98,18 @@ def _about(switch: OpticalSwitch) -> dict[str, Any]:
 
 def _heading(switch: OpticalSwitch) -> str:
     return f"{'SIMULATED ' if _is_simulated(switch) else ''}{switch.address}"
+
+
+@contextmanager
+def _moving(switch: OpticalSwitch) -> Iterator[None]:
+    """An interrupted wait does not stop the device: say so."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"{switch.address}: interrupted; what was sent may still be carried out. "
+            f"See what it holds: testbed switch {switch.address} read"
+        ) from None
 
 
 def _require_consent(switch: OpticalSwitch, what: str, *, yes: bool) -> None:
@@ -172,7 +184,9 @@ def connect(context: typer.Context, pairs: Pairs, yes: Yes = False, as_json: AsJ
     with _opened(context) as device:
         wanted = PortNames(device.ports()).pairs(pairs)
         _require_consent(device, f"connect {len(wanted)} pairs", yes=yes)
-        return _tell(device, device.connect(wanted), as_json=as_json)
+        with _moving(device):
+            report = device.connect(wanted)
+        return _tell(device, report, as_json=as_json)
 
 
 @app.command()
@@ -187,7 +201,9 @@ def disconnect(
         names = PortNames(device.ports())
         named = [names.number(text, Side.IN) for text in inputs]
         _require_consent(device, f"disconnect {len(named)} inputs", yes=yes)
-        return _tell(device, device.disconnect(named), as_json=as_json)
+        with _moving(device):
+            report = device.disconnect(named)
+        return _tell(device, report, as_json=as_json)
 
 
 @app.command()
@@ -197,7 +213,15 @@ def apply(
         list[str] | None, typer.Argument(metavar="[INPUT:OUTPUT...]", help="By number or by name.")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="Pairs, one a line (# begins a comment).")
+        Path | None,
+        typer.Option(
+            "--file",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            readable=True,
+            help="Pairs, one a line (# begins a comment).",
+        ),
     ] = None,
     scope: Annotated[
         str | None,
@@ -222,20 +246,21 @@ def apply(
         within = [names.number(text, Side.IN) for text in scope.split(",")] if scope else None
         seen = device.read()
         if expect is not None and seen.revision != expect:
-            raise _changed_since(expect, seen.revision, device)
+            raise _changed_since(expect, seen, device)
         if dry_run:
             return _tell_plan(device, target, within, as_json=as_json)
         _require_consent(device, f"apply {len(target)} pairs", yes=yes)
         expected = seen.connections if expect is not None else None
-        report = device.apply(target, scope=within, expect=expected, require_light=require_light)
+        with _moving(device):
+            report = device.apply(target, scope=within, expect=expected, require_light=require_light)
         return _tell(device, report, as_json=as_json)
 
 
-def _changed_since(expect: str, revision: str, device: OpticalSwitch) -> Conflict:
+def _changed_since(expect: str, seen: Snapshot, device: OpticalSwitch) -> Conflict:
     return Conflict(
-        f"the switch holds revision {revision}, not {expect}; nothing was sent",
-        expected={},
-        found=device.read().connections,
+        f"the switch holds revision {seen.revision}, not {expect}; nothing was sent",
+        expected={},  # a revision tells no pairs
+        found=seen.connections,
         device=device.address,
         cure="Somebody else changed it: read again, and decide anew.",
     )
@@ -260,12 +285,11 @@ def _tell(device: OpticalSwitch, report: ApplyReport, *, as_json: bool) -> int:
     """Say what became of every pair; the driver raises for whatever is not done."""
     done = [pair for pair, status in report.pairs.items() if status is Status.DONE]
     if as_json:
-        pairs = [{"input": i, "output": o, "status": s.value} for (i, o), s in sorted(report.pairs.items())]
-        revision = report.read_back.revision if report.read_back else None
-        print_json({**_about(device), "changed": report.changed, "pairs": pairs, "revision": revision})
+        print_json({**_about(device), "changed": report.changed, **describe_report(report)})
     elif report.changed:
         seconds = sum(outcome.device_s for outcome in report.outcomes)
-        print_lines([f"{_heading(device)}: {len(done)} changes made and read back in {seconds:.2f} s"])
+        changes = f"{len(done)} change{'' if len(done) == 1 else 's'}"
+        print_lines([f"{_heading(device)}: {changes} made and read back in {seconds:.2f} s"])
     else:
         print_lines([f"{_heading(device)}: nothing to do"])
     return DONE
@@ -338,7 +362,8 @@ def home(context: typer.Context, yes: Yes = False, as_json: AsJson = False) -> i
                 cure="Only ROME and AFM robots have one.",
             )
         _require_consent(device, "home the robot", yes=yes)
-        homing_run()
+        with _moving(device):
+            homing_run()
         if as_json:
             print_json({**_about(device), "homed": True})
         else:

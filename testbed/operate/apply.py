@@ -9,14 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
 from ocs_drivers.contract import OpticalSwitch
-from ocs_drivers.device_lock import DeviceLock
+from ocs_drivers.device_lock import DeviceLock, lock_names
 from ocs_drivers.errors import OcsError
 from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Snapshot, Status, Step
+from ocs_drivers.transaction import report_of
 from testbed.errors import ApplyFailed, DriftError, JournalError, RefusedToMove
 from testbed.lab.model import Lab
 from testbed.operate.journal import Journal
@@ -72,9 +73,8 @@ def _sole_operation(plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> Ite
 
     Raises `SwitchHeld`. Beside the drivers' own lock, which covers one step: steps may run in threads.
     """
-    with ExitStack() as stack:
-        for address in sorted(switches[part.switch].address for part in plan.switches):
-            stack.enter_context(DeviceLock(f"{address}#operation"))
+    addresses = [switches[part.switch].address for part in plan.switches]
+    with DeviceLock(*(f"{name}#operation" for address in addresses for name in lock_names(address))):
         yield
 
 
@@ -114,7 +114,7 @@ def _run(
         outcomes.append(_do(plan.switch, ordinal, step, switch, journal, operation))
         if outcomes[-1].status is not Status.DONE:
             break
-    return _report(plan, seen, tuple(outcomes))
+    return report_of(plan.target, seen, plan.steps, outcomes, scope=plan.scope)
 
 
 def _do(
@@ -141,16 +141,6 @@ def _do(
         except JournalError as error:  # the move was made all the same: the account must say so
             return replace(outcome, status=Status.UNKNOWN, error=error)
     return outcome
-
-
-def _report(plan: SwitchPlan, seen: Snapshot, outcomes: tuple[Outcome, ...]) -> ApplyReport:
-    pairs: dict[Pair, Status] = {}
-    for outcome in outcomes:
-        pairs.update(outcome.pairs)
-    for step in plan.steps[len(outcomes) :]:
-        pairs.update(dict.fromkeys(step.pairs.items(), Status.FAILED))
-    read_back = outcomes[-1].read_back if outcomes else seen
-    return ApplyReport(plan.target, seen, plan.steps, outcomes, read_back, pairs)
 
 
 def _device_s(report: ApplyReport) -> float:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -231,3 +232,26 @@ def test_families_are_listed_and_an_unknown_one_is_refused(testbed):
     ran = testbed("sim", "switch", "nobody")
     assert ran.code == 2
     assert "polatis" in ran.err
+
+
+def test_an_interrupted_move_says_what_may_still_happen(start_twin):
+    twin = start_twin("calient", "--size=8x8", "--switch-time-ms=30000")
+    command = [sys.executable, "-m", "testbed.cli", "switch", twin.urls["tl1"], "connect", "1:10", "--json"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as moving:
+        deadline = time.monotonic() + 20
+        while not twin.truth():  # the command has arrived
+            assert time.monotonic() < deadline
+        moving.send_signal(signal.SIGINT)
+        told = json.loads(moving.communicate(timeout=20)[0])["error"]
+    assert moving.returncode == 130
+    assert (told["code"], told["who"]) == ("interrupted", "unknown")
+    assert "may still be carried out" in told["message"]
+
+
+def test_a_failure_tells_every_pair_to_programs(ask, twin):
+    twin.do("set_fault", fault="drop_command", count=1)
+    ran = ask("connect", "1:10", "--json")
+    assert ran.code == 1
+    assert ran.json["error"]["pairs"] == [{"input": 1, "output": 10, "status": "failed"}]

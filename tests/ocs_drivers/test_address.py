@@ -145,3 +145,24 @@ def test_credentials_come_from_the_environment(monkeypatch, environment, expecte
     assert switch._session._credentials == expected
     given = tl1_switch(parse_address("polatis+tl1://host"), credentials=Credentials("a", "b"))
     assert given._session._credentials == Credentials("a", "b")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "polatis+tl1:admin:secret@host",
+        "admin:secret@host",
+        "TCPIP0::admin:secret@host::5025::SOCKET",
+        "polatis+serial:admin:secret@/dev/ttyUSB0",
+        "manual:admin:secret@panel.json",
+        "polatis+scpi://admin:se/cret@host",
+        "polatis+scpi://admin:se:cret@host:port",
+        "polatis+scpi://admin:secret@host/path",
+        "nonesuch://admin:secret@host",
+    ],
+)
+def test_an_address_that_is_refused_shows_no_password(text):
+    with pytest.raises(AddressError) as caught:
+        open_switch(text)
+    assert "cret" not in str(caught.value)
+    assert caught.value.__cause__ is None

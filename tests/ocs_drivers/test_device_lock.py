@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from ocs_drivers.device_lock import DeviceLock, lock_directory, lock_path
+from ocs_drivers.device_lock import DeviceLock, lock_directory, lock_names, lock_path
 from ocs_drivers.errors import SwitchHeld
 
 ADDRESS = "polatis+scpi://10.0.0.2:5025"
@@ -85,3 +85,61 @@ def test_a_refused_lock_leaves_the_thread_free(tmp_path, monkeypatch):
 def test_the_directory_is_for_every_user(tmp_path, monkeypatch):
     monkeypatch.setenv("LIGHTBED_LOCK_DIR", str(tmp_path / "deep" / "locks"))
     assert lock_directory().stat().st_mode & 0o7777 == 0o1777
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("polatis+scpi://localhost:5025",), ("polatis+scpi://127.0.0.1:5025?poll_s=1",)),
+        (("polatis+scpi://127.0.0.1", "Polatis", "7"), ("polatis+tl1://localhost:3082", "Polatis", "7")),
+    ],
+)
+def test_one_device_by_two_addresses_shares_a_lock(one, other):
+    assert set(lock_names(*one)) & set(lock_names(*other))
+
+
+def test_devices_at_different_places_share_none():
+    names = [lock_names(f"polatis+scpi://10.0.0.{n}", "Polatis", "7") for n in (1, 2)]
+    assert not set(names[0]) & set(names[1])
+
+
+def test_a_link_to_a_serial_line_or_file_is_the_line_or_file(tmp_path, monkeypatch):
+    (tmp_path / "panel.json").touch()
+    (tmp_path / "link.json").symlink_to("panel.json")
+    monkeypatch.chdir(tmp_path)
+    assert lock_names("manual://link.json") == lock_names(f"manual://{tmp_path}/panel.json")
+
+
+def test_whoever_shares_one_name_waits_for_the_lock():
+    order = []
+    taken, may_end = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with DeviceLock("b", "a"):
+            taken.set()
+            may_end.wait(10)
+            order.append("first")
+
+    def second() -> None:
+        with DeviceLock("c", "b"):
+            order.append("second")
+
+    threads = [threading.Thread(target=work) for work in (first, second)]
+    threads[0].start()
+    assert taken.wait(10)
+    threads[1].start()
+    may_end.set()
+    for thread in threads:
+        thread.join(10)
+    assert order == ["first", "second"]
+
+
+def test_a_name_that_is_held_elsewhere_leaves_the_others_free(tmp_path):
+    import fcntl
+
+    with lock_path("b").open("w") as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        with pytest.raises(SwitchHeld), DeviceLock("a", "b"):
+            pass
+        with DeviceLock("a"):
+            pass
