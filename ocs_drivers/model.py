@@ -271,6 +271,8 @@ class Outcome:
 class ApplyReport:
     """All of one apply: what was seen first, the outcomes in order, and the last read-back.
 
+    `pairs` are those that the steps were to make or remove, and those in the scope that somebody else changed
+    meanwhile.
     `dark` are the outputs that got no light, looked for only where the caller asked for light.
     """
 
@@ -289,7 +291,9 @@ class ApplyReport:
 
     @property
     def complete(self) -> bool:
-        """Whether the device holds what was asked for."""
-        return all(outcome.status is Status.DONE for outcome in self.outcomes) and len(self.outcomes) == len(
-            self.steps
+        """Whether the device holds what was asked for: every step is done, and nobody has undone any of it since."""
+        return (
+            len(self.outcomes) == len(self.steps)
+            and all(outcome.status is Status.DONE for outcome in self.outcomes)
+            and all(status is Status.DONE for status in self.pairs.values())
         )

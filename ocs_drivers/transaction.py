@@ -112,37 +112,26 @@ def apply(
     steps = switch.plan(target, seen, scope)
     outcomes: list[Outcome] = []
     for step in steps:
-        if outcomes:
-            _refuse_interference(target, seen, steps, tuple(outcomes), switch.address)
         try:
+            if outcomes:
+                require_unmoved(step, _found(outcomes[-1]), device=switch.address)
             outcomes.append(switch.execute(step, guard))
         except OcsError as error:
             if outcomes:
-                error.report = _report(target, seen, steps, tuple(outcomes))
+                error.report = report_of(target, seen, steps, outcomes, scope=scope)
             raise
         if outcomes[-1].status is not Status.DONE:
             break
-    report = _report(target, seen, steps, tuple(outcomes))
+    report = report_of(target, seen, steps, outcomes, scope=scope)
     if not report.complete:
         raise failure_of(report, device=switch.address) from report.outcomes[-1].error
     return report
 
 
-def _refuse_interference(
-    target: CrossConnects,
-    seen: Snapshot,
-    steps: tuple[Step, ...],
-    outcomes: tuple[Outcome, ...],
-    device: str,
-) -> None:
-    """Stop when the last read-back shows that somebody moved the ports of the next step."""
-    read_back = outcomes[-1].read_back
-    assert read_back is not None  # or the step would not be done
-    try:
-        require_unmoved(steps[len(outcomes)], read_back.connections, device=device)
-    except Conflict as interference:
-        interference.report = _report(target, seen, steps, outcomes)
-        raise
+def _found(outcome: Outcome) -> CrossConnects:
+    """What was read after a step that is done."""
+    assert outcome.read_back is not None  # or the step would not be done
+    return outcome.read_back.connections
 
 
 def require_unmoved(step: Step, found: CrossConnects, *, device: str) -> None:
@@ -186,29 +175,48 @@ def require_light(report: ApplyReport, readings: Mapping[int, Power | None], *, 
     raise error
 
 
-def _report(
-    target: CrossConnects, seen: Snapshot, steps: tuple[Step, ...], outcomes: tuple[Outcome, ...]
+def report_of(
+    target: CrossConnects,
+    seen: Snapshot,
+    steps: tuple[Step, ...],
+    outcomes: Collection[Outcome],
+    *,
+    scope: Collection[int] | None,
 ) -> ApplyReport:
+    """What became of every pair of an apply that went through `outcomes` of its `steps`.
+
+    Accounts for the pairs that the steps name, and for what somebody else changed meanwhile within `scope`.
+    """
+    outcomes = tuple(outcomes)
     pairs: dict[Pair, Status] = {}
     for outcome in outcomes:
         pairs.update(outcome.pairs)
-    if outcomes:
-        pairs |= _undone_since(pairs, outcomes[-1].read_back, steps[len(outcomes) - 1].after)
+    read_back = outcomes[-1].read_back if outcomes else seen
+    if outcomes and read_back is not None:
+        found = read_back.connections
+        pairs |= _undone_since(pairs, found, steps[len(outcomes) - 1].after)
+        others = _changed_by_others(target, seen.connections, found, scope)
+        pairs |= dict.fromkeys(sorted(others - pairs.keys()), Status.FAILED)
     for step in steps[len(outcomes) :]:  # never sent
         pairs.update(dict.fromkeys(step.pairs.items(), Status.FAILED))
-    read_back = outcomes[-1].read_back if outcomes else seen
     return ApplyReport(target, seen, steps, outcomes, read_back, pairs)
 
 
 def _undone_since(
-    pairs: Mapping[Pair, Status], read_back: Snapshot | None, after: CrossConnects
+    pairs: Mapping[Pair, Status], found: CrossConnects, after: CrossConnects
 ) -> dict[Pair, Status]:
     """Pairs that an earlier step had done, and that the last read-back does not show any more."""
-    if read_back is None:
-        return {}
-    found, wanted = read_back.connections.pairs, after.pairs
     done = (pair for pair, status in pairs.items() if status is Status.DONE)
-    return {pair: Status.FAILED for pair in done if (pair in found) != (pair in wanted)}
+    return {pair: Status.FAILED for pair in done if (pair in found.pairs) != (pair in after.pairs)}
+
+
+def _changed_by_others(
+    target: CrossConnects, before: CrossConnects, found: CrossConnects, scope: Collection[int] | None
+) -> frozenset[Pair]:
+    """Pairs in the scope that should have stayed and are gone, or that nobody asked for and are there now."""
+    gone = (target.pairs & before.pairs) - found.pairs
+    added = found.pairs - before.pairs - target.pairs
+    return gone | {pair for pair in added if scope is None or pair[0] in scope}
 
 
 def failure_of(report: ApplyReport, *, device: str) -> OcsError:

@@ -12,7 +12,7 @@ as a rule: loss of receive light takes the link down (local fault), and the MAC 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sim.twins import netns
@@ -160,3 +160,13 @@ class Fabric:
         netns.batch("ip", rendering.down, self.namespace)
         netns.batch("tc", rendering.filters, self.namespace)
         netns.batch("ip", rendering.up, self.namespace)
+        self._await_ready(after.keys() - before.keys())
+
+    def _await_ready(self, receivers: Collection[str]) -> None:
+        """A NIC that has just got its carrier may not send yet."""
+        links: dict[str, list[str]] = {}
+        for end in self.ends:
+            if end.nic in receivers:
+                links.setdefault(end.host_namespace, []).append(end.host_link)
+        for namespace, names in links.items():
+            netns.await_ready(namespace, names)

@@ -7,12 +7,15 @@ a network namespace per thread, so the rest of the program stays where it is.
 
 from __future__ import annotations
 
+import array
 import ctypes
 import errno
+import fcntl
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +29,10 @@ from sim.twins.listener import bound_socket
 _CLONE_NEWNET = 0x40000000
 _NAMED = Path("/run/netns")
 _COMMAND_TIMEOUT_S = 30.0
+_READY_TIMEOUT_S = 5.0
+# <linux/sockios.h>, <linux/ethtool.h>, <linux/if.h>
+_SIOCGIFFLAGS, _SIOCETHTOOL, _ETHTOOL_GLINK = 0x8913, 0x8946, 0x0A
+_IFF_UP, _IFF_RUNNING = 0x01, 0x40
 _libc = ctypes.CDLL(None, use_errno=True)
 
 T = TypeVar("T")
@@ -138,6 +145,44 @@ def call_in(namespace: str, function: Callable[[], T]) -> T:
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix=namespace) as thread:
         return thread.submit(entered).result()
+
+
+def await_ready(namespace: str, links: Iterable[str]) -> None:
+    """Returns when those of `links` that are set up, and whose far ends are, can send.
+
+    A link shows its carrier at once, but the kernel attaches its queue later, in a worker, and drops without a word
+    what is sent before. Raises `KernelFault` when that takes too long.
+    """
+    call_in(namespace, lambda: _await_ready(namespace, links))
+
+
+def _await_ready(namespace: str, links: Iterable[str]) -> None:
+    deadline = time.monotonic() + _READY_TIMEOUT_S
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for link in links:
+            while not _is_ready(asking, link):
+                if time.monotonic() > deadline:
+                    raise KernelFault(f"{link} in {namespace} has light, but does not come up", code="stuck")
+                time.sleep(0.001)
+
+
+def _is_ready(asking: socket.socket, link: str) -> bool:
+    """Whether a link can send; so is one that is gone or set down, for there is nothing to wait for."""
+    try:
+        flags = _flags(asking, link)
+        # Asking for the carrier makes new kernels (6.8) attach the queue now, and others finish what they have begun.
+        carrier = array.array("I", [_ETHTOOL_GLINK, 0])
+        fcntl.ioctl(asking, _SIOCETHTOOL, struct.pack("16sP", link.encode(), carrier.buffer_info()[0]))
+    except OSError as error:
+        if error.errno == errno.ENODEV:
+            return True
+        raise
+    return not flags & _IFF_UP or bool(flags & _IFF_RUNNING)
+
+
+def _flags(asking: socket.socket, link: str) -> int:
+    reply = fcntl.ioctl(asking, _SIOCGIFFLAGS, struct.pack("16sh14x", link.encode(), 0))
+    return int(struct.unpack_from("16sh", reply)[1])
 
 
 def _enter(namespace: str) -> None:

@@ -89,7 +89,7 @@ def test_a_mistake_is_found_out_by_the_probe_and_told_as_it_is(panel):
     assert 1 in truth
     assert truth[1] != 9
     assert dict(switch.read().connections) == truth
-    assert caught.value.report.pairs == {(1, 9): Status.FAILED}
+    assert caught.value.report.pairs == {(1, 9): Status.FAILED, (1, truth[1]): Status.FAILED}
 
 
 def test_without_a_probe_a_wrong_word_is_believed_and_the_capabilities_say_so(panel):
@@ -122,20 +122,19 @@ def test_after_a_lost_line_he_is_asked_where_the_cord_goes(panel, executed):
 
 
 def test_a_crash_in_the_middle_of_a_question_leaves_a_doubt_and_not_a_guess(start_twin, tmp_path):
-    """The process is killed while the person has the cord in his hand."""
-    twin = start_twin("manual", "--size=8x8", "--switch-time-ms=300")
+    """The process is killed after the person has moved the cord, and before he says so."""
+    twin = start_twin("manual", "--size=8x8", "--switch-time-ms=0")
+    twin.do("set_fault", fault="delay_reply", seconds=3600)
     where = twin.urls["operator"].partition("?")[2]
     address = f"manual://{tmp_path}/panel.json?{where}"
     program = f"from ocs_drivers import open_switch\nopen_switch({address!r}).connect({{1: 9}})"
     with subprocess.Popen([sys.executable, "-c", program]) as killed:
-        while (
-            not (tmp_path / "panel.json").exists()
-            or not json.loads((tmp_path / "panel.json").read_text())["doubtful"]
-        ):
+        while not twin.truth():
             assert killed.poll() is None
         killed.send_signal(signal.SIGKILL)
-    while not twin.truth():
-        pass  # he goes on: the cord is in his hand
+    document = json.loads((tmp_path / "panel.json").read_text())
+    assert (document["patched"], document["doubtful"]) == ([], [1])
+    twin.do("clear_fault", fault="delay_reply")
     with open_switch(address) as switch:
         assert dict(switch.read().connections) == {1: 9}
 

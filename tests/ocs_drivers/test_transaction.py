@@ -13,6 +13,7 @@ from ocs_drivers.errors import (
     ConnectionLost,
     DeviceError,
     PartialApply,
+    PortBusy,
     SessionExpired,
     Timeout,
     UnknownPort,
@@ -50,7 +51,7 @@ class Memory:
         guard()
         self.writes += 1
         fault = self.faults.pop(0) if self.faults else "fine"
-        changed = CrossConnects((self.held.pairs | step.after.pairs) - (step.before.pairs - step.after.pairs))
+        changed = self._obeying(step)
         if fault not in ("dropped", "refused", "lost before", "expired"):
             self.held = changed
         if fault == "stuck" and step.after.pairs & changed.pairs:
@@ -69,6 +70,14 @@ class Memory:
         if isinstance(error, ConnectionLost | Timeout):
             return transaction.judge_after_loss(step, error, self.read, device_s=0.0)
         return judge(step, self.read(), error=error)
+
+    def _obeying(self, step: Step) -> CrossConnects:
+        """What is held after the command: it names pairs, and leaves all others as they are."""
+        if step.kind == "replace":
+            return step.after
+        if step.kind == "remove":
+            return CrossConnects(self.held.pairs - step.pairs.pairs)
+        return CrossConnects(self.held.pairs | step.pairs.pairs)
 
 
 def cc(**pairs) -> CrossConnects:
@@ -172,6 +181,61 @@ def test_a_scoped_step_does_not_answer_for_others():
     assert judge(step, Snapshot(cc(i1=6, i2=7), 0.0)).status is Status.DONE
 
 
+def meddled_with(change, held, target, scope=None):
+    """The switch and the error after an apply during which somebody else changes it, just before the first write."""
+    switch = Memory(held)
+
+    def guard() -> None:
+        if not switch.writes:
+            switch.held = change(switch.held)
+
+    with pytest.raises(VerifyMismatch) as caught:
+        transaction.apply(switch, CrossConnects(target), scope=scope, guard=guard)
+    assert not caught.value.report.complete
+    return switch, caught.value
+
+
+def test_a_circuit_to_be_kept_that_is_gone_at_the_end_has_failed():
+    switch, error = meddled_with(
+        lambda held: CrossConnects(held.pairs - {(1, 6)}), {1: 6}, {1: 6, 2: 7}, scope=[1, 2]
+    )
+    assert switch.held == {2: 7}
+    assert error.report.pairs == {(1, 6): Status.FAILED, (2, 7): Status.DONE}
+    assert (error.missing, error.extra) == ({1: 6}, {})
+
+
+def test_a_circuit_that_somebody_adds_in_the_scope_has_failed():
+    switch, error = meddled_with(lambda held: CrossConnects(held.pairs | {(3, 8)}), {}, {2: 7})
+    assert switch.held == {2: 7, 3: 8}
+    assert error.report.pairs == {(2, 7): Status.DONE, (3, 8): Status.FAILED}
+    assert (error.missing, error.extra) == ({}, {3: 8})
+
+
+def test_what_somebody_does_outside_the_scope_is_not_ours():
+    switch = Memory({4: 9})
+
+    def guard() -> None:
+        switch.held = CrossConnects({3: 8})
+
+    report = transaction.apply(switch, cc(i2=7), scope=[2], guard=guard)
+    assert switch.held == {2: 7, 3: 8}
+    assert report.complete
+    assert report.pairs == {(2, 7): Status.DONE}
+
+
+def test_a_pair_undone_after_its_step_leaves_the_apply_incomplete():
+    switch = Memory({1: 6})
+
+    def guard() -> None:
+        if switch.writes == 1:  # our removal was proven; now it is made again, and our addition is to follow
+            switch.held = CrossConnects(switch.held.pairs | {(1, 6)})
+
+    with pytest.raises(VerifyMismatch) as caught:
+        transaction.apply(switch, cc(i2=7), guard=guard)
+    assert caught.value.report.pairs == {(1, 6): Status.FAILED, (2, 7): Status.DONE}
+    assert not caught.value.report.complete
+
+
 configurations = st.permutations(range(SIZE + 1, 2 * SIZE + 1)).flatmap(
     lambda outputs: st.sets(st.integers(1, SIZE)).map(
         lambda inputs: CrossConnects({source: outputs[source - 1] for source in inputs})
@@ -206,3 +270,47 @@ def test_the_target_is_held_or_the_report_tells_the_truth():
     check()
     assert successes >= 50
     assert min(failures.values()) >= 10
+
+
+def meddled(held: CrossConnects, target: CrossConnects, taken: set[int]) -> CrossConnects:
+    """`held` after somebody took away the circuits of some inputs and joined the first two ports nobody wants."""
+    left = CrossConnects({source: output for source, output in held.items() if source not in taken})
+    used = {port for pair in held.pairs | target.pairs for port in pair}
+    free_in = [port for port in range(1, SIZE + 1) if port not in used]
+    free_out = [port for port in range(SIZE + 1, 2 * SIZE + 1) if port not in used]
+    return CrossConnects(left.pairs | set(zip(free_in[:1], free_out[:1], strict=False)))
+
+
+def test_an_apply_is_complete_exactly_when_the_scope_holds_the_target_whoever_meddles():
+    complete = {True: 0, False: 0}
+
+    @settings(max_examples=400)
+    @given(
+        configurations,
+        configurations,
+        st.sets(st.integers(1, SIZE)),
+        st.sets(st.integers(1, SIZE), min_size=2),
+        st.integers(0, 2),
+    )
+    def check(held, target, taken, scope, when):
+        target = CrossConnects({source: output for source, output in target.items() if source in scope})
+        switch = Memory(held)
+
+        def guard() -> None:
+            if switch.writes == when:
+                switch.held = meddled(switch.held, target, taken)
+
+        try:
+            report = transaction.apply(switch, target, scope=scope, guard=guard)
+        except PortBusy:  # held by an input outside the scope
+            return
+        except (Conflict, PartialApply, VerifyMismatch) as error:
+            report = error.report
+        as_wanted = {pair for pair in switch.held.items() if pair[0] in scope} == target.pairs
+        assert report.complete == as_wanted
+        complete[as_wanted] += report.changed
+        for pair, status in report.pairs.items():
+            assert (status is Status.DONE) == ((pair in switch.held.pairs) == (pair in target.pairs))
+
+    check()
+    assert min(complete.values()) >= 50

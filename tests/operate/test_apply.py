@@ -23,7 +23,7 @@ pytest.importorskip("sqlalchemy")
 
 from ocs_drivers import OcsError
 from ocs_drivers.errors import ProtocolDesync, SwitchHeld
-from ocs_drivers.model import CrossConnects, Status
+from ocs_drivers.model import Capabilities, CrossConnects, Status
 from testbed.design.topology import find_topology
 from testbed.design.wiring import wire
 from testbed.errors import ApplyFailed, DriftError, JournalError, RefusedToMove
@@ -103,6 +103,20 @@ def test_circuits_that_were_not_made_are_named(testbed12, memory_switch, journal
     message = str(caught.value)
     assert "ocs1: 46 done, 2 failed: 1->53 (a/nic1 -> b/nic1), 48->92 (l/nic4 -> k/nic4)" in message
     assert "Run `testbed plan`" in message
+    assert journal.state(caught.value.result.operation) == "failed"
+
+
+def test_a_circuit_to_be_kept_that_somebody_took_away_meanwhile_is_named(testbed12, memory_switch, journal):
+    """No step names it, and all steps are done."""
+    switch = memory_switch(
+        held=CrossConnects({1: 53}),
+        obey=lambda step: CrossConnects(step.after.pairs - {(1, 53)}),
+        capabilities=Capabilities(48, 48, bulk_add=True),
+    )
+    plan = plan_lab(testbed12, WIRING, {"ocs1": switch})
+    with pytest.raises(ApplyFailed, match=r"ocs1: 47 done, 1 failed: 1->53 \(a/nic1 -> b/nic1\)") as caught:
+        apply_plan(testbed12, plan, {"ocs1": switch}, journal)
+    assert [row["outcome"] for row in journal.history(caught.value.result.operation)] == ["done"]
     assert journal.state(caught.value.result.operation) == "failed"
 
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import select
 import shutil
 import tempfile
 import termios
@@ -182,6 +183,10 @@ class _Wire:
             await asyncio.sleep(_POLL_S)
 
     def _unread(self) -> int:
+        """Bytes that the client has yet to read, those included that the kernel has yet to bring to its end."""
+        look = select.poll()  # which waits until the kernel has brought them; the count alone would miss them
+        look.register(self._slave, select.POLLIN)
+        look.poll(0)
         count = array.array("i", [0])
         fcntl.ioctl(self._slave, termios.FIONREAD, count)
         return count[0]
