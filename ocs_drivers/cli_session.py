@@ -94,6 +94,7 @@ class CliSession:
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._event_count = 0
         self._used_s = clock.now()
+        self._connections = 0
         self._in_use = False
 
     def open(self) -> None:
@@ -122,6 +123,11 @@ class CliSession:
     def event_count(self) -> int:
         """How many unasked lines have come in since it was made."""
         return self._event_count
+
+    @property
+    def connections(self) -> int:
+        """How many connections were made."""
+        return self._connections
 
     def turn(self) -> AbstractContextManager[object]:
         """Holds off the commands of other threads over several of ours; re-entrant."""
@@ -186,6 +192,7 @@ class CliSession:
         self._decoder = Decoder(self._prompts)
         self._waiting.clear()
         self._transport.open(self._timeout_s)
+        self._connections += 1
         try:
             with self._closing_on_failure(""):
                 self._reach_prompt(Deadline(self._timeout_s, self._clock))

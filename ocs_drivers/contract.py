@@ -88,8 +88,8 @@ class OpticalSwitch(Protocol):
         """Do one step and read back.
 
         Raises only while nothing has been sent (what `guard` raises, `ConnectError`, `SwitchHeld`, `Conflict`);
-        whatever happens after the first byte is in the outcome. Never sends a write a second time
-        unless the device refused the first in so many words.
+        whatever happens after the first byte is in the outcome, also a `guard` that stops the rest of a step.
+        Never sends a write a second time unless the device refused the first in so many words.
         """
 
     def apply(

@@ -2,7 +2,8 @@
 
 open ──> _discover                      who answers, and what it can do
 read ──> _read                          retried on a new connection
-execute ──> ready, nobody else changed it, guard, _perform, then read until it is so or time is up
+execute ──> ready, nobody else changed it, guard, _perform, then read until it is so or time is up; whatever
+            goes wrong once bytes are out is judged by reading, too
 apply, connect, disconnect              loops over those: `ocs_drivers.transaction`
 """
 
@@ -10,8 +11,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from typing import Protocol, Self, TypeVar
+from contextlib import AbstractContextManager, contextmanager
+from typing import ClassVar, Literal, Protocol, Self, TypeVar
 
 from ocs_drivers import planning, transaction
 from ocs_drivers.contract import Guard, unguarded
@@ -44,7 +45,7 @@ from ocs_drivers.model import (
     Step,
 )
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
-from ocs_drivers.transaction import judge, judge_after_loss
+from ocs_drivers.transaction import judge
 from ocs_drivers.transport import lost
 
 _T = TypeVar("_T")
@@ -77,11 +78,30 @@ class Session(Protocol):
     def event_count(self) -> int:
         """How many unasked messages have come in since it was made."""
 
+    @property
+    def connections(self) -> int:
+        """How many connections were made; when it grows, messages may have been missed in between."""
+
     def turn(self) -> AbstractContextManager[object]:
         """Holds off other threads over several exchanges; re-entrant."""
 
     def ready(self) -> None:
         """Make sure of a fresh connection with a login; takes in what waits. Raises `ConnectionLost` when closed."""
+
+
+class _Watched:
+    """The caller's guard, and what it raised when it stopped a step that had begun."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self.refusal: Exception | None = None
+
+    def __call__(self) -> None:
+        try:
+            self._guard()
+        except Exception as refusal:
+            self.refusal = refusal
+            raise
 
 
 class SwitchDriver(ABC):
@@ -95,6 +115,11 @@ class SwitchDriver(ABC):
     poll_s = 0.5
     """Longest pause between two looks at a switch that is still moving, in seconds."""
 
+    after_loss: ClassVar[Literal["judge", "settle", "watch"]] = "judge"
+    """What a step needs when the line broke under its command: one read (`judge`); the longest switching time, then one
+    read, where a read shows circuits before their mirrors have arrived (`settle`); or to be looked at until nothing
+    moves, where a read tells what does (`watch`; after a refusal as well, for that may be of a part)."""
+
     def __init__(
         self, address: str, session: Session, *, timeout_s: float, clock: Clock = SYSTEM_CLOCK
     ) -> None:
@@ -105,7 +130,8 @@ class SwitchDriver(ABC):
         self._writing = DeviceLock(*lock_names(address))
         self._identity: Identity | None = None
         self._capabilities: Capabilities | None = None
-        self._events_at_read = 0
+        self._known: Snapshot | None = None
+        self._known_at = (0, 0)
 
     # -- what a vendor adds
 
@@ -127,8 +153,12 @@ class SwitchDriver(ABC):
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         """What the device holds after a step, and what it objected to meanwhile, where it tells that apart."""
+        return self._look_again(step), None
+
+    def _look_again(self, step: Step) -> Snapshot:
+        """What the device holds after a step, even one under which the line broke; made is what has arrived."""
         del step
-        return self.read(), None
+        return self.read()
 
     @abstractmethod
     def ports(self) -> Mapping[int, PortInfo]:
@@ -163,11 +193,13 @@ class SwitchDriver(ABC):
         """Connect, log in and find out what the device can do; does nothing on an open switch."""
         if self._conversation.in_use:
             return
-        self._conversation.open()
         try:
+            self._conversation.open()
             self._identity, self._capabilities = self._discover()
-            self._writing = DeviceLock(*lock_names(self._address, self._identity.vendor, self._identity.serial))
-        except BaseException:  # also an interrupt: half-known, it must not count as open
+            self._writing = DeviceLock(
+                *lock_names(self._address, self._identity.vendor, self._identity.serial)
+            )
+        except BaseException:  # also an interrupt: neither a login nor what is half known may stay
             self._conversation.close()
             raise
 
@@ -187,10 +219,31 @@ class SwitchDriver(ABC):
 
     def read(self) -> Snapshot:
         """The configuration the device holds now; tried again, on new connections, after a broken line or noise."""
-        events = self._conversation.event_count
-        snapshot = self._retried(self._read)
-        self._events_at_read = events
+        self._known = snapshot = self._noted(self._read)
         return snapshot
+
+    def _noted(self, ask: Callable[[], _T]) -> _T:
+        """The answer to something that tells all connections; reports and line breaks after it are news."""
+        return self._retried(lambda: self._noting(ask))
+
+    def _noting(self, ask: Callable[[], _T]) -> _T:
+        session = self._conversation
+        with session.turn():
+            events = session.event_count
+            answer = ask()
+            self._known_at = events, session.connections
+        return answer
+
+    @contextmanager
+    def _same_line(self) -> Iterator[None]:
+        """Around all questions of a read after the first: nobody heard what was reported while the line was down.
+
+        Raises `ConnectionLost` when it was, so that the whole read is asked anew.
+        """
+        connections = self._conversation.connections
+        yield
+        if self._conversation.connections != connections:
+            raise lost(self._address, "between two questions of one read")
 
     def _retried(self, ask: Callable[[], _T]) -> _T:
         """The answer to something that may be asked twice."""
@@ -209,60 +262,120 @@ class SwitchDriver(ABC):
         seen: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """Steps from `seen` to `target`; see `ocs_drivers.planning.plan`."""
-        return planning.plan(target, seen, capabilities=self.capabilities, scope=scope, device=self._address)
+        """Steps from `seen` to `target`; see `ocs_drivers.planning.plan`, and for robots `require_undisturbed`."""
+        steps = planning.plan(target, seen, capabilities=self.capabilities, scope=scope, device=self._address)
+        if self.capabilities.serial_robot and isinstance(seen, Snapshot):
+            transaction.require_undisturbed(target, seen, steps, scope, device=self._address)
+        return steps
 
     def execute(self, step: Step, guard: Guard = unguarded) -> Outcome:
         """Do one step and read back until it is so; see the contract for what it raises."""
         with self._writing, self._conversation.turn():
             self._begin(step, guard)
+            self._known = None  # until the step is proven
             started_s = self._clock.now()
-            objection: OcsError | None = None
-            try:
-                self._perform(step, guard)
-            except TransportError as broken:
-                return judge_after_loss(step, broken, self.read, device_s=self._clock.now() - started_s)
-            except Conflict:  # the device itself compared, and did nothing
-                raise
-            except OcsError as refusal:
-                objection = refusal
-            return self._prove(step, objection, started_s)
+            trouble = self._attempt(step, guard)
+            if isinstance(trouble, TransportError) and self.after_loss == "settle":
+                arrived_s = started_s + self.capabilities.switch_time_s[1]
+                self._clock.sleep(max(arrived_s - self._clock.now(), 0.0))
+            outcome = self._prove(step, trouble, started_s)
+            self._known = outcome.read_back
+            return outcome
+
+    def _attempt(self, step: Step, guard: Guard) -> OcsError | None:
+        """Perform a step; gives what ended it early, be it the device, the line or the caller's guard.
+
+        Raises `Conflict` of a device that compared by itself, and so did nothing.
+        """
+        watched = _Watched(guard)
+        try:
+            self._perform(step, watched)
+        except Exception as trouble:
+            if trouble is watched.refusal:
+                return self._stopped(trouble)
+            if isinstance(trouble, OcsError) and not isinstance(trouble, Conflict):
+                return trouble
+            raise
+        return None
+
+    def _stopped(self, refusal: Exception) -> OcsError:
+        if isinstance(refusal, OcsError):
+            return refusal
+        stopped = OcsError(
+            f"the caller let no further command of the step be sent: {str(refusal) or type(refusal).__name__}",
+            device=self._address,
+            cure="Read the switch and plan again from what it holds.",
+        )
+        stopped.__cause__ = refusal
+        return stopped
 
     def _begin(self, step: Step, guard: Guard) -> None:
-        """Everything before the first byte: a fresh connection, nobody else's change, the caller's consent."""
+        """Everything before the first byte: a fresh connection, nobody else's change, the caller's consent.
+
+        A step that was planned on anything older than the last read is compared with that, which costs nothing.
+        """
         self._conversation.ready()
-        news = (
-            self.events(self._events_at_read) if self._conversation.event_count > self._events_at_read else ()
-        )
-        if any(self._tells_of_change(event) for event in news):
-            transaction.require_unmoved(step, self.read().connections, device=self._address)
+        if self._known is None or self._must_look(step):
+            self.read()
+        if self._known is not None:
+            self._require_as_planned(step, self._known)
         guard()
+
+    def _require_as_planned(self, step: Step, found: Snapshot) -> None:
+        """Raise `Conflict`, or what says it better, when somebody else has changed what a step is about."""
+        transaction.require_unmoved(step, found.connections, device=self._address)
+
+    def _must_look(self, step: Step) -> bool:
+        """Whether to read once more before a step: something was reported, or may have been while the line was down."""
+        del step
+        events, connections = self._known_at
+        if self._conversation.connections != connections:
+            return True
+        news = self.events(events) if self._conversation.event_count > events else ()
+        return any(self._tells_of_change(event) for event in news)
 
     def _tells_of_change(self, event: Event) -> bool:
         """Whether an unasked message says that the configuration was changed, by us or by somebody else."""
         return "DBCHG" in event.kind
 
-    def _prove(self, step: Step, refusal: OcsError | None, started_s: float) -> Outcome:
+    def _prove(self, step: Step, trouble: OcsError | None, started_s: float) -> Outcome:
         """Read back until the step is done, has failed, or has taken too long."""
         deadline: Deadline | None = None
         pauses_s = self._pauses()
         while True:
             device_s = self._clock.now() - started_s
-            try:
-                read_back, objection = self._read_back(step)
-            except OcsError as broken:
-                return judge_after_loss(step, refusal or broken, self.read, device_s=device_s)
-            error = refusal or objection
-            outcome = judge(step, read_back, device_s=device_s, error=error and self._explain(error, step))
-            if error or read_back is None or outcome.status is Status.DONE:
+            read_back, trouble = self._look(step, trouble)
+            error = trouble and self._explain(trouble, step)
+            outcome = judge(step, read_back, device_s=device_s, error=error)
+            if read_back is None or outcome.status is Status.DONE:
                 return outcome
             deadline = deadline or Deadline(self._longest_s(read_back), self._clock)
             try:
-                if not self._still_moving(step, read_back):
+                if not self._goes_on(step, read_back, trouble):
                     return outcome
                 self._wait(deadline, next(pauses_s))
             except OcsError as fault:
-                return judge(step, read_back, device_s=device_s, error=fault)
+                says_more = trouble is None or isinstance(fault, Timeout)
+                return judge(step, read_back, device_s=device_s, error=fault if says_more else trouble)
+
+    def _look(self, step: Step, trouble: OcsError | None) -> tuple[Snapshot | None, OcsError | None]:
+        """What the device holds, None when it is not heard any more, and what has gone wrong so far."""
+        if not isinstance(trouble, TransportError):
+            try:
+                read_back, objection = self._read_back(step)
+            except OcsError as broken:
+                trouble = trouble or broken
+            else:
+                return read_back, trouble or objection
+        try:
+            return self._look_again(step), trouble
+        except OcsError as again:
+            again.__context__ = trouble
+            return None, trouble
+
+    def _goes_on(self, step: Step, read_back: Snapshot, trouble: OcsError | None) -> bool:
+        """Whether to look again at a step that is not done."""
+        return (trouble is None or self.after_loss == "watch") and self._still_moving(step, read_back)
 
     def _pauses(self) -> Iterator[float]:
         """Ever longer pauses between looks: what is quick is seen soon, and what is slow is not pestered."""

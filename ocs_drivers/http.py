@@ -19,6 +19,9 @@ from ocs_drivers.errors import LoginFailed, ProtocolDesync, Unsupported
 LONGEST_BODY_BYTES = 1 << 24
 """No table of any size of switch comes near this; more is not an answer to anything we ask."""
 
+DEEPEST_DOCUMENT = 16
+"""No answer is nested so deeply; what is could not even be shown in an error."""
+
 JSON_TYPE = "application/json"
 
 _EVERY_REPLY = b"HTTP/1."
@@ -62,13 +65,29 @@ class HttpReply:
         return self.body.decode("utf-8", "replace").strip()
 
     def json(self) -> Any:
-        """The body as JSON. Raises `ProtocolDesync` when it is none."""
+        """The body as JSON. Raises `ProtocolDesync` when it is none, or nested beyond sense."""
         try:
-            return json.loads(self.body)
+            return _not_deep(json.loads(self.body))
         except (ValueError, RecursionError) as error:
             raise ProtocolDesync(
                 f"the body of the reply is not JSON: {error}", received=self.text[:_BYTES_SHOWN]
             ) from None
+
+
+def _not_deep(document: Any) -> Any:
+    """The document. Raises `ValueError` when it is nested more than `DEEPEST_DOCUMENT` times."""
+    level = [document]
+    for _ in range(DEEPEST_DOCUMENT):
+        level = [inner for item in level for inner in _inside(item)]
+    if level:
+        raise ValueError("nested too deeply")
+    return document
+
+
+def _inside(item: Any) -> Iterable[Any]:
+    if isinstance(item, dict):
+        return item.values()
+    return item if isinstance(item, list) else ()
 
 
 class CookieJar:
@@ -194,7 +213,7 @@ class Conversation:
         if surplus:
             raise _desync("more bytes than the reply has", surplus)
         return HttpReply(
-            self._head.status_code, bytes(self._body), dict(self.headers), self._head.reason.decode()
+            self._head.status_code, bytes(self._body), dict(self.headers), self._head.reason.decode("latin-1")
         )
 
     @property

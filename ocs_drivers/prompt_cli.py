@@ -23,7 +23,9 @@ LONGEST_PROMPT = 256
 """Characters of a prompt; more is not looked at."""
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_PLAIN = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
+_PLAIN = re.compile(rf"[^\x00-\x1f\x7f-\x9f]{{1,{LONGEST_PROMPT}}}")
+_COLOUR = re.compile(r"\x1b\[[ -?]{0,32}[@-~]")
+"""A whole control sequence; what is cut short, or longer, goes character by character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +101,28 @@ class Decoder:
         return events
 
     def _take_all(self, text: str) -> None:
-        """Take whole runs of plain text where no prompt can be in them, and the rest one by one."""
+        """Take whole runs of plain text where no prompt can be in them, colours, and the rest one by one."""
         position = 0
         while position < len(text):
-            run = _PLAIN.match(text, position) if self._inside is _Inside.TEXT else None
-            if run is not None and self._took_whole(run[0]):
-                position = run.end()
-            else:
+            position = self._skip(text, position)
+            if position < len(text):
                 self._take(text[position])
                 position += 1
 
+    def _skip(self, text: str, position: int) -> int:
+        """Take as much as can be taken at once; gives where the rest begins."""
+        while self._inside is _Inside.TEXT:
+            if run := _PLAIN.match(text, position):
+                if not self._took_whole(run[0]):
+                    break
+            elif not (run := _COLOUR.match(text, position)):
+                break
+            position = run.end()
+        return position
+
     def _took_whole(self, run: str) -> bool:
         line = self._line + run
-        if self._skip_blanks or len(line) > LONGEST_LINE or self._prompt.match(line):
+        if self._skip_blanks or len(line) > LONGEST_LINE or self._prompt.match(line, 0, LONGEST_PROMPT):
             return False
         self._line, self._skip_newline = line, False
         return True

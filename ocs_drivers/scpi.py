@@ -159,9 +159,9 @@ def split_replies(line: str) -> tuple[str, ...]:
 
 
 _CONNECTIONS = re.compile(r"\(@([\d,\s]*)\)\s*,\s*\(@([\d,\s]*)\)")
-_ERROR = re.compile(r'([+-]?\d+)\s*,\s*"(.*)"')
-_SIZE = re.compile(r"\(?\s*(\d+)\s*,\s*(\d+)\s*\)?")
-_SIZE_IN_PRODUCT_CODE = re.compile(r"-(\d+)x(\d+)(?:-|$)")
+_ERROR = re.compile(r'([+-]?\d{1,9})\s*,\s*"(.*)"')
+_SIZE = re.compile(r"\(?\s*(\d{1,4})\s*,\s*(\d{1,4})\s*\)?")
+_SIZE_IN_PRODUCT_CODE = re.compile(r"-(\d{1,4})x(\d{1,4})(?:-|$)")
 _PARENTHESISED = re.compile(r"\((?!@)([^()]*)\)")
 
 
@@ -194,9 +194,10 @@ def decode_size(reply: str) -> tuple[int, int]:
     (16, 16)
     """
     match = _SIZE.fullmatch(reply)
-    if match is None or "0" in match.groups():
+    inputs, outputs = map(int, match.groups()) if match else (0, 0)
+    if not (inputs and outputs):
         raise _desync("not a size", reply)
-    return int(match[1]), int(match[2])
+    return inputs, outputs
 
 
 def decode_connections(reply: str) -> CrossConnects:
@@ -223,7 +224,7 @@ def decode_peer(reply: str) -> int | None:
     >>> decode_peer('"18"'), decode_peer('""')
     (18, None)
     """
-    match = re.fullmatch(r'"\s*(\d*)\s*"', reply)
+    match = re.fullmatch(r'"\s*(\d{0,9})\s*"', reply)
     if match is None:
         raise _desync("not a port in quotes", reply)
     return int(match[1]) if match[1] else None

@@ -71,6 +71,7 @@ class ScpiSession:
         self._reader = scpi.ReplyReader()
         self._replies: deque[str] = deque()
         self._known: Identity | None = None
+        self._connections = 0
         self._in_use = False
 
     def open(self) -> Identity:
@@ -108,6 +109,11 @@ class ScpiSession:
     def event_count(self) -> int:
         """None ever: SCPI instruments speak only when spoken to."""
         return 0
+
+    @property
+    def connections(self) -> int:
+        """How many connections were made."""
+        return self._connections
 
     def turn(self) -> AbstractContextManager[object]:
         """Holds off the questions of other threads over several of ours; re-entrant."""
@@ -208,6 +214,7 @@ class ScpiSession:
         self._reader = scpi.ReplyReader()
         self._replies.clear()
         self._transport.open(self._timeout_s)
+        self._connections += 1
         try:
             with self._conversation(self._dialect.identity, self._timeout_s) as next_reply:
                 identity = self._dialect.decode_identity(next_reply())

@@ -29,6 +29,9 @@ Completion = Literal["COMPLD", "DENY", "PRTL", "DELAY", "RTRV"]
 LONGEST_BLOCK_BYTES = 1 << 20
 """No block of any size of switch comes near this; more without an end is not our protocol."""
 
+LONGEST_LINE_BYTES = 1 << 14
+"""No line of a block comes near this; a longer one is not our protocol either."""
+
 _RESERVED = re.compile(r'[;:"\r\n\\]|/\*|[^\x20-\x7e]')
 
 
@@ -129,13 +132,14 @@ class Acknowledgement:
 
 Tl1Event = Reply | Autonomous | Acknowledgement
 
-_HEADER = re.compile(r"\s*\S.*?\s+\d{2,4}-\d\d-\d\d\s+\d\d:\d\d:\d\d\s*")
+_MOMENT = re.compile(r"\d{2,4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _RESPONSE = re.compile(r"M\s+(?P<tag>\S+)\s+(?P<completion>COMPLD|DENY|PRTL|DELAY|RTRV)\s*")
 _REPORT = re.compile(r"(?P<alarm>\*C|\*\*|\*|A)\s+(?P<tag>\d+(?:\.\d+)?)\s+(?P<verb>[A-Z]\S*(?:\s+\S+)*)\s*")
 _ACKNOWLEDGEMENT = re.compile(r"\s*(?P<code>IP|PF|OK|NA|NG|RL)\s+(?P<tag>\S+)\s*")
 _PROMPT = re.compile(r"\s*[\w@.-]*")
 _CODE = re.compile(r"[A-Z]{4}")
-_QUOTED_OR_COMMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|/\*(.*?)\*/', re.DOTALL)
+# A quotation that nobody closes goes on to the end of the line.
+_QUOTED_OR_COMMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|/\*(.*?)\*/|".*', re.DOTALL)
 
 
 class _Part(Enum):
@@ -205,6 +209,8 @@ class Decoder:
             self._size_bytes += len(taken)
             if self._size_bytes > LONGEST_BLOCK_BYTES:
                 raise _desync("a block without end", self._line)
+            if len(self._line) + len(taken) > LONGEST_LINE_BYTES:
+                raise _desync("a line without end", self._line)
             if run:
                 self._line += taken
             else:
@@ -228,13 +234,13 @@ class Decoder:
             self._inside = _Inside.QUOTES
         elif character == "\\":
             self._inside = _Inside.ESCAPE
-        elif character == '"':
+        else:  # the closing quote: all other characters are taken in runs
             self._inside = _Inside.NOTHING
 
     def _take_in_the_open(self, character: str) -> None:
         if character == ";":
             self._end_block(more=False)
-        elif character == ">" and self._part is _Part.TEXT and not self._line.strip():
+        elif character == ">" and self._part is _Part.TEXT and (not self._line or self._line.isspace()):
             self._end_block(more=True)
         elif character in "<>" and self._part is _Part.HEADER:
             self._end_prompt(character)
@@ -273,7 +279,7 @@ class Decoder:
             code = cast('Literal["IP", "PF", "OK", "NA", "NG", "RL"]', acknowledgement["code"])
             self._events.append(Acknowledgement(code, acknowledgement["tag"]))
             self._start_block()
-        elif _HEADER.fullmatch(line):
+        elif _is_header(line):
             self._part = _Part.IDENTIFICATION
         else:
             raise _desync("not a header with name, date and time", line)
@@ -287,6 +293,12 @@ class Decoder:
             raise _desync("a block ended after its header", "")
         self._events.append(_event(self._identification, self._text, more=more))
         self._start_block()
+
+
+def _is_header(line: str) -> bool:
+    """A name, of whatever words, then date and time."""
+    words = line.split()
+    return len(words) >= 3 and _MOMENT.fullmatch(" ".join(words[-2:])) is not None
 
 
 def _event(identification: re.Match[str], text: list[str], *, more: bool) -> Tl1Event:
@@ -309,7 +321,7 @@ def _split_text(text: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         tokens = list(_QUOTED_OR_COMMENT.finditer(line))
         comments += [" ".join(token[2].split()) for token in tokens if token[2] is not None]
         rest = _QUOTED_OR_COMMENT.sub(lambda token: token[0] if token[2] is None else "", line).strip()
-        quoted = [token for token in tokens if token[2] is None]
+        quoted = [token for token in tokens if token[1] is not None]
         if len(quoted) == 1 and quoted[0][0] == rest:
             lines.append(re.sub(r"\\(.)", r"\1", quoted[0][1]))
         elif rest:

@@ -100,6 +100,7 @@ class Tl1Session:
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._event_count = 0
         self._tag = 0
+        self._connections = 0
         self._in_use = False
 
     def open(self) -> None:
@@ -128,6 +129,11 @@ class Tl1Session:
     def event_count(self) -> int:
         """How many reports have come in since it was made."""
         return self._event_count
+
+    @property
+    def connections(self) -> int:
+        """How many connections were made."""
+        return self._connections
 
     def turn(self) -> AbstractContextManager[object]:
         """Holds off the commands of other threads over several of ours; re-entrant."""
@@ -198,6 +204,7 @@ class Tl1Session:
         self._decoder = tl1.Decoder()
         self._replies.clear()
         self._transport.open(self._timeout_s)
+        self._connections += 1
         try:
             self._login()
         except ConnectionLost as error:

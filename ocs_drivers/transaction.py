@@ -72,6 +72,33 @@ def judge(
     return Outcome(_worst(pairs.values()), pairs, read_back, device_s, error)
 
 
+def require_undisturbed(
+    target: CrossConnects,
+    seen: Snapshot,
+    steps: tuple[Step, ...],
+    scope: Collection[int] | None,
+    *,
+    device: str,
+) -> None:
+    """Raise `Conflict` when a move that waits in the device's queue would undo the target and no step meets it.
+
+    Without that, "nothing to do" would be true for as long as the queue is long.
+    """
+    touched = {port for step in steps for pair in step.pairs.items() for port in pair}
+    for move in seen.pending:
+        if move.pair is None or touched & set(move.pair) or (scope is not None and move.pair[0] not in scope):
+            continue
+        if (move.kind == "connect") != (move.pair in target.pairs):
+            raise Conflict(
+                f"a request to {move.kind} {move.pair[0]}-{move.pair[1]} waits in the device's queue",
+                expected=target,
+                found=seen.connections,
+                device=device,
+                ports=move.pair,
+                cure="Wait until it is done, then read, and plan again from what is there.",
+            )
+
+
 def _pairs_moved(step: Step, found: CrossConnects) -> list[Pair]:
     """Pairs the step was to make or remove; a whole-switch step answers for every pair found as well."""
     if step.kind == "replace":

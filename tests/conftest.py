@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import selectors
 import shutil
 import signal
 import socket
@@ -127,6 +128,19 @@ class WorldClock:
         self._world.advance(seconds)
 
 
+class IdleSelector(selectors.DefaultSelector):
+    """Tells an event loop that has nothing left to do to stop, while `stop` is set, instead of waiting."""
+
+    stop: Callable[[], None] | None = None
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.stop is None:
+            return super().select(timeout)
+        if timeout != 0:  # nothing is ready to run
+            self.stop()
+        return []
+
+
 class World:
     """One twin on a virtual clock and an event loop that runs only while somebody waits: no socket, no race."""
 
@@ -136,7 +150,8 @@ class World:
         from sim.twins.plant import Plant
         from sim.twins.switch.settings import TwinSettings
 
-        self.loop = asyncio.new_event_loop()
+        self._selector = IdleSelector()
+        self.loop = asyncio.SelectorEventLoop(self._selector)
         self.virtual = VirtualClock()
         self.device = f"{family}://memory"
         self.clock = WorldClock(self)
@@ -158,16 +173,21 @@ class World:
 
     def settle(self) -> None:
         """Let everything happen that needs no time."""
-        self.advance(0.0)
+        self._selector.stop = self.loop.stop
+        try:
+            self.loop.run_forever()
+        finally:
+            self._selector.stop = None
 
     def advance(self, seconds: float) -> None:
-        self.run(self.virtual.advance(seconds))
+        end_s = self.virtual.now() + seconds
+        self.settle()  # tasks started just now first get to their own sleep
+        while self.virtual.wake_next(end_s):
+            self.settle()
 
     def pass_time(self, at_most_s: float) -> None:
         """Let time pass until the next thing is due, and no longer than `at_most_s`."""
-        due = [moment for moment, _, woken in self.virtual._sleepers if not woken.done()]
-        wait_s = min(at_most_s, min(due) - self.virtual.now()) if due else at_most_s
-        self.advance(max(wait_s, 0.0))
+        self.advance(min(at_most_s, max(self.virtual.next_s - self.virtual.now(), 0.0)))
 
     def transport(self, front: str) -> MemoryLine:
         return MemoryLine(self, front)

@@ -141,6 +141,7 @@ class CalientRest(CalientSwitch):
         if booked:
             self._delete(booked, guard)
             guard()
+        self._await(step.pairs.pairs)
         self._bulk("badd", [self._item(pair) for pair in pairs], [frozenset(pair) for pair in pairs], guard)
 
     def _provisioned(self, pair: Pair) -> list[Circuit]:

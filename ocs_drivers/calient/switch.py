@@ -6,12 +6,12 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ocs_drivers import planning
+from ocs_drivers import planning, transaction
 from ocs_drivers.calient.circuits import Circuits, power_reading, refuse_booked
-from ocs_drivers.calient.names import Names
+from ocs_drivers.calient.names import Names, Pair
 from ocs_drivers.contract import Guard
 from ocs_drivers.driver import Session, SwitchDriver
-from ocs_drivers.errors import DeviceError, OcsError, PortBusy
+from ocs_drivers.errors import DeviceError, OcsError, PortBusy, TransportError
 from ocs_drivers.model import CrossConnects, PortInfo, PortState, Power, Side, Snapshot, Step
 from ocs_drivers.timing import Clock
 
@@ -40,6 +40,7 @@ class CalientSwitch(SwitchDriver):
     """
 
     poll_s = 1.0
+    after_loss = "watch"
     provisions = ""
     """How the command that books ports begins: only its denial can mean that a port is in use."""
 
@@ -56,7 +57,8 @@ class CalientSwitch(SwitchDriver):
         self._activation_s = activation_s
         self._names = Names(())
         self._seen = Circuits(self._names, ())
-        self._awaited: frozenset[tuple[int, int]] = frozenset()
+        self._awaited: frozenset[Pair] = frozenset()
+        self._cleared: frozenset[str] = frozenset()
         self._awaited_until_s = 0.0
 
     @abstractmethod
@@ -106,7 +108,8 @@ class CalientSwitch(SwitchDriver):
         """What is connected or provisioned, and the ports that cannot be used, where that is told at once."""
         with self._conversation.turn():
             self._seen = self._ask_circuits()
-            unfit = self._unfit(self._ask_ports_at_once())
+            with self._same_line():
+                unfit = self._unfit(self._ask_ports_at_once())
         return self._seen.snapshot(self._clock.now(), unfit)
 
     def _unfit(self, ports: Mapping[str, Port]) -> dict[int, PortState]:
@@ -118,12 +121,11 @@ class CalientSwitch(SwitchDriver):
         }
         return {port: state for port, state in sorted(states.items()) if state is not PortState.ENABLED}
 
-    def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
+    def _look_again(self, step: Step) -> Snapshot:
         """A circuit that we activated counts when its mirrors have arrived, any other as soon as it is told."""
-        events = self._conversation.event_count
-        self._seen = self._retried(self._ask_circuits)
-        self._events_at_read = events
-        return self._seen.snapshot(self._clock.now(), {}, awaited=self._awaited), None
+        del step
+        self._seen = self._noted(self._ask_circuits)
+        return self._seen.snapshot(self._clock.now(), {}, awaited=self._awaited)
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
         """Optical power in dBm. `NONE` is darkness, and so is an output whose circuit the device calls failed."""
@@ -147,21 +149,46 @@ class CalientSwitch(SwitchDriver):
         seen: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """As every switch; raises `PortBusy` also for what is provisioned in the way by inputs outside the scope."""
+        """As every switch; raises `PortBusy` also for what is provisioned in the way by inputs outside the scope.
+
+        What is provisioned in the way and was seen here may be deleted when the steps are executed.
+        """
         steps = super().plan(target, seen, scope)
-        if isinstance(seen, Snapshot) and scope is not None:
-            made = {pair for step in steps if step.kind == "add" for pair in step.pairs.items()}
-            refuse_booked(seen.pending, made, scope, device=self.address)
+        if isinstance(seen, Snapshot):
+            if scope is not None:
+                refuse_booked(seen.pending, _made(*steps), scope, device=self.address)
+            self._cleared = frozenset(move.request for move in seen.pending)
         return steps
+
+    def _require_as_planned(self, step: Step, found: Snapshot) -> None:
+        """As every switch; also, nothing is deleted that others have provisioned or made two-way since the plan.
+
+        What is provisioned by the inputs of the step is in the scope, whoever did it.
+        """
+        super()._require_as_planned(step, found)
+        strange = [move for move in found.pending if move.request not in self._cleared]
+        refuse_booked(strange, _made(step), step.pairs, device=self.address)
+        if any(group & step.pairs.pairs and group - step.pairs.pairs for group in found.tied):
+            raise transaction.conflict(step.before, found.connections, device=self.address)
 
     def _perform(self, step: Step, guard: Guard) -> None:
         if step.kind == "replace":
             raise self._unsupported("the whole configuration at once")
         self._awaited = frozenset()
-        self._carry_out(step, guard)
+        try:
+            self._carry_out(step, guard)
+        except TransportError:  # it may have been heard all the same
+            raise
+        except Exception:  # refused: what has not begun to move by now never will
+            self._awaited_until_s = self._clock.now()
+            raise
         if step.kind == "add":
-            self._awaited = step.pairs.pairs
-            self._awaited_until_s = self._clock.now() + self._activation_s
+            self._await(step.pairs.pairs)
+
+    def _await(self, pairs: frozenset[Pair]) -> None:
+        """Wait for these from now on; said before their activation is sent, for the answer to it may be lost."""
+        self._awaited = pairs
+        self._awaited_until_s = self._clock.now() + self._activation_s
 
     def _longest_s(self, first: Snapshot) -> float:
         """What others have provisioned is nobody's queue, and delays nothing."""
@@ -208,3 +235,8 @@ class CalientSwitch(SwitchDriver):
             sent=refusal.sent,
             cure="Read the switch: somebody else made or provisioned a circuit there.",
         )
+
+
+def _made(*steps: Step) -> frozenset[Pair]:
+    """The pairs that steps are to make."""
+    return frozenset(pair for step in steps if step.kind == "add" for pair in step.pairs.items())

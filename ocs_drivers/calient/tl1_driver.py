@@ -124,6 +124,8 @@ class CalientTl1(CalientSwitch):
         for number, (verb, aid, positional) in enumerate(self._commands(step)):
             if number:
                 guard()
+            if verb == "ACT-CRS":
+                self._await(step.pairs.pairs)
             self._session.ask(verb, tl1_words.nothing, aid=aid, positional=positional, before_resending=guard)
 
     def _commands(self, step: Step) -> list[tuple[str, str, str]]:

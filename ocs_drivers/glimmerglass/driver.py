@@ -13,7 +13,7 @@ from ocs_drivers import planning
 from ocs_drivers.contract import Guard
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.driver import SwitchDriver
-from ocs_drivers.errors import OcsError, ProtocolDesync
+from ocs_drivers.errors import OcsError, ProtocolDesync, TransportError
 from ocs_drivers.glimmerglass import words
 from ocs_drivers.model import (
     Capabilities,
@@ -49,6 +49,7 @@ class GlimmerglassTl1(SwitchDriver):
     """
 
     poll_s = 0.1
+    after_loss = "watch"
 
     def __init__(
         self,
@@ -71,6 +72,7 @@ class GlimmerglassTl1(SwitchDriver):
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
         self._mode = OPERATION_MODES[operation_mode]
         self._inputs = 0
+        self._arriving: frozenset[tuple[int, int]] = frozenset()
         self._settled_s = 0.0
 
     def _discover(self) -> tuple[Identity, Capabilities]:
@@ -121,17 +123,16 @@ class GlimmerglassTl1(SwitchDriver):
         """What is connected, and the ports that cannot be used."""
         with self._session.turn():
             connections, _ = self._connections()
-            rows = self._port_rows()
+            with self._same_line():
+                rows = self._port_rows()
         unfit = {number: PortState.FAILED for number, row in rows.items() if not row.healthy}
         return Snapshot(connections, self._clock.now(), unfit)
 
-    def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
+    def _look_again(self, step: Step) -> Snapshot:
         """What the step was to make counts when its mirrors have arrived; every other circuit as soon as it is told."""
-        events = self._session.event_count
-        connections, arriving = self._retried(self._connections)
-        self._events_at_read = events
-        settled = CrossConnects(connections.pairs - (arriving & step.after.pairs & step.pairs.pairs))
-        return Snapshot(settled, self._clock.now()), None
+        connections, arriving = self._noted(self._connections)
+        self._arriving = arriving & step.after.pairs & step.pairs.pairs
+        return Snapshot(CrossConnects(connections.pairs - self._arriving), self._clock.now())
 
     def _connections(self) -> tuple[CrossConnects, frozenset[tuple[int, int]]]:
         """All circuits, and those of them whose mirrors are still on their way."""
@@ -155,22 +156,28 @@ class GlimmerglassTl1(SwitchDriver):
         if step.kind == "replace":
             raise self._unsupported("the whole configuration at once")
         adding = step.kind == "add"
-        self._session.ask(
-            "ent-crs-fiber" if adding else "dlt-crs-fiber",
-            _nothing,
-            aid=words.fibre_pairs(self._own(step.pairs.items())),
-            keywords=self._mode if adding else "",
-            timeout_s=self._timeout_s + step.estimated_s,
-            before_resending=guard,
-        )
+        self._settled_s = 0.0
+        try:
+            self._session.ask(
+                "ent-crs-fiber" if adding else "dlt-crs-fiber",
+                _nothing,
+                aid=words.fibre_pairs(self._own(step.pairs.items())),
+                keywords=self._mode if adding else "",
+                timeout_s=self._timeout_s + step.estimated_s,
+                before_resending=guard,
+            )
+        except TransportError:  # it may have been heard all the same
+            self._settled_s = self._clock.now() + LONGEST_MOVE_S
+            raise
         self._settled_s = self._clock.now() + LONGEST_MOVE_S
 
     def _own(self, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         return [(source, output - self._inputs) for source, output in pairs]
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """An asynchronous command is answered before the mirrors have moved."""
-        return self._clock.now() < self._settled_s
+        """Whether mirrors are on their way, or may have yet to begin: an asynchronous command is answered before."""
+        del step, read_back
+        return bool(self._arriving) or self._clock.now() < self._settled_s
 
     # -- light and events
 

@@ -25,7 +25,7 @@ DARK_DBM = -90.0
 DARK_FLOOR_DBM = -55.0
 """At and below this a monitor sees no light; not confirmed on a unit."""
 
-_ROW_NAME = re.compile(r"[^:=,]*:(?=\w+=)")
+_ROW_NAME = re.compile(r"\A[^:=,]*:(?=\w+=)")
 _KEYWORD = re.compile(r"\s*(\w+)\s*=([^=]*)")
 _SIZE = re.compile(r"\s*(\d{1,4})\s*x\s*(\d{1,4})\s*", re.ASCII)
 _IDENTIFIER = re.compile(r"\s*(\d{5})\s*", re.ASCII)

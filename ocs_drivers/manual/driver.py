@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
+from ocs_drivers import transaction
 from ocs_drivers.contract import Guard, unguarded
 from ocs_drivers.driver import SwitchDriver
 from ocs_drivers.errors import DeviceError, ProtocolDesync
@@ -64,6 +65,11 @@ class PanelSession:
     @property
     def event_count(self) -> int:
         """None ever: he is asked."""
+        return 0
+
+    @property
+    def connections(self) -> int:
+        """None that counts: cords stay as they are while nobody is there."""
         return 0
 
     def turn(self) -> AbstractContextManager[object]:
@@ -168,7 +174,10 @@ class ManualPanel(SwitchDriver):
         """As every driver, with the list of work told first."""
         with self._writing:
             self.plan(target, target, scope)
-            steps = self.plan(target, self.read(), scope)
+            seen = self.read()
+            if expect is not None and seen.connections != expect:  # before a person is sent to the panel
+                raise transaction.conflict(expect, seen.connections, device=self.address)
+            steps = self.plan(target, seen, scope)
             self._asked = 0
             if steps:
                 self._announce(steps)

@@ -1,13 +1,17 @@
 """A Polatis switch over RESTCONF: the only way to have it compare before it changes.
 
-A whole apply is three round trips: read; `PUT` of the whole collection; read. The `PUT` names the ETag that
-was read (`If-Match`), so the device itself refuses it (412) when somebody else was faster. Pairs are put, never
-posted: one lab saw posted pairs vanish after seconds.
+A whole apply is three round trips: read; `PUT` of the whole collection; read. Every write names the ETag that was
+read (`If-Match`), so the device itself refuses it (412) when somebody else was faster; where it sends no ETag, each
+step is preceded by one more read. Pairs are put, never posted: one lab saw posted pairs vanish after seconds.
+
+The states of ports are another resource. They are read when the switch is opened, after a refusal, and in every read
+as long as some port was unfit when they were read last; a port that becomes unfit later is told by the refusal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from ocs_drivers import planning, transaction
 from ocs_drivers.contract import Guard, unguarded
@@ -44,6 +48,8 @@ class PolatisRest(SwitchDriver):
     `timeout_s` bounds every wait for an answer; a write is given the device's own switching time on top.
     """
 
+    after_loss = "settle"
+
     def __init__(
         self,
         address: str,
@@ -58,6 +64,7 @@ class PolatisRest(SwitchDriver):
         )
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
         self._monitored: frozenset[int] = frozenset()
+        self._unfit: dict[int, PortState] = {}
         self._known_connection = 0
         self._etag = ("", "")  # what was read last: its revision, and the device's tag for it
 
@@ -65,7 +72,7 @@ class PolatisRest(SwitchDriver):
         """Ask for the product, the ports, and the ports that measure power."""
         identity = self._session.get_json(rest_words.PRODUCT, rest_words.decode_product)
         self._known_connection = self._session.connections
-        ports = self._session.get_json(rest_words.PORTS, rest_words.decode_ports)
+        ports = self._noting_unfit(self._session.get_json(rest_words.PORTS, rest_words.decode_ports))
         inputs, outputs = self._size(identity, ports)
         self._monitored = self._ask_monitored()
         return identity, Capabilities(
@@ -111,9 +118,27 @@ class PolatisRest(SwitchDriver):
         found = self._session.get_json(rest_words.PORTS, rest_words.decode_ports)
         if len(found) != self.capabilities.inputs + self.capabilities.outputs:
             raise self._desync(f"{len(found)} ports, not as many as at first")
+        return self._noting_unfit(found)
+
+    def _noting_unfit(self, found: dict[int, rest_words.RestPort]) -> dict[int, rest_words.RestPort]:
+        self._unfit = {
+            port: told.state for port, told in found.items() if told.state is not PortState.ENABLED
+        }
         return found
 
     def _read(self) -> Snapshot:
+        """What is connected; and the ports that cannot be used, where there were any at the last look."""
+        with self._session.turn():
+            snapshot = self._look_once()
+            if self._unfit:
+                self._ask_ports()
+            return replace(snapshot, unfit=self._unfit)
+
+    def _look_again(self, step: Step) -> Snapshot:
+        del step
+        return self._noted(self._look_once)
+
+    def _look_once(self) -> Snapshot:
         self._require_same_device()
         tags: list[str] = []
 
@@ -141,52 +166,55 @@ class PolatisRest(SwitchDriver):
     def _perform(self, step: Step, guard: Guard) -> None:
         self._require_same_device()
         if step.kind == "replace":
-            self._replace(step, guard)
+            document = rest_words.encode_pairs(step.after)
+            self._change("PUT", rest_words.CROSS_CONNECTS, document, step, guard)
             return
         ((source, output),) = step.pairs.items()
+        target = rest_words.pair_resource(source)
         if step.kind == "add":
-            self._send("PUT", rest_words.pair_resource(source), rest_words.encode_pair(source, output), step)
+            self._change("PUT", target, rest_words.encode_pair(source, output), step, guard)
         else:
-            self._send("DELETE", rest_words.pair_resource(source), None, step)
+            self._change("DELETE", target, None, step, guard)
 
-    def _replace(self, step: Step, guard: Guard) -> None:
-        """Put the whole configuration, if it still is as it was seen; raises `Conflict` when it is not."""
-        document = rest_words.encode_pairs(step.after)
-        reply = self._put_if(self._tag_of(step), document, step)
+    def _must_look(self, step: Step) -> bool:
+        """Where the device does not compare by itself, for each of its commands would undo what it meets."""
+        return not self._etag[1]
+
+    def _change(self, method: str, target: str, document: object, step: Step, guard: Guard) -> None:
+        """Send the write of a step, if what it touches still is as it was seen; raises `Conflict` when it is not."""
+        timeout_s = self._timeout_s + step.estimated_s
+        reply = self._send(method, target, document, guard, timeout_s, tag=self._tag_of(step))
         if reply.status == _CHANGED_MEANWHILE:
-            transaction.require_unmoved(step, self._read().connections, device=self.address)
-            guard()  # changed, and changed back: refused in so many words, so it may be sent again
-            reply = self._put_if(self._tag_of(step), document, step)
-        self._require_done(reply, f"PUT {rest_words.CROSS_CONNECTS}")
+            transaction.require_unmoved(step, self._look_once().connections, device=self.address)
+            guard()  # changed, and not on these ports: refused in so many words, so it may be sent again
+            reply = self._send(method, target, document, guard, timeout_s, tag=self._tag_of(step))
+        if method == "DELETE" and reply.status == _GONE:
+            return  # reading back will tell
+        self._require_done(reply, f"{method} {target}")
 
     def _tag_of(self, step: Step) -> str:
         """The device's tag for what the step starts from. Raises `Conflict` when that is not what it holds."""
         if self._etag[0] != step.before.digest:
-            transaction.require_unmoved(step, self._read().connections, device=self.address)
+            transaction.require_unmoved(step, self._look_once().connections, device=self.address)
         return self._etag[1]
 
-    def _put_if(self, tag: str, document: object, step: Step) -> HttpReply:
+    def _send(
+        self, method: str, target: str, document: object, guard: Guard, timeout_s: float, *, tag: str = ""
+    ) -> HttpReply:
         headers = (("If-Match", tag),) if tag else ()
+        if document is None:
+            return self._session.request(
+                method, target, headers=headers, timeout_s=timeout_s, before_resending=guard
+            )
         return self._session.send_json(
-            "PUT",
-            rest_words.CROSS_CONNECTS,
+            method,
+            target,
             document,
             headers,
             content_type=rest_words.YANG_JSON,
-            timeout_s=self._timeout_s + step.estimated_s,
+            timeout_s=timeout_s,
+            before_resending=guard,
         )
-
-    def _send(self, method: str, target: str, document: object, step: Step | None = None) -> None:
-        timeout_s = self._timeout_s + (step.estimated_s if step else 0.0)
-        if document is None:
-            reply = self._session.request(method, target, timeout_s=timeout_s)
-        else:
-            reply = self._session.send_json(
-                method, target, document, content_type=rest_words.YANG_JSON, timeout_s=timeout_s
-            )
-        if method == "DELETE" and reply.status == _GONE:
-            return  # reading back will tell
-        self._require_done(reply, f"{method} {target}")
 
     def _require_done(self, reply: HttpReply, sent: str) -> None:
         if reply.status not in _DONE:
@@ -213,7 +241,9 @@ class PolatisRest(SwitchDriver):
             for port in ports:
                 guard()
                 settings = rest_words.encode_port(port, is_open=is_open, label=before[port].label)
-                self._send("PUT", rest_words.port_resource(port), settings)
+                target = rest_words.port_resource(port)
+                reply = self._send("PUT", target, settings, guard, self._timeout_s)
+                self._require_done(reply, f"PUT {target}")
             found = self._ask_ports()
         wanted = PortState.ENABLED if is_open else PortState.DISABLED
         wrong = [port for port in ports if found[port].state is not wanted]

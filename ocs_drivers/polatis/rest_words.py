@@ -7,6 +7,7 @@ string. Nobody has published what a unit does with `If-Match`; where it heeds it
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -163,7 +164,7 @@ def _entries(content: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 def _whole(entry: Mapping[str, Any], name: str) -> int:
     value = entry.get(name)
-    if isinstance(value, str) and value.isdecimal():
+    if isinstance(value, str) and re.fullmatch(r"\d{1,9}", value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise _desync(f"{name} is no port number", entry)

@@ -45,6 +45,8 @@ class PolatisScpi(SwitchDriver):
     answer; a write is given the device's own switching time on top.
     """
 
+    after_loss = "settle"
+
     def __init__(
         self, address: str, transport: Transport, *, timeout_s: float, clock: Clock = SYSTEM_CLOCK
     ) -> None:

@@ -1,6 +1,8 @@
 """A Polatis switch over TL1: needs a login, reports changes by itself, and knows attenuators and labels.
 
-TL1 has no command for the whole configuration, so a change is one removal and one addition, each with lists.
+TL1 has no command for the whole configuration, so a change is one removal and one addition, each with lists. A removal
+names the inputs only, whatever they are connected to, so it is preceded by one more read. A read asks for the
+shutters as well, for ports that are closed; a failed port is told by the refusal alone.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ class PolatisTl1(SwitchDriver):
     `timeout_s` bounds every wait for an answer; a write is given the device's own switching time on top.
     """
 
+    after_loss = "settle"
+
     def __init__(
         self,
         address: str,
@@ -55,6 +59,7 @@ class PolatisTl1(SwitchDriver):
         )
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
         self._monitored: frozenset[int] = frozenset()
+        self._tells_shutters = True
 
     def _discover(self) -> tuple[Identity, Capabilities]:
         """Ask for identity, size, power monitors and attenuators."""
@@ -78,10 +83,8 @@ class PolatisTl1(SwitchDriver):
     def ports(self) -> Mapping[int, PortInfo]:
         """All ports with state and label now."""
         capabilities = self.capabilities
-        everything = port_range(1, capabilities.inputs + capabilities.outputs)
-        states = self._session.ask_again("RTRV-PORT-SHUTTER", tl1_words.decode_shutters, aid=everything)
-        labels = self._labels(everything)
-        self._demand(range(1, capabilities.inputs + capabilities.outputs + 1), states)
+        states = self._states()
+        labels = self._labels(self._everything)
         return {
             number: PortInfo(
                 number,
@@ -93,6 +96,16 @@ class PolatisTl1(SwitchDriver):
             for number, state in sorted(states.items())
         }
 
+    @property
+    def _everything(self) -> str:
+        return port_range(1, self.capabilities.inputs + self.capabilities.outputs)
+
+    def _states(self) -> dict[int, PortState]:
+        """The state of every port, as its shutter tells."""
+        states = self._session.ask_again("RTRV-PORT-SHUTTER", tl1_words.decode_shutters, aid=self._everything)
+        self._demand(range(1, self.capabilities.inputs + self.capabilities.outputs + 1), states)
+        return states
+
     def _labels(self, aid: str) -> dict[int, str]:
         try:
             return self._session.ask_again("RTRV-PORT-LABEL", tl1_words.decode_port_values, aid=aid)
@@ -100,7 +113,26 @@ class PolatisTl1(SwitchDriver):
             return {}
 
     def _read(self) -> Snapshot:
-        return Snapshot(self._session.ask_again("RTRV-PATCH", self._decode), self._clock.now())
+        """What is connected, and the ports that are closed."""
+        with self._session.turn():
+            connections = self._connections()
+            with self._same_line():
+                unfit = self._unfit()
+        return Snapshot(connections, self._clock.now(), unfit)
+
+    def _look_again(self, step: Step) -> Snapshot:
+        del step
+        return Snapshot(self._noted(self._connections), self._clock.now())
+
+    def _connections(self) -> CrossConnects:
+        return self._session.ask_again("RTRV-PATCH", self._decode)
+
+    def _unfit(self) -> dict[int, PortState]:
+        try:
+            states = self._states() if self._tells_shutters else {}
+        except Unsupported:
+            self._tells_shutters, states = False, {}
+        return {port: state for port, state in states.items() if state is not PortState.ENABLED}
 
     def _decode(self, lines: tuple[str, ...]) -> CrossConnects:
         connections = tl1_words.decode_pairs(lines)
@@ -109,6 +141,10 @@ class PolatisTl1(SwitchDriver):
         except OcsError as error:
             raise ProtocolDesync(f"ports this switch does not have: {error}") from error
         return connections
+
+    def _must_look(self, step: Step) -> bool:
+        """A removal always: it would take down whatever its inputs are connected to by now."""
+        return step.kind == "remove" or super()._must_look(step)
 
     def _perform(self, step: Step, guard: Guard) -> None:
         verb, aid = self._command_of(step)

@@ -11,10 +11,10 @@ from ocs_drivers.model import Attenuation, AttenuationMode, CrossConnects, Ident
 
 Lines = tuple[str, ...]
 
-_SIZE = re.compile(r"SYSTEM:SIZE=(\d+)x(\d+)", re.IGNORECASE)
+_SIZE = re.compile(r"SYSTEM:SIZE=(\d{1,4})x(\d{1,4})", re.IGNORECASE)
 _PAIR = re.compile(r"(\d+)\s*,\s*(\d+)")
-_PORT_VALUE = re.compile(r"(\d+):(.*)")
-_CONFIGURED_PORT = re.compile(r"\w+::(?:.*,)?PORT=(\d+)(?:,.*)?")
+_PORT_VALUE = re.compile(r"(\d{1,9}):(.*)")
+_CONFIGURED_PORT = re.compile(r"\w+::(?:.*,)?PORT=(\d{1,9})(?:,.*)?")
 _KEYWORD = re.compile(r"(?:^|[:,])(\w+)=([^,]*)")
 _STATES = {
     "OPEN": PortState.ENABLED,
@@ -49,9 +49,10 @@ def decode_size(lines: Lines) -> tuple[int, int]:
     (16, 16)
     """
     match = _SIZE.fullmatch(_only(lines))
-    if match is None or "0" in match.groups():
+    inputs, outputs = map(int, match.groups()) if match else (0, 0)
+    if not (inputs and outputs):
         raise _desync("not a size", lines)
-    return int(match[1]), int(match[2])
+    return inputs, outputs
 
 
 def decode_pairs(lines: Lines) -> CrossConnects:

@@ -30,7 +30,7 @@ def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:
     Raises `ProtocolDesync` when it is another family's, or not whole.
     """
     text = "\n".join(lines)
-    kind = re.search(rf"^{dialect.kind} TYPE\s+(?P<type>\S.*?)\s*$", text, re.MULTILINE)
+    kind = re.search(rf"^{dialect.kind} TYPE\s+(?P<type>\S.*)$", text, re.MULTILINE)
     sizes = _sizes(text, dialect)
     if kind is None or not all(sizes.values()) or _LAST_LINE not in text:
         raise ProtocolDesync(
@@ -38,7 +38,8 @@ def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:
             received=text,
             cure="Check the address: rome+... is for ROME, afm+... for AFM.",
         )
-    model = kind["type"] if kind["type"].startswith(dialect.kind) else f"{dialect.kind} type {kind['type']}"
+    told = kind["type"].rstrip()
+    model = told if told.startswith(dialect.kind) else f"{dialect.kind} type {told}"
     identity = Identity(dialect.vendor, model, _told(_SERIAL, text), _told(_FIRMWARE, text))
     return Board(identity, sizes["east"], sizes["west"])
 

@@ -32,13 +32,13 @@ class Dialect:
 ROME = Dialect(
     kind="ROME",
     vendor="Wave2Wave",
-    size=re.compile(r"(?:Male|Female)/(?P<side>West|East)\s+\d+\.\.(?P<last>\d+)"),
+    size=re.compile(r"(?:Male|Female)/(?P<side>West|East)\s+\d+\.\.(?P<last>\d{1,9})(?!\d)"),
     row=re.compile(
-        r"(?<!\S)(?:(?P<port>[EW]\d+)\[(?P<place>\w+)\]|(?P<bare>\d+[A-Z][EW]\d+))"
+        r"(?<!\S)(?:(?P<port>[EW]\d{1,9})\[(?P<place>\w+)\]|(?P<bare>\d+[A-Z][EW]\d+))"
         r"\s+(?P<lock>Locked|Unlocked)\s+(?P<admin>Enabled|Disabled)"
-        r"\s+(?P<state>Connected|Disconnected|In process)\s+(?P<counter>\d+)(?!\S)"
+        r"\s+(?P<state>Connected|Disconnected|In process)\s+(?P<counter>\d{1,9})(?!\S)"
         r"(?:\s+(?P<peer>[EW]\d+)\[\w+\](?!\s+(?:Un)?locked))?"
-        r"(?:\s+(?:(?P<alias>[EW]\d+)\s*,\s*)?(?P<logical>[A-Z]\d+)(?!\S))?",
+        r"(?:\s+(?:(?P<alias>[EW]\d{1,9})\s*,\s*)?(?P<logical>[A-Z]\d+)(?!\S))?",
         re.IGNORECASE,
     ),
 )
@@ -46,10 +46,10 @@ ROME = Dialect(
 AFM = Dialect(
     kind="AFM",
     vendor="FiberZone",
-    size=re.compile(r"MAX_PORT_(?P<side>EAST|WEST)\s+(?P<last>\d+)"),
+    size=re.compile(r"MAX_PORT_(?P<side>EAST|WEST)\s+(?P<last>\d{1,9})(?!\d)"),
     row=re.compile(
-        r"(?<!\S)(?P<port>[EW]\d+)\s+(?P<lock>[12])\s+(?P<state>\d)\s+(?P<admin>[12])"
+        r"(?<!\S)(?P<port>[EW]\d{1,9})\s+(?P<lock>[12])\s+(?P<state>\d)\s+(?P<admin>[12])"
         r"(?:\s+(?P<paired>[ew]\d+))?(?:\s+(?P<peer>[EW]\d+)(?:\s+[^\s\d]\S*)?)?"
-        r"\s+(?P<role>[1-5])\s+(?P<counter>\d+)(?!\S)"
+        r"\s+(?P<role>[1-5])\s+(?P<counter>\d{1,9})(?!\S)"
     ),
 )

@@ -22,7 +22,7 @@ from ocs_drivers import planning
 from ocs_drivers.cli_session import CliSession
 from ocs_drivers.contract import Guard, unguarded
 from ocs_drivers.driver import SwitchDriver
-from ocs_drivers.errors import DeviceError, OcsError, ProtocolDesync
+from ocs_drivers.errors import DeviceError, OcsError, PortBusy, ProtocolDesync
 from ocs_drivers.model import (
     Capabilities,
     CrossConnects,
@@ -56,6 +56,7 @@ class SonicOcs(SwitchDriver):
     """One SONiC switch on any transport; `open` before use. `sudo` goes before commands that change something."""
 
     poll_s = 0.2
+    after_loss = "watch"
 
     def __init__(
         self,
@@ -73,8 +74,8 @@ class SonicOcs(SwitchDriver):
         self._config = "sudo config ocs" if sudo else "config ocs"
         self._names = Names(0)
         self._seen = CrossConnectTables(frozenset(), {})
-        self._accepted = False  # the whole of the last step
-        self._accepted_s = 0.0
+        self._in_vain: frozenset[Pair] = frozenset()  # what a plan may clear away
+        self._sent_s = 0.0
 
     def _discover(self) -> tuple[Identity, Capabilities]:
         """Ask for the version, and count the ports."""
@@ -165,15 +166,41 @@ class SonicOcs(SwitchDriver):
 
     # -- writing
 
+    def plan(
+        self,
+        target: CrossConnects,
+        seen: Snapshot | CrossConnects,
+        scope: Collection[int] | None = None,
+    ) -> tuple[Step, ...]:
+        """As every switch; raises `PortBusy` for outputs that others have configured, though the hardware has not."""
+        steps = super().plan(target, seen, scope)
+        if isinstance(seen, Snapshot):
+            wanted = {
+                port for step in steps if step.kind == "add" for pair in step.pairs.items() for port in pair
+            }
+            self._in_vain = frozenset(pair for pair in self._seen.unrealised if wanted & set(pair))
+            self._refuse_foreign(self._in_vain, scope)
+        return steps
+
+    def _refuse_foreign(self, in_vain: Collection[Pair], scope: Collection[int] | None) -> None:
+        for pair in sorted(in_vain):
+            if scope is not None and pair[0] not in scope:
+                raise PortBusy(
+                    f"{self._names.of_pair(pair)} is configured, though the hardware has not made it",
+                    peer=pair[0],
+                    device=self.address,
+                    ports=pair,
+                    cure="Take its input into the scope, and it is cleared away; or choose another output.",
+                )
+
     def _perform(self, step: Step, guard: Guard) -> None:
-        self._accepted = False
+        self._sent_s = self._clock.now()
         commands = self._removal(step.pairs) if step.kind == "remove" else self._addition(step.pairs)
         for number, command in enumerate(commands):
             if number:
                 guard()
             self._session.ask(f"{self._config} cross-connect {command}", tables.done)
-        self._accepted = True
-        self._accepted_s = self._clock.now()
+            self._sent_s = self._clock.now()
 
     def _removal(self, pairs: CrossConnects) -> Iterator[str]:
         """Commands that remove circuits; ghosts are configured first, or they could not be deleted."""
@@ -186,10 +213,11 @@ class SonicOcs(SwitchDriver):
     def _addition(self, pairs: CrossConnects) -> Iterator[str]:
         """Commands that make circuits, after what was configured on their ports in vain is out of the way.
 
-        In vain is what the hardware had not taken up when we read, and has not now: what is new may be on its way.
+        In vain is what the hardware had not taken up when the plan was made, and has not now: what is new may be on
+        its way, or is somebody else's.
         """
         ports = {port for pair in pairs.items() for port in pair}
-        in_vain = self._seen.unrealised & self._retried(self._tables).unrealised
+        in_vain = self._in_vain & self._retried(self._tables).unrealised
         in_vain = frozenset(pair for pair in in_vain if ports & set(pair))
         for listed in self._names.lists(in_vain):
             yield f"delete {listed}"
@@ -197,36 +225,39 @@ class SonicOcs(SwitchDriver):
             yield f"add {listed} safe"
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """What the hardware holds; of what the step adds, only what is tuned by now.
-
-        After a refusal nobody waits for light: what the hardware holds all the same is told as it is.
-        """
-        seen = self._retried(self._tables)
-        awaited = step.kind == "add" and self._accepted
-        under_way = step.pairs.pairs - seen.tuned if awaited else frozenset()
-        snapshot = Snapshot(self._circuits(seen.held - under_way), self._clock.now())
-        broken = seen.failed & under_way
+        """What the hardware holds, and what it reports as failed of what the step adds."""
+        read_back = self._look_again(step)
+        broken = self._seen.failed & self._under_way(step)
         if not broken:
-            return snapshot, None
+            return read_back, None
         names = ", ".join(map(self._names.of_pair, sorted(broken)))
-        return snapshot, DeviceError(
+        return read_back, DeviceError(
             f"the device reports {names} as failed",
             device_code=tables.FAILED,
             ports=sorted(port for pair in broken for port in pair),
         )
 
+    def _look_again(self, step: Step) -> Snapshot:
+        """What the hardware holds; of what the step adds, only what is tuned by now."""
+        seen = self._retried(self._tables)
+        return Snapshot(self._circuits(seen.held - self._under_way(step)), self._clock.now())
+
+    def _under_way(self, step: Step) -> frozenset[Pair]:
+        return step.pairs.pairs - self._seen.tuned if step.kind == "add" else frozenset()
+
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
         """Whether the hardware lags behind the configuration.
 
-        What the hardware has not even begun to make after the timeout it will not make.
+        What the hardware has not even begun to make after the timeout it will not make; neither will it what it
+        reports as failed.
         """
         del read_back
         if step.kind == "remove":
             return bool(step.pairs.pairs & self._seen.ghosts)
-        lagging = step.pairs.pairs & self._seen.configured - self._seen.tuned
+        lagging = step.pairs.pairs & self._seen.configured - self._seen.tuned - self._seen.failed
         if lagging & self._seen.held:
             return True
-        return bool(lagging) and self._clock.now() - self._accepted_s < self._timeout_s
+        return bool(lagging) and self._clock.now() - self._sent_s < self._timeout_s
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
         """Force ports to be dark or not, and prove it by reading back; raises `DeviceError`."""

@@ -16,7 +16,7 @@ Pair = tuple[int, int]
 LONGEST_LIST = 700
 """Characters of the pairs of one command: less than what the shell's line editor would wrap."""
 
-_PORT = re.compile(r"([1-9][0-9]*)([AB])")
+_PORT = re.compile(r"([1-9][0-9]{0,8})([AB])")
 _SHORTEST_RANGE = 3
 
 

@@ -25,10 +25,10 @@ from ocs_drivers.telescent.words import Words
 COLUMNS = 12
 """Outputs to a row; the number of an output is row * 12 + column."""
 
-_ROW = re.compile(r"R(?P<row>\d+)#")
-_CELLS = re.compile(r"R\d+#[A-Za-z]*(?P<cells>(?:\s+[A-Za-z]+\d+)+)")
+_ROW = re.compile(r"R\d+#")
+_CELLS = re.compile(r"R(?P<row>\d{1,9})#[A-Za-z]*(?P<cells>(?:\s+[A-Za-z]+\d{1,9})+)")
 _CELL = re.compile(r"(?P<status>[A-Za-z]+)(?P<number>\d+)")
-_FIELD = re.compile(r"\s*(?P<name>[A-Z][A-Z_ ]*?)\s*=\s*(?P<value>.*?)\s*")
+_FIELD = re.compile(r"\s*(?P<name>[A-Z][A-Z_\s]*)=(?P<value>.*)")
 _FRAME = re.compile(r"=+\s*(?:ERROR\s*=+)?")
 _REFUSAL = re.compile(r"Exception|ERROR")
 
@@ -122,8 +122,8 @@ def decode_cells(lines: Sequence[str], words: Words) -> tuple[Cell, ...]:
 
 def _decode_row(line: str, number: int) -> list[Cell]:
     """The cells of row `number`; only the last row of a table may be short."""
-    match, row = _CELLS.fullmatch(line.rstrip()), _ROW.match(line)
-    if match is None or row is None or int(row["row"]) != number:
+    match = _CELLS.fullmatch(line.rstrip())
+    if match is None or int(match["row"]) != number:
         raise ProtocolDesync(f"this is not row {number} of the table", received=line)
     cells = [Cell(found["status"].upper(), int(found["number"])) for found in _CELL.finditer(match["cells"])]
     if len(cells) > COLUMNS:
@@ -138,11 +138,12 @@ def decode_input(lines: Sequence[str], words: Words) -> InputReading:
     InputReading(state='ALLOCATED_AND_LOCKED', output=321)
     """
     refuse(lines, words)
-    fields = {match["name"]: match["value"] for line in lines if (match := _FIELD.fullmatch(line))}
+    matches = filter(None, map(_FIELD.fullmatch, lines))
+    fields = {match["name"].strip(): match["value"].strip() for match in matches}
     state, output = fields.get("STATE", ""), fields.get("OUTPUT", "")
     if not re.fullmatch(r"(UN)?ALLOCATED_AND_\w+", state):
         raise ProtocolDesync("the state of the port was not told", received=" ".join(lines))
-    reading = InputReading(state, int(output) if output.isdecimal() else None)
+    reading = InputReading(state, int(output) if re.fullmatch(r"\d{1,9}", output) else None)
     if reading.is_allocated and reading.output is None:
         raise ProtocolDesync("an allocated input without an output", received=" ".join(lines))
     return reading

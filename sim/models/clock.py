@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 import time
 from typing import Protocol
 
@@ -97,13 +98,31 @@ class VirtualClock:
             raise ValueError(f"a clock cannot go back by {-seconds} s")
         end = self._now + seconds
         await self._settle()  # tasks started just now first get to their own sleep
-        while self._sleepers and self._sleepers[0][0] <= end:
-            deadline, _, woken = heapq.heappop(self._sleepers)
-            self._now = deadline
-            if not woken.done():
-                woken.set_result(None)
-                await self._settle()
-        self._now = end
+        while self.wake_next(end):
+            await self._settle()
+
+    @property
+    def next_s(self) -> float:
+        """When the next sleeper wakes; infinite while nobody sleeps."""
+        self._forget_cancelled()
+        return self._sleepers[0][0] if self._sleepers else math.inf
+
+    def wake_next(self, end_s: float) -> bool:
+        """Go on to the next sleeper's moment and wake it, or to `end_s` when that comes first.
+
+        Gives whether one was woken: what it does next is to happen before the clock goes on. A step of
+        `advance`, for who runs the event loop only between such steps.
+        """
+        if self.next_s > end_s:
+            self._now = end_s
+            return False
+        self._now, _, woken = heapq.heappop(self._sleepers)
+        woken.set_result(None)
+        return True
+
+    def _forget_cancelled(self) -> None:
+        while self._sleepers and self._sleepers[0][2].done():
+            heapq.heappop(self._sleepers)
 
     async def _settle(self) -> None:
         for _ in range(_PASSES_TO_SETTLE):

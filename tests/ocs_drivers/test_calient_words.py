@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from ocs_drivers import CrossConnects
 from ocs_drivers.calient import rest_words, tl1_words
-from ocs_drivers.calient.circuits import Circuits, port_state
+from ocs_drivers.calient.circuits import Circuits, port_state, power_reading, refuse_booked
 from ocs_drivers.calient.echo import EchoCancelled
 from ocs_drivers.calient.names import Circuit, Names, parse_circuit_name
 from ocs_drivers.calient.tl1_driver import CalientTl1
 from ocs_drivers.credentials import Credentials
-from ocs_drivers.errors import ProtocolDesync
-from ocs_drivers.model import PortState
+from ocs_drivers.errors import PortBusy, ProtocolDesync
+from ocs_drivers.model import PendingMove, PortState, Power
 
 ROW = (
     "2.3.6-3.2.5:SRCPORT=2.3.6,DSTPORT=3.2.5,GRPNAME=DSTRAUB,CONNNAME=2.3.6-3.2.5,CONNTYPE=2WAY,"
@@ -542,3 +542,40 @@ def test_an_echo_holds_nothing_back_that_ends_a_reply():
     line: Any = EchoCancelled(Pieces([REPLY.removesuffix(b"agent> ")]))  # type: ignore[arg-type]
     line.send(b"RTRV-CRS:::5::ALL;\r\n", None)
     assert line.receive(None).endswith(b";\r\n")
+
+
+def test_a_port_is_listed_once():
+    with pytest.raises(ProtocolDesync, match="listed twice"):
+        Names(["1.1.1", "1.1.1"])
+
+
+def test_only_provisioned_circuits_whose_ports_are_known_are_in_the_way():
+    unknown = PendingMove("connect", None, request="1.1.1>9.9.9")
+    refuse_booked([unknown], [(1, 5)], [1], device="ocs")
+    booked = PendingMove("connect", (2, 5), request="1.1.2>1.1.1")
+    refuse_booked([booked], [(3, 7)], [3], device="ocs")
+    refuse_booked([booked], [(1, 5)], [1, 2], device="ocs")
+    with pytest.raises(PortBusy, match=r"1\.1\.2>1\.1\.1 is provisioned there"):
+        refuse_booked([unknown, booked], [(1, 5)], [1], device="ocs")
+
+
+def test_a_circuit_without_light_makes_its_output_dark():
+    circuits = Circuits(Names(NAMES), [Circuit("x", "1.1.1", "1.1.2", False, "made", False)])
+    assert circuits.is_dark(6)
+    assert not circuits.is_dark(5)
+    assert power_reading(-3.4, is_dark=True) == Power(-3.4, below_floor=True)
+    assert power_reading(None).below_floor
+    assert not power_reading(-3.4).below_floor
+
+
+def test_admin_states_go_before_operational_ones():
+    found = [
+        port_state(*states) for states in (("OOS", "IS"), ("LCK", "OOS"), ("IS", "OOS-AU"), ("UMA", "RDY"))
+    ]
+    assert found == [PortState.DISABLED, PortState.LOCKED, PortState.FAILED, PortState.ENABLED]
+
+
+def test_a_summary_that_tells_no_powers_tells_none():
+    item = {"port": "1.1.1", "inpower": "-3.4"}
+    assert rest_words.tells(item, {"inpower"})
+    assert not rest_words.tells(item, rest_words.POWER_FIELDS)

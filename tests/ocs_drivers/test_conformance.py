@@ -15,17 +15,20 @@ pytest.importorskip("pyvisa_py")
 pytest.importorskip("asyncssh")
 pytest.importorskip("h11")
 
-FAST = (
-    "--speed=2000",
-    "--option=idle_s=1e9",
-)  # a robot's minute in 30 ms; its patience is not what we try here
-QUERY = {"telescent": "?poll_s=0.02", "rome": "?poll_s=0.02", "afm": "?poll_s=0.02"}
-"""A robot of 30 ms is not looked at every three seconds."""
+FAST = ("--speed=2000", "--option=idle_s=1e9")
+"""A robot's minute in 30 ms; its patience is not what we try here."""
+QUICK_LINE = ("--option=baud=1000000",)
+QUERY = {
+    "telescent": "?poll_s=0.02&move_s=0.5&longest_s=2",
+    "rome": "?poll_s=0.02",
+    "afm": "?poll_s=0.02",
+}
+"""A robot of 30 ms is not looked at every few seconds, nor given half an hour."""
 PROTOCOLS = {
     # scheme -> family, front, options of the twin; free ports
     "polatis+scpi": ("polatis", "scpi", (), "2-6:10-15"),
     "polatis+tl1": ("polatis", "tl1", (), "2-6:10-15"),
-    "polatis+serial": ("polatis", "serial", (), "2-6:10-15"),
+    "polatis+serial": ("polatis", "serial", QUICK_LINE, "2-6:10-15"),
     "polatis+rest": ("polatis", "rest", (), "2-6:10-15"),
     "calient+tl1": ("calient", "tl1", (), "2-6:10-15"),
     "calient+rest": ("calient", "rest", (), "2-6:10-15"),
@@ -38,10 +41,10 @@ PROTOCOLS = {
     "sonic-ocs": ("sonic", "cli", FAST, "2-6:10-15"),
     "manual": ("manual", "operator", FAST[:1], "2-6:10-15"),
     "dicon+scpi": ("dicon", "scpi", (), "all"),
-    "dicon+serial": ("dicon", "serial", (), "all"),
+    "dicon+serial": ("dicon", "serial", QUICK_LINE, "all"),
     "mosw+scpi": ("mosw", "scpi", (), "all"),
     "scpi-1xn": ("scpi-1xn", "scpi", (), "all"),
-    "scpi-1xn+serial": ("scpi-1xn", "serial", (), "all"),
+    "scpi-1xn+serial": ("scpi-1xn", "serial", QUICK_LINE, "all"),
 }
 NAMELESS = {"telescent+cli"}
 """No command of theirs tells a serial number, so nobody can tell a twin from a real one."""
@@ -53,21 +56,20 @@ def kit(address: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
 
 
-SLOW = {"telescent+cli", "rome+cli", "rome+telnet", "afm+cli", "afm+telnet", "manual", "sonic-ocs"}
-SLOW |= {"polatis+serial", "dicon+serial", "scpi-1xn+serial"}
-"""Half a minute and more each on a busy machine; their families' own tests run the contract on real wires as well."""
-
-
-@pytest.mark.parametrize(
-    "scheme", [pytest.param(name, marks=pytest.mark.long if name in SLOW else ()) for name in PROTOCOLS]
-)
+@pytest.mark.parametrize("scheme", PROTOCOLS)
 def test_every_driver_keeps_the_contract_on_its_twin(scheme, start_twin, tmp_path):
     family, front, options, free = PROTOCOLS[scheme]
     twin = start_twin(family, "--size=8x8", *options)
     record = tmp_path / "record.json"
 
     run = kit(
-        twin.urls[front], "--free-ports", free, "--control", twin.urls["control"], "--record", str(record)
+        twin.urls[front] + QUERY.get(family, ""),
+        "--free-ports",
+        free,
+        "--control",
+        twin.urls["control"],
+        "--record",
+        str(record),
     )
 
     assert run.returncode == 0, run.stdout[-4000:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("h11")
 
+from ocs_drivers import http
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import (
     ConnectError,
@@ -24,6 +26,7 @@ from ocs_drivers.errors import (
     ProtocolDesync,
     SessionExpired,
     Timeout,
+    Unsupported,
 )
 from ocs_drivers.http import Conversation, CookieJar, Request, basic_authorization
 from ocs_drivers.http_session import HttpSession
@@ -53,6 +56,13 @@ def test_a_request_with_a_body_says_how_long_it_is():
 def test_a_post_without_a_body_says_so_and_a_get_does_not():
     assert b"Content-Length: 0" in Conversation().request(Request("POST", "/x", (("Host", "h"),)))
     assert b"Content-Length" not in Conversation().request(get())
+
+
+def test_without_h11_the_cure_is_named(monkeypatch):
+    http._h11.cache_clear()
+    monkeypatch.setitem(sys.modules, "h11", None)
+    with pytest.raises(Unsupported, match=r"pip install 'lightbed\[rest\]'"):
+        http.Conversation()
 
 
 def test_a_chunked_reply_is_joined():
@@ -103,6 +113,18 @@ def test_more_bytes_than_the_reply_has_are_a_desync():
     conversation.request(get())
     with pytest.raises(ProtocolDesync, match="more bytes than the reply has"):
         conversation.feed(reply(204) + reply(200, b"[]"))
+
+
+def test_a_device_that_hangs_up_though_nobody_asked_is_a_desync():
+    with pytest.raises(ProtocolDesync, match="ended before the reply"):
+        Conversation().feed(b"")
+
+
+def test_a_reason_may_hold_any_bytes():
+    conversation = Conversation()
+    conversation.request(get())
+    found = conversation.feed(b"HTTP/1.1 204 Nichts \xfcbrig\r\n\r\n")
+    assert (found.status, found.reason) == (204, "Nichts \xfcbrig")
 
 
 def test_an_endless_body_is_a_desync():

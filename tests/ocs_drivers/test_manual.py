@@ -13,7 +13,7 @@ import threading
 import pytest
 
 from ocs_drivers import CrossConnects, Status, open_switch
-from ocs_drivers.errors import AddressError, ConnectError, DeviceError, PartialApply
+from ocs_drivers.errors import AddressError, Conflict, ConnectError, DeviceError, PartialApply
 from ocs_drivers.manual.panel_file import Panel, PanelFile
 from ocs_drivers.testing import SwitchContract
 
@@ -75,6 +75,13 @@ def test_what_he_refuses_is_failed_with_his_words(panel):
         switch.apply(CrossConnects({1: 9}))
     assert caught.value.report.pairs == {(1, 9): Status.FAILED}
     assert made.truth() == {}
+
+
+def test_nobody_is_sent_to_a_panel_that_is_not_as_expected(panel):
+    made, switch = panel
+    with pytest.raises(Conflict):
+        switch.apply(CrossConnects({1: 9}), expect=CrossConnects({1: 10}))
+    assert not [e for e in made.do("transcript")["entries"] if e["direction"] == "in"]
 
 
 # -- a person who errs

@@ -21,7 +21,7 @@ from ocs_drivers.errors import (
     Unsupported,
     VerifyMismatch,
 )
-from ocs_drivers.model import Identity, Step
+from ocs_drivers.model import Identity, PortState, Step
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def switch(twin):
         yield switch
 
 
-def commands_of(twin, verb: str) -> list[str]:
+def commands_of(twin, verb: str | tuple[str, ...]) -> list[str]:
     entries = twin.do("transcript")["entries"]
     text = "".join(e["data"] for e in entries if e["direction"] == "in" and e["front"] == "tl1")
     return [line for line in text.split() if line.startswith(verb)]
@@ -106,12 +106,37 @@ def test_a_change_is_one_removal_and_one_addition(twin, switch):
 
 
 def test_a_denial_names_the_port_that_is_unfit(twin, switch):
-    twin.do("set_fault", fault="disable_port", port=9)
-    with pytest.raises(PortDisabled, match="port 9 is disabled") as caught:
-        switch.connect({1: 9})
+    with pytest.raises(PortDisabled, match="port 9 is disabled") as caught:  # closed after the plan was made
+        switch.apply(
+            CrossConnects({1: 9}),
+            guard=lambda: twin.do("set_fault", fault="disable_port", port=9) and None,
+        )
     assert "SNVS" in caught.value.received
     assert caught.value.ports == (9,)
     assert "ENT-PATCH" in caught.value.sent
+
+
+def test_a_closed_port_is_refused_in_the_plan(twin, switch):
+    twin.do("set_fault", fault="disable_port", port=9)
+    twin.do("transcript", clear=True)
+    assert switch.read().unfit == {9: PortState.DISABLED}
+    with pytest.raises(PortDisabled) as caught:
+        switch.connect({1: 9})
+    assert caught.value.ports == (9,)
+    assert commands_of(twin, "ENT-PATCH") == []
+
+
+def test_a_failed_port_is_told_by_the_refusal(twin, switch):
+    twin.do("set_fault", fault="fail_port", port=9)
+    with pytest.raises(DeviceError, match="SROF"):
+        switch.connect({1: 9})
+
+
+def test_the_proof_of_a_step_does_not_ask_for_shutters_again(twin, switch):
+    twin.do("transcript", clear=True)
+    switch.connect({1: 9})
+    verbs = [line.split(":")[0] for line in commands_of(twin, ("RTRV-P", "ENT-P"))]
+    assert verbs == ["RTRV-PATCH", "RTRV-PORT-SHUTTER", "ENT-PATCH", "RTRV-PATCH"]
 
 
 def test_a_dropped_command_is_a_mismatch(twin, switch):
@@ -179,6 +204,7 @@ REPLIES = {
     "RTRV-EQPT::PMON": "M  {tag} DENY\r\n   IICM\r\n;",
     "RTRV-EQPT::ATTEN": "M  {tag} DENY\r\n   IICM\r\n;",
     "RTRV-PORT-LABEL": "M  {tag} DENY\r\n   IICM\r\n;",
+    "RTRV-PORT-SHUTTER": "M  {tag} DENY\r\n   IICM\r\n;",
 }
 
 
@@ -281,7 +307,6 @@ def test_a_partial_completion_is_judged_by_reading(scripted):
         {
             "ENT-PATCH": "M  {tag} PRTL\r\n   /* 1 of 2 */\r\n;",
             "RTRV-PATCH": iter_reply("M  {tag} COMPLD\r\n;", 'M  {tag} COMPLD\r\n   "1,25"\r\n;'),
-            "RTRV-PORT-SHUTTER": "M  {tag} DENY\r\n   IICM\r\n;",
         }
     )
     with pytest.raises(PartialApply) as caught:

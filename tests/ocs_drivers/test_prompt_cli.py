@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -115,6 +116,17 @@ def test_what_never_ends_is_a_desync_for_good(beginning):
         decoder.feed(beginning + b"x" * (LONGEST_LINE + 1))
     with pytest.raises(ProtocolDesync):
         decoder.feed(b"optic@ocs>")
+
+
+@pytest.mark.parametrize("data", [b"optic@ocs>" * 15_000, b"a\0" * 60_000], ids=["prompts", "noise"])
+def test_a_flood_takes_no_longer_than_its_bytes(data):
+    began_s = time.process_time()
+    Decoder(PROMPT).feed(data)
+    assert time.process_time() - began_s < 5  # a second; by the square of its length, much more
+
+
+def test_a_command_is_typed_with_the_line_end_of_the_device():
+    assert command_bytes("label 3 Köln", b"\r\n") == b"label 3 K\xc3\xb6ln\r\n"
 
 
 @pytest.mark.parametrize("command", ["a\rb", "a\nb", "a\x03", "a\x1b[A", "a\tb", "a\x00", "a\x7f", "a\x85"])

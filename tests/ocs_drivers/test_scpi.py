@@ -67,6 +67,8 @@ GARBAGE = [
     (scpi.decode_size, ["16", "0,16", "16x16", "16,-16"]),
     (scpi.decode_error, ["No error", "0", "0, No error", 'x, "y"']),
     (scpi.decode_identity, ["Polatis", "a,b,c", ",,,", "a,b,c,d,e"]),
+    (scpi.decode_boot_mode, ["LIGHT", ""]),
+    (scpi.decode_size, ["00,16", "16,99999"]),
     (scpi.decode_complete, ["0", "", "1,1", "(1)"]),
 ]
 
@@ -153,6 +155,12 @@ def test_bytes_that_are_not_text_are_a_desync_for_good():
     for data in (b"#%~\x15\x7f\xfe\r\n", b"1\r\n"):
         with pytest.raises(ProtocolDesync):
             reader.feed(data)
+
+
+@pytest.mark.parametrize("line", ['"never closed', "(@1,2", "1)", '"a"b;"'])
+def test_what_is_opened_is_closed(line):
+    with pytest.raises(ProtocolDesync, match="unbalanced"):
+        scpi.split_replies(line)
 
 
 def test_an_endless_line_is_a_desync():

@@ -43,6 +43,11 @@ def test_published_words_of_a_leoni_eol():
     assert words.decode_identity("ver3.27") == Identity("LEONI", "EOL 1xN", "", "ver3.27")
 
 
+def test_every_question_names_the_bank():
+    words = Words("ch{channel}", "ch?", monitor="P{bank}?", open_state="OPEN{bank}?")
+    assert (words.measuring(2), words.asking_whether_open(3)) == ("P2?", "OPEN3?")
+
+
 def test_an_identity_of_four_fields_is_taken_apart():
     assert PLAIN.decode_identity("a, b,c,d") == Identity("a", "b", "c", "d")
 

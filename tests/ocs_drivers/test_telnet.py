@@ -113,6 +113,19 @@ def test_negotiation_alone_is_no_input_but_a_hang_up_is():
     assert carrier.sent == says(DO, ECHO)
 
 
+def test_every_connection_negotiates_anew():
+    carrier = Carrier(says(WILL, ECHO) + b"x", says(WILL, ECHO) + b"y")
+    telnet = TelnetTransport(carrier)
+    assert telnet.is_open
+    telnet.receive(Deadline(1))
+    telnet.close()
+    assert not telnet.is_open
+    telnet.open(1.0)
+    assert telnet.has_input()
+    assert telnet.receive(Deadline(1)) == b"y"
+    assert carrier.sent == 2 * says(DO, ECHO)
+
+
 def test_a_byte_255_is_doubled():
     carrier = Carrier()
     TelnetTransport(carrier).send(b"a\xffb", Deadline(1))

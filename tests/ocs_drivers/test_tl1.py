@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ocs_drivers.errors import ProtocolDesync
 from ocs_drivers.tl1 import (
     LONGEST_BLOCK_BYTES,
+    LONGEST_LINE_BYTES,
     Acknowledgement,
     Autonomous,
     Command,
@@ -74,11 +75,26 @@ def test_whatever_is_not_tl1_is_a_desync_for_good(wire):
             decoder.feed(data)
 
 
+def test_an_endless_line_is_a_desync():
+    decoder = Decoder()
+    decoder.feed(HEADER + b"M  1 COMPLD\r\n" + b'"%s"\r\n' % (b"x" * (LONGEST_LINE_BYTES - 3)))
+    with pytest.raises(ProtocolDesync, match="a line without end"):
+        decoder.feed(b'"%s"' % (b"x" * (LONGEST_LINE_BYTES - 1)))
+
+
+@pytest.mark.parametrize(("text", "found"), [(b'"a" "b', '"a" "b'), (b'"a /* b */', '"a /* b */')])
+def test_a_quotation_that_nobody_closes_goes_on_to_the_end_of_its_line(text, found):
+    (reply,) = Decoder().feed(HEADER + b"M  1 COMPLD\r\n" + text + b"\r\n;")
+    assert (reply.lines, reply.comments) == ((found,), ())
+
+
 def test_an_endless_block_is_a_desync():
     decoder = Decoder()
     with pytest.raises(ProtocolDesync, match="without end"):
         for _ in range(20):
-            decoder.feed(HEADER + b"M  1 COMPLD\r\n" + b'"x"\r\n' * (LONGEST_BLOCK_BYTES // 80))
+            decoder.feed(
+                HEADER + b"M  1 COMPLD\r\n" + b'"%s"\r\n' % (200 * b"x") * (LONGEST_BLOCK_BYTES // 4000)
+            )
 
 
 frames = st.lists(st.sampled_from(GOLDEN), min_size=1, max_size=6)

@@ -33,6 +33,7 @@ def test_data_lines_are_understood(decode, lines, expected):
     [
         (tl1_words.decode_size, ()),
         (tl1_words.decode_size, ("SYSTEM:SIZE=0x16",)),
+        (tl1_words.decode_size, ("SYSTEM:SIZE=00x16",)),
         (tl1_words.decode_size, ("SYSTEM:SIZE=16",)),
         (tl1_words.decode_pairs, ("1-17",)),
         (tl1_words.decode_pairs, ("1,17", "2,17")),

@@ -66,6 +66,21 @@ def wake_order(delays) -> list[int]:
     return asyncio.run(story())
 
 
+def test_the_clock_goes_from_sleeper_to_sleeper():
+    async def story():
+        clock = VirtualClock()
+        tasks = [asyncio.create_task(clock.sleep(seconds)) for seconds in (3.0, 1.0, 2.0)]
+        await clock.advance(0.0)
+        tasks[1].cancel()
+        await asyncio.sleep(0)
+        stops = []
+        while clock.wake_next(2.5):
+            stops.append(clock.now())
+        return stops, clock.now(), clock.next_s
+
+    assert asyncio.run(story()) == ([2.0], 2.5, 3.0)
+
+
 def test_a_cancelled_sleeper_is_forgotten():
     async def story():
         clock = VirtualClock()

@@ -14,12 +14,14 @@ import zlib
 from sim.twins.calient.circuits import CircuitBook
 from sim.twins.calient.rest_front import RestFront
 from sim.twins.calient.tl1_front import Tl1Front
+from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.http_server import HttpServer
 from sim.twins.switch.settings import SettingError, TwinSettings
 from sim.twins.switch.twin import Front, SwitchTwin
 
 DEFAULT_SWITCH_TIME_S = 0.05
 MOST_PORTS = 320
+FACTORY_ACCOUNT = ("admin", "admin")
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
@@ -28,28 +30,49 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S)
     if settings.inputs != settings.outputs or settings.inputs > MOST_PORTS:
         raise SettingError(f"a Calient has as many inputs as outputs, {MOST_PORTS} at most")
-    account = settings.account("admin", "admin")
     serial = f"SIM{zlib.crc32(settings.name.encode()) % 1_000_000:06d}"
     book = CircuitBook(device, moving_states=(settings.choice("moving", "IS", "UMA"), "RDY"))
-    tl1 = Tl1Front(
+    tl1 = _tl1(device, book, settings, serial)
+    rest = _rest(device, book, settings, serial)
+    account = settings.account(*FACTORY_ACCOUNT)
+    server = HttpServer(rest.routes(), accounts=dict([account]), cookie="JSESSIONID")
+    return SwitchTwin(
+        device,
+        {
+            **_tl1_ways(tl1, echo=_says_yes(settings, "echo")),
+            "rest": Front("calient+rest", server.converse),
+        },
+        expire=lambda: tl1.expire() + server.expire_sessions(),
+        faults={**book.faults(), **tl1.faults(), **rest.faults()},
+        on_boot=book.forget_provisioned,
+    )
+
+
+def _tl1(device: SwitchDevice, book: CircuitBook, settings: TwinSettings, serial: str) -> Tl1Front:
+    return Tl1Front(
         device,
         book,
-        account=account,
+        account=settings.account(*FACTORY_ACCOUNT),
         serial=serial,
         page_rows=int(settings.number("page_rows", 0)),
-        reports=settings.choice("reports", "yes", "no") == "yes",
+        reports=_says_yes(settings, "reports"),
         change_word=settings.choice("change_word", "DBCHG", "DBGH"),
     )
-    rest = RestFront(
+
+
+def _rest(device: SwitchDevice, book: CircuitBook, settings: TwinSettings, serial: str) -> RestFront:
+    return RestFront(
         device,
         book,
         serial=serial,
-        waits=settings.choice("rest_waits", "yes", "no") == "yes",
+        waits=_says_yes(settings, "rest_waits"),
         full_summary=settings.choice("summary", "full", "short") == "full",
     )
-    server = HttpServer(rest.routes(), accounts=dict([account]), cookie="JSESSIONID")
-    echo = settings.choice("echo", "yes", "no") == "yes"
-    fronts = {
+
+
+def _tl1_ways(tl1: Tl1Front, *, echo: bool) -> dict[str, Front]:
+    """One interpreter behind the port for machines and the port for people."""
+    return {
         "tl1": Front(
             "calient+tl1", lambda line: tl1.converse(line, interactive=False), max_sessions_here=False
         ),
@@ -58,12 +81,9 @@ def twin(settings: TwinSettings) -> SwitchTwin:
             lambda line: tl1.converse(line, interactive=True, echo=echo),
             max_sessions_here=False,
         ),
-        "rest": Front("calient+rest", server.converse),
     }
-    return SwitchTwin(
-        device,
-        fronts,
-        expire=lambda: tl1.expire() + server.expire_sessions(),
-        faults={**book.faults(), **tl1.faults(), **rest.faults()},
-        on_boot=book.forget_provisioned,
-    )
+
+
+def _says_yes(settings: TwinSettings, option: str) -> bool:
+    """An option that is yes unless somebody says no."""
+    return settings.choice(option, "yes", "no") == "yes"

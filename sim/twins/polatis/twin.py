@@ -9,6 +9,7 @@ from sim.twins.polatis.scpi_errors import ScpiError
 from sim.twins.polatis.scpi_front import ScpiFront
 from sim.twins.polatis.scpi_syntax import LineReader
 from sim.twins.polatis.tl1_front import Tl1Front
+from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.http_server import HttpServer
 from sim.twins.switch.line import Line
 from sim.twins.switch.settings import TwinSettings
@@ -17,6 +18,7 @@ from sim.twins.switch.twin import Front, SwitchTwin
 FIRMWARE = "6.5.2.18"
 DEFAULT_SWITCH_TIME_S = 0.02
 DEFAULT_BAUD = 38400
+FACTORY_ACCOUNT = ("admin", "root")
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
@@ -29,15 +31,8 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     REST POST go after so long, as one lab saw), `baud=N` (of the serial line).
     """
     settings.only("when_occupied", "hitless", "separate_lines", "page_rows", "post_vanishes_s", "baud")
-    device = settings.device(
-        switch_time_s=DEFAULT_SWITCH_TIME_S,
-        when_occupied="replace"
-        if settings.choice("when_occupied", "reject", "replace") == "replace"
-        else "reject",
-        hitless=settings.flag("hitless"),
-    )
+    device = _device(settings)
     model = f"I-OST-{settings.inputs}x{settings.outputs}-LU1-DMHNS-801"
-    account = settings.account("admin", "root")
     serial = f"SIM{zlib.crc32(settings.name.encode()) % 1_000_000:06d}"
     scpi = ScpiFront(
         device,
@@ -45,39 +40,60 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         network=lambda: _network(made.host_of("scpi")),
         separate_lines=settings.flag("separate_lines"),
     )
-    tl1 = Tl1Front(
-        device,
-        name=settings.name,
-        account=account,
-        model=model,
-        serial=serial,
-        firmware=FIRMWARE,
-        page_rows=int(settings.number("page_rows", 0)),
-    )
-    rest = RestFront(
-        device,
-        product={
-            "manufacturer": "Polatis",
-            "serial-number": serial,
-            "model-name": model,
-            "software-version": FIRMWARE,
-        },
-        post_vanishes_s=settings.number("post_vanishes_s", 0.0),
-    )
+    tl1 = _tl1(device, settings, model, serial)
     fronts = {
+        **_scpi_ways(scpi, baud=int(settings.number("baud", DEFAULT_BAUD))),
+        "tl1": Front("polatis+tl1", lambda line: _converse_tl1(tl1, line), max_sessions_here=False),
+        "rest": Front("polatis+rest", _rest(device, settings, model, serial).converse),
+    }
+    made = SwitchTwin(device, fronts, expire=tl1.expire, on_boot=scpi.errors.clear)
+    return made
+
+
+def _device(settings: TwinSettings) -> SwitchDevice:
+    replaces = settings.choice("when_occupied", "reject", "replace") == "replace"
+    return settings.device(
+        switch_time_s=DEFAULT_SWITCH_TIME_S,
+        when_occupied="replace" if replaces else "reject",
+        hitless=settings.flag("hitless"),
+    )
+
+
+def _scpi_ways(scpi: ScpiFront, *, baud: int) -> dict[str, Front]:
+    """One interpreter behind a socket and a serial line."""
+    return {
         "scpi": Front("polatis+scpi", lambda line: _converse_scpi(scpi, line)),
         "serial": Front(
             "polatis+serial",
             lambda line: _converse_scpi(scpi, line, ending=b"\r"),
             wire="serial",
-            baud=int(settings.number("baud", DEFAULT_BAUD)),
+            baud=baud,
             max_sessions_here=False,
         ),
-        "tl1": Front("polatis+tl1", lambda line: _converse_tl1(tl1, line), max_sessions_here=False),
-        "rest": Front("polatis+rest", HttpServer(rest.routes(), accounts=dict([account])).converse),
     }
-    made = SwitchTwin(device, fronts, expire=tl1.expire, on_boot=scpi.errors.clear)
-    return made
+
+
+def _tl1(device: SwitchDevice, settings: TwinSettings, model: str, serial: str) -> Tl1Front:
+    return Tl1Front(
+        device,
+        name=settings.name,
+        account=settings.account(*FACTORY_ACCOUNT),
+        model=model,
+        serial=serial,
+        firmware=FIRMWARE,
+        page_rows=int(settings.number("page_rows", 0)),
+    )
+
+
+def _rest(device: SwitchDevice, settings: TwinSettings, model: str, serial: str) -> HttpServer:
+    product = {
+        "manufacturer": "Polatis",
+        "serial-number": serial,
+        "model-name": model,
+        "software-version": FIRMWARE,
+    }
+    rest = RestFront(device, product=product, post_vanishes_s=settings.number("post_vanishes_s", 0.0))
+    return HttpServer(rest.routes(), accounts=dict([settings.account(*FACTORY_ACCOUNT)]))
 
 
 async def _converse_scpi(front: ScpiFront, line: Line, *, ending: bytes = b"\r\n") -> None:

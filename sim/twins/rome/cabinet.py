@@ -45,6 +45,7 @@ class Cabinet:
         self._character = character
         self._say = say
         self._ran: set[int] = set()
+        self._places = {port: self._place(port) for port in device.matrix.ports}
         device.listen(self._note_change)
         robot.listen(self._report)
 
@@ -79,6 +80,9 @@ class Cabinet:
 
     def place(self, port: int) -> str:
         """Where a port is: unit, matrix, side, and its number within the matrix."""
+        return self._places[port]
+
+    def _place(self, port: int) -> str:
         side, number = self.name(port)[0], int(self.name(port)[1:])
         first = self.matrices["A"]["EW".index(side)]
         if number <= first:

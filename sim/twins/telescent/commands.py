@@ -23,7 +23,7 @@ class Commands:
         return {
             r"switchstate": self._asked(lambda _: self._printer.table(self._frame)),
             r"switchstate\s+input\s+(?P<port>\d+)": self._asked(self._input),
-            rf"unlock{force}{side}\s+(?P<port>\d+)": self._told(self._unlock),
+            rf"unlock{force}{side}\s+(?P<port>\d+)": self._told(self._unlock, self._opens),
             rf"connect{force}\s+-in\s+(?P<source>\d+)\s+-out\s+(?P<output>\d+)": self._told(self._connect),
             rf"connect{force}\s+(?P<source>\d+)\s+(?P<output>\d+)": self._told(self._connect_both_ways),
             rf"unallocate{force}{side}\s+(?P<port>\d+)": self._told(self._unallocate),
@@ -40,11 +40,13 @@ class Commands:
 
         return handler
 
-    def _told(self, do: Callable[[Typed], None]) -> Handler:
-        """An order, which a fault may swallow without a word."""
+    def _told(
+        self, do: Callable[[Typed], None], would_do: Callable[[Typed], bool] = lambda _: True
+    ) -> Handler:
+        """An order, which a fault may swallow without a word; one that would do nothing does not count for that."""
 
         def answer(typed: Typed) -> str:
-            if self._frame.device.faults.take_dropped_command():
+            if would_do(typed) and self._frame.device.faults.take_dropped_command():
                 return ""
             do(typed)
             return "OK"
@@ -56,6 +58,10 @@ class Commands:
 
     def _unlock(self, typed: Typed) -> None:
         self._frame.unlock(*self._named(typed))
+
+    def _opens(self, typed: Typed) -> bool:
+        """Whether a lock is closed that this would open."""
+        return any(map(self._frame.is_locked, self._named(typed)))
 
     def _connect(self, typed: Typed) -> None:
         pair = self._frame.source(int(typed.match["source"])), self._frame.output(int(typed.match["output"]))

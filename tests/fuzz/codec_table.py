@@ -1,0 +1,405 @@
+"""Every codec as one function from bytes to events: what the fuzzer and the tests of all codecs share.
+
+`Codec.heard` takes the pieces in which bytes arrive and gives the events in order, each with what the words of the
+families make of it, and `DESYNC` last when the codec refused the rest. Any exception that it raises is a finding.
+
+    .venv/bin/python tests/fuzz/codec_table.py        the files that codecs are made of, for coverage
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ocs_drivers import bank_words, http, prompt_cli, scpi, telnet, tl1
+from ocs_drivers.calient import circuits as calient_circuits
+from ocs_drivers.calient import names as calient_names
+from ocs_drivers.calient import rest_words as calient_rest
+from ocs_drivers.calient import tl1_words as calient_tl1
+from ocs_drivers.errors import DeviceError, PermissionDenied, PortError, ProtocolDesync, RobotFault
+from ocs_drivers.glimmerglass import words as glimmerglass
+from ocs_drivers.model import Identity
+from ocs_drivers.polatis import rest_words as polatis_rest
+from ocs_drivers.polatis import tl1_words as polatis_tl1
+from ocs_drivers.rome import board as rome_board
+from ocs_drivers.rome import dialect as rome_dialect
+from ocs_drivers.rome import names as rome_names
+from ocs_drivers.rome import port_table as rome_table
+from ocs_drivers.rome import queue as rome_queue
+from ocs_drivers.rome import words as rome
+from ocs_drivers.sonic import names as sonic_names
+from ocs_drivers.sonic import tables as sonic
+from ocs_drivers.telescent import replies as telescent
+from ocs_drivers.telescent import table as telescent_table
+from ocs_drivers.telescent import words as telescent_words
+
+ROOT = Path(__file__).parents[2]
+TRANSCRIPTS = ROOT / "tests/ocs_drivers/transcripts"
+
+DESYNC = "desync"
+REFUSALS = (DeviceError, PermissionDenied, PortError, RobotFault)
+"""What a device's own words may come to; they are no failure of the codec."""
+
+Lines = tuple[str, ...]
+Decode = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """One codec: how it hears, the modules it is made of, and bytes to begin with, recorded and written.
+
+    `needs` is the library that it stands on.
+    """
+
+    heard: Callable[[Sequence[bytes]], list[Any]]
+    modules: tuple[ModuleType, ...]
+    seeds: tuple[bytes, ...]
+    needs: str = ""
+
+
+def read(words: Iterable[Decode], told: Any) -> list[Any]:
+    """What decoders of words make of what they are told, or the name of the error that they raise by right."""
+    return [_read(decode, told) for decode in words]
+
+
+def _read(decode: Decode, told: Any) -> Any:
+    try:
+        return decode(told)
+    except (ProtocolDesync, *REFUSALS) as error:
+        return type(error).__name__
+
+
+def taken(feed: Callable[[bytes], Iterable[Any]], pieces: Iterable[bytes]) -> Iterator[Any]:
+    """The events of all pieces, and `DESYNC` where the codec refuses one."""
+    try:
+        for piece in pieces:
+            yield from feed(piece)
+    except ProtocolDesync:
+        yield DESYNC
+
+
+def with_words(events: Iterable[Any], words: Callable[[Any], Any]) -> list[Any]:
+    return [event if event == DESYNC else (event, words(event)) for event in events]
+
+
+# -- TL1
+
+_FOUR = calient_names.Names(["1.1.1", "1.1.2", "1.1.3", "1.1.4"])
+_TL1_WORDS: tuple[Decode, ...] = (
+    polatis_tl1.nothing,
+    lambda lines: polatis_tl1.decode_identity(lines, lines),
+    polatis_tl1.decode_size,
+    polatis_tl1.decode_pairs,
+    polatis_tl1.decode_powers,
+    polatis_tl1.decode_shutters,
+    polatis_tl1.decode_configured_ports,
+    polatis_tl1.decode_attenuation,
+    calient_tl1.nothing,
+    calient_tl1.decode_identity,
+    lambda lines: calient_snapshot(calient_tl1.decode_circuits(lines)),
+    calient_tl1.decode_ports,
+    calient_tl1.decode_aliases,
+    calient_tl1.decode_powers,
+    glimmerglass.decode_system,
+    glimmerglass.decode_circuits,
+    glimmerglass.decode_ports,
+)
+
+
+def calient_snapshot(circuits: list[calient_names.Circuit]) -> Any:
+    return calient_circuits.Circuits(_FOUR, circuits).snapshot(0.0, {})
+
+
+def hear_tl1(pieces: Sequence[bytes]) -> list[Any]:
+    return with_words(taken(tl1.Decoder().feed, pieces), tl1_words)
+
+
+def tl1_words(event: tl1.Tl1Event) -> list[Any]:
+    return read(_TL1_WORDS, event.lines) if isinstance(event, tl1.Reply) else []
+
+
+# -- SCPI
+
+_BANK = bank_words.Words("ROUT{bank}:SCAN {channel}", "ROUT{bank}:SCAN?")
+_SCPI_WORDS: tuple[Decode, ...] = (
+    scpi.decode_identity,
+    scpi.size_in_product_code,
+    scpi.decode_size,
+    scpi.decode_connections,
+    scpi.decode_peer,
+    scpi.decode_boot_mode,
+    scpi.decode_port_states,
+    scpi.decode_powers,
+    scpi.is_queued_error,
+    scpi.decode_error,
+    scpi.decode_complete,
+    _BANK.decode_identity,
+    lambda reply: bank_words.decode_channel(reply, 1, 16),
+    bank_words.decode_open,
+    bank_words.decode_monitor,
+)
+
+
+def hear_scpi(pieces: Sequence[bytes]) -> list[Any]:
+    return with_words(taken(scpi.ReplyReader().feed, pieces), partial(read, _SCPI_WORDS))
+
+
+# -- command lines
+
+_PROMPT = re.compile(r"[\w@.-]+(?:\[\w+\]#|:~\$|>)")
+_SIX = rome_names.Layout(
+    ("E1", "E2", "E3"), ("W1", "W2", "W3"), logical={"A1": ("E1", "W1"), "A2": ("E2", "W2")}
+)
+_NOBODY = Identity("", "", "", "")
+_SIXTY_FOUR = sonic_names.Names(64)
+_TELESCENT = telescent_words.Words()
+
+
+def rome_ports(dialect: rome_dialect.Dialect, ports_a_side: int, lines: Lines) -> Any:
+    board = rome_board.Board(_NOBODY, ports_a_side, ports_a_side)
+    table = rome_table.decode_ports(lines, dialect, board)
+    return table, table.unfit(), table.connections(())
+
+
+def telescent_cells(lines: Lines) -> Any:
+    table = telescent_table.Table(telescent.decode_cells(lines, _TELESCENT), _TELESCENT)
+    return table, table.pending, table.outputs, table.unfit(force=True), table.connections
+
+
+_SCREEN_WORDS: tuple[Decode, ...] = (
+    lambda lines: rome_board.decode_board(lines, rome_dialect.ROME),
+    lambda lines: rome_board.decode_board(lines, rome_dialect.AFM),
+    partial(rome_ports, rome_dialect.ROME, 1),
+    partial(rome_ports, rome_dialect.ROME, 8),
+    partial(rome_ports, rome_dialect.AFM, 1),
+    partial(rome_ports, rome_dialect.AFM, 8),
+    lambda lines: rome_queue.decode_queue(lines).moves(_SIX),
+    rome.refuse,
+    lambda lines: rome.failure_of(lines, ("E6", "W4"), "connect"),
+    telescent_cells,
+    lambda lines: telescent.decode_input(lines, _TELESCENT),
+    lambda lines: sorted(sonic.configured(lines, _SIXTY_FOUR)),
+    lambda lines: sonic.hardware(lines, _SIXTY_FOUR),
+    lambda lines: sonic.port_config(lines, _SIXTY_FOUR),
+    lambda lines: sorted(sonic.broken_ports(lines, _SIXTY_FOUR)),
+    sonic.identity,
+    sonic.nothing,
+)
+
+
+def hear_screen(pieces: Sequence[bytes]) -> list[Any]:
+    """The lines up to each prompt, and what every family makes of them behind the echo; then the lines left over."""
+    lines: list[str] = []
+    heard: list[Any] = []
+    for event in taken(prompt_cli.Decoder(_PROMPT).feed, pieces):
+        if isinstance(event, prompt_cli.Line):
+            lines.append(event.text)
+        elif event == DESYNC:
+            return [*heard, DESYNC]
+        else:
+            heard.append((event, lines, read(_SCREEN_WORDS, tuple(lines[1:]))))
+            lines = []
+    return [*heard, lines]
+
+
+# -- telnet
+
+
+def hear_telnet(pieces: Sequence[bytes]) -> list[Any]:
+    """All the text and all the answers: how much of each comes at once depends on the pieces."""
+    negotiator = telnet.Negotiator()
+    events = list(taken(lambda piece: [negotiator.feed(piece)], pieces))
+    if events[-1:] == [DESYNC]:
+        return [DESYNC]
+    return [b"".join(text for text, _ in events), b"".join(answer for _, answer in events)]
+
+
+# -- HTTP and JSON
+
+
+def hear_http(pieces: Sequence[bytes]) -> list[Any]:
+    """The reply to one GET, after which the device hangs up."""
+    conversation = http.Conversation()
+    conversation.request(http.Request("GET", "/x", (("Host", "h"),)))
+    waiting = [*filter(None, pieces), b""]
+    try:
+        reply = None
+        while reply is None:
+            reply = conversation.feed(waiting.pop(0))
+    except ProtocolDesync:
+        return [DESYNC]
+    if any(waiting):  # bytes that no request asked for
+        return [DESYNC]
+    return [reply, reply.text, read((http.HttpReply.json,), reply), cookies(conversation)]
+
+
+def cookies(conversation: http.Conversation) -> Any:
+    jar = http.CookieJar()
+    for name, value in conversation.headers:
+        if name == "set-cookie":
+            jar.take(value)
+    return jar.header
+
+
+_JSON_WORDS: tuple[Decode, ...] = (
+    polatis_rest.decode_pairs,
+    polatis_rest.decode_ports,
+    polatis_rest.decode_powers,
+    polatis_rest.decode_product,
+    lambda document: calient_snapshot(calient_rest.decode_circuits(document)),
+    calient_rest.decode_summary,
+    lambda document: calient_rest.decode_port(calient_rest.decode_detail(document)),
+    lambda document: calient_rest.decode_powers(calient_rest.decode_detail(document)),
+    lambda document: calient_rest.decode_results(document, 2),
+    calient_rest.decode_node,
+)
+
+
+def hear_json(pieces: Sequence[bytes]) -> list[Any]:
+    """The body of a reply in the words of both families that speak REST."""
+    try:
+        document = http.HttpReply(200, b"".join(pieces)).json()
+    except ProtocolDesync:
+        return [DESYNC]
+    return read(_JSON_WORDS, document)
+
+
+# -- what they begin with
+
+
+def recorded(*names: str) -> tuple[bytes, ...]:
+    """What devices said in the transcripts, between one thing that they were told and the next."""
+    texts = [(TRANSCRIPTS / f"{name}.jsonl").read_text(encoding="utf-8") for name in names]
+    entries = [json.loads(line) for text in texts for line in text.splitlines()]
+    turns = groupby((entry for entry in entries if "data" in entry), key=itemgetter("what"))
+    said = ["".join(entry["data"] for entry in turn) for what, turn in turns if what == "received"]
+    return tuple(dict.fromkeys(text.encode("latin-1") for text in said))
+
+
+def bodies(*names: str) -> tuple[bytes, ...]:
+    """The bodies of recorded HTTP replies."""
+    return tuple(body for reply in recorded(*names) if (body := reply.partition(b"\r\n\r\n")[2]))
+
+
+_HEAD = b"\r\n   OCS1 26-01-31 12:00:00\r\nM  1 "
+
+CODECS: dict[str, Codec] = {
+    "tl1": Codec(
+        hear_tl1,
+        (tl1, polatis_tl1, calient_tl1, calient_names, calient_circuits, glimmerglass),
+        (
+            *recorded("polatis+tl1", "calient+tl1", "glimmerglass+tl1"),
+            _HEAD + b"DENY\r\n   IIAC\r\n   /* text; more */\r\n;",
+            b'\r\n\n   O 26-01-31 12:00:00\r\n*C  7 REPT ALM CRS\r\n   "1.1.1>1.1.2:CR,LOS"\r\n;IP 5\r\n<',
+            _HEAD + b'PRTL\r\n   "1:OPEN"\r\n   "2:-29.55"\r\n   "3:\\"x"\r\n>agent>',
+            _HEAD + b'COMPLD\r\n   "33:ABSOLUTE,-10.0,0"\r\n;' + _HEAD + b'COMPLD\r\n   "1:NONE"\r\n;',
+            _HEAD + b'COMPLD\r\n   "33:MODE=RELATIVE,LEVEL=-3.0,REFS=2"\r\n;',
+            _HEAD
+            + b'COMPLD\r\n"1.1.1-1.1.2:SRCPORT=1.1.1,DSTPORT=1.1.2,CONNTYPE=2WAY,AS=UMA,OS=RDY,OC=OK"\r\n>',
+            _HEAD + b'COMPLD\r\n   "GGN:IPORTID=10046,OPORTID=20047,CONNSTATE=steady,INPWR=-5.873"\r\n;',
+        ),
+    ),
+    "scpi": Codec(
+        hear_scpi,
+        (scpi, bank_words),
+        (
+            *recorded("polatis+scpi", "polatis+serial"),
+            b'(@1,2,3),(@19,18,22)\r\n0, "No error"\r\n',
+            b'(D,E,F)\r(-29.55,9.91E37)\n"18"\nAUTosave\n16,16\n1\n',
+            b'-113, "Undefined ""header""";(@),(@)\n',
+            b"6, 2\n1,1,2\n0, -8.000\nver3.27\n",
+        ),
+    ),
+    "prompt_cli": Codec(
+        hear_screen,
+        (
+            prompt_cli,
+            rome,
+            rome_board,
+            rome_dialect,
+            rome_names,
+            rome_queue,
+            rome_table,
+            sonic,
+            sonic_names,
+            telescent,
+            telescent_table,
+            telescent_words,
+        ),
+        (
+            *recorded("rome+cli", "afm+telnet", "telescent+cli", "sonic-ocs"),
+            b"\x1b[32mone\x1b[0m\r\nROME[OPER]# ",
+            b"\x1b]0;title\x07a\x08b\rtelescent> \xc3\xa4\xff",
+            b"\x1bP x \x1b\\n@h:~$ \x1b(B\x1b[1",
+            (
+                b"port show\nE1[1AE1] Unlocked Enabled Connected 3 W1[1AW1] A1\n"
+                b"W1[1AW1] Unlocked Enabled Connected 3 E1[1AE1] A1\nR[O]#"
+            ),
+            b"port show\nE1 1 2 1 w1 W1 1 7\nW1 1 2 1 e1 E1 1 7\nF[A]# x\nE5 1 1 1 2 0\nW5 2 6 1 w6 3 9\nF[A]# ",
+            (
+                b"x\nConnection execution status: enabled\nCommand in process:\nconnect, ports: E3-W1, status: moving\n"
+                b"=== ===\nRequest Port1\n=== ===\n772   A1    A2    connect    CLI    admin\nR[O]# "
+            ),
+            b"x\n08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect\nR[O]# ",
+            b"x\nPorts are not of the same matrix\nR[O]#x\nMultiple Cross Connect Severe Failure\nR[O]#x\nError\nR[O]#",
+            b"x\nSTATE = ALLOCATED_AND_LOCKED\r\nOUTPUT = 321 \r\nt>x\nSTATE = UNALLOCATED_AND_UNLOCKED\r\nt>",
+            b"x\n==== ERROR ====\r\nport 9: the robot is stuck\r\n====\r\nt>",
+            b"x\njava.lang.Exception\r\nt>x\n====\r\nERROR\r\n====\r\nt>",
+            b"x\nR0#N AL3 UU1 CU2 DU0 XX4\r\nt>",
+            b"x\nid  a_side  b_side\n--  ------  ------\n1A-1B  1A  1B\na@h:~$ ",
+            b"x\nid  label  state\n--  -----  -----\n1A  x      normal\n1B  y      force_blocked\na@h:~$ ",
+        ),
+    ),
+    "telnet": Codec(
+        hear_telnet,
+        (telnet,),
+        (
+            *recorded("afm+telnet"),
+            b"\xff\xfb\x01login: \xff\xff\xff\xfd\x18\xff\xfa\x18\x01\xff\xf0\xff\xfc\x01\xff\xfe\x03\xff\xf1",
+        ),
+    ),
+    "http": Codec(
+        hear_http,
+        (http,),
+        (
+            *recorded("polatis+rest", "calient+rest"),
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n[42]\r\n0\r\n\r\n",
+            b"HTTP/1.1 102 P\r\n\r\nHTTP/1.0 200 OK\r\nSet-Cookie: a=b; Max-Age=0\r\nSet-Cookie: c=d; Path=/\r\n\r\n{}",
+            b"HTTP/1.1 204 No\r\nSet-Cookie: =\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}\n",
+        ),
+        needs="h11",
+    ),
+    "rest_words": Codec(
+        hear_json,
+        (polatis_rest, calient_rest, calient_names, calient_circuits),
+        (
+            *bodies("polatis+rest", "calient+rest"),
+            b'[{"status":"0","msg":"Failed","description":"x"},{"status":"1"}]',
+            b'{"port":"1.1.1","inas":"IS","inos":"OOS","outas":"LCK","outos":"IS","inpower":"-3.4","outpower":"NONE"}',
+            b'{"opm-power": {"port": [{"port-id": "1", "power": "-3.5"}, {"port-id": 2, "power": null}]}}',
+            (
+                b'[{"name":"1.1.1-1.1.2","dir":"bi","half1":{"conn":"1.1.1>1.1.2","as":"IS","os":"IS","oc":"OK"},'
+                b'"half2":{"conn":"1.1.2>1.1.1","as":"IS","os":"RDY","oc":"FAIL"}}]'
+            ),
+        ),
+    ),
+}
+
+
+def files() -> list[str]:
+    """The files of all codecs, from the root of the repository."""
+    found = {module.__file__ or "" for codec in CODECS.values() for module in codec.modules}
+    return sorted(str(Path(file).relative_to(ROOT)) for file in found)
+
+
+if __name__ == "__main__":
+    print(",".join(files()))
