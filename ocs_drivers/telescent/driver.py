@@ -248,7 +248,8 @@ class TelescentCli(SwitchDriver):
         """Whether to look again: as long as the robot may still do it.
 
         False when it was seen at work on this move and is no more. Raises `RobotFault` when it has taken longer
-        than any move does, and `Timeout` when it never showed that it had heard of a move that is in doubt.
+        than any move does, the refusal of the second half of a deed when the first has not moved anything by then, and
+        `Timeout` when it never showed that it had heard of a move under which the line broke.
         """
         move, pending = self._move, read_back.pending
         at_work = any(other.pair in step.pairs.pairs for other in pending)
@@ -263,6 +264,8 @@ class TelescentCli(SwitchDriver):
         raise self._never_done(move)
 
     def _never_done(self, move: _Move) -> OcsError:
+        if isinstance(move.doubt, DeviceError | RobotFault):  # it was heard, and it has had its time
+            return move.doubt
         if move.doubt and not move.seen:
             return Timeout(
                 f"the move was not made within {move.allowed_s:.3g} s, and it is not certain that the device heard "

@@ -523,8 +523,10 @@ def test_a_guard_that_changes_its_mind_stops_before_the_robot_is_told(frame):
         if len(asked) == 3:
             raise Refusal
 
-    with pytest.raises(Refusal):
+    with pytest.raises(PartialApply) as caught:
         switch.apply(CrossConnects({1: 25}), guard=guard)
+    assert isinstance(caught.value.__cause__.__cause__, Refusal)
+    assert caught.value.report.pairs == {(1, 25): Status.FAILED}
     made.advance(600)
     assert made.truth() == {}
 
