@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install run check test test-board test-full test-long fuzz lock clean
+.PHONY: help install run check test test-board test-full test-long codec-coverage fuzz lock clean
 
 LAB ?= labs/testbed12.yaml
 ARGS ?=
@@ -18,6 +18,11 @@ BOARD_TESTS := tests/ocs_drivers tests/sim tests/design tests/test_doctests.py \
 # Tests that need no namespaces and share nothing: two at a time.
 PARALLEL_TESTS := tests/ocs_drivers tests/sim --ignore tests/sim/lab
 OTHER_TESTS := tests --ignore tests/ocs_drivers --ignore tests/sim
+
+# Tests of the codecs alone: bytes and words, and little else.
+CODEC_TESTS := tests/fuzz $(addsuffix .py,$(addprefix tests/ocs_drivers/test_,tl1 tl1_words scpi scpi_1xn telnet prompt_cli \
+	http calient_words polatis_rest_words glimmerglass rome_words telescent_words sonic_words))
+EVERY_BRANCH_OF_CODECS := .venv/bin/coverage report --include=$$(.venv/bin/python tests/fuzz/codec_table.py) --fail-under=100
 
 UV_COMPILE := .venv/bin/uv pip compile pyproject.toml --upgrade --quiet --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28
@@ -46,9 +51,15 @@ test-board: install ## core tests on the built wheel, with a board's numpy
 test-full: install ## all tests but the long ones, with coverage
 	.venv/bin/python -m pytest -n 2 --cov --cov-report= $(PARALLEL_TESTS)
 	.venv/bin/python -m pytest --cov --cov-append --cov-report=term tests/sim/lab $(OTHER_TESTS)
+	$(EVERY_BRANCH_OF_CODECS)
 
 test-long: install ## the tests that take minutes
 	HYPOTHESIS_PROFILE=long .venv/bin/python -m pytest -m long
+
+codec-coverage: export COVERAGE_FILE := .coverage-codecs
+codec-coverage: install ## the tests of the codecs alone, which take every branch of every codec
+	.venv/bin/python -m pytest -q --cov=ocs_drivers --cov-report= $(CODEC_TESTS)
+	$(EVERY_BRANCH_OF_CODECS)
 
 fuzz: install ## fuzz the codecs until no new edge was reached for ten minutes each
 	.venv/bin/python tests/fuzz/fuzz_codecs.py $(ARGS)

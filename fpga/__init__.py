@@ -1,1 +1,29 @@
-"""Count-action modules: the language, its emitters, register buses. Nothing here yet."""
+"""Count-action modules: the language and its simulators, the hardware, and the drivers.
+
+fpga.count_action       the language, the representation and what is made from it
+fpga.open_bus(address)  a way to the registers of a datapath: a simulator, a board
+fpga.Program            targets, layer by layer
+fpga.Datapath(bus)      the driver: `.load(program)`, `.run(beats)`
+"""
+
+from fpga.beats import Beats
+from fpga.bus import BusError, BusFault, BusUnavailable, RegisterBus, open_bus
+from fpga.datapath import BeatsNotTaken, Datapath, DatapathError, Status, WrongHardware
+from fpga.program import Program, ProgramError, program_from_json
+
+__all__ = [
+    "Beats",
+    "BeatsNotTaken",
+    "BusError",
+    "BusFault",
+    "BusUnavailable",
+    "Datapath",
+    "DatapathError",
+    "Program",
+    "ProgramError",
+    "RegisterBus",
+    "Status",
+    "WrongHardware",
+    "open_bus",
+    "program_from_json",
+]

@@ -120,6 +120,9 @@ WIRES = {
     "ocs_drivers/ssh.py": {"asyncssh"},
     "ocs_drivers/ssh_host_keys.py": {"asyncssh"},
     "ocs_drivers/visa.py": {"pyvisa"},
+    "sim/twins/board/device.py": {"pynq"},
+    "sim/twins/board/server.py": {"pynq"},
+    "sim/twins/board/services.py": {"pynq"},
     "sim/twins/switch/http_server.py": {"h11"},
     "sim/twins/switch/ssh_server.py": {"asyncssh"},
 }

@@ -20,7 +20,7 @@ BUILD = "import sys, setuptools.build_meta as backend; print(backend.build_wheel
 
 def shipped_files() -> set[str]:
     """Modules and data of the five packages, as the checkout has them."""
-    wanted = (".py", ".json", ".typed")
+    wanted = (".py", ".json", ".typed", ".sv", ".ca", ".lark", ".tcl")
     return {
         str(path.relative_to(ROOT))
         for package in PACKAGES

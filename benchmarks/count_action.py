@@ -1,0 +1,190 @@
+"""How fast a datapath runs: the generated simulator, the generated RTL under Verilator, and cocotb.
+
+The chain of 16 lanes (`examples/count_action/chain16.ca`) with stalls, a shadow bank that is committed now and then,
+and status bits that are cleared now and then. The same buffers go to the first two, in turns, in pieces that stay in
+the cache, and their outputs must be equal. cocotb drives Verilator with a stimulus from Python in every cycle; what
+comes out is read, and must be equal, in its first cycles only, so that reading does not slow it down. One thread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from fpga.count_action import load
+from fpga.count_action.model import (
+    Action,
+    ActionKind,
+    Count,
+    CountKind,
+    Datapath,
+    Module,
+    Ref,
+    Signal,
+    SignalKind,
+    Target,
+)
+from fpga.count_action.ports import Rows, ports_of
+from fpga.count_action.simulate import compile_datapath
+from fpga.hdl import design_of, find_tool, verilator
+
+CHAIN = Path(__file__).parents[1] / "examples" / "count_action" / "chain16.ca"
+LANES = 16
+PIECE = 20_000
+PIECES = 25
+COCOTB_CYCLES = 20_000
+ASKED_OF_VERILATOR = 2.0
+ASKED_OF_COCOTB = 200.0
+
+
+def chain16() -> Datapath:
+    """The chain, built in Python: the same as the text."""
+    products = tuple(Ref("product", index=lane) for lane in range(LANES))
+    lanes = tuple(Ref("out", "streamer", lane=lane) for lane in range(LANES))
+    streamer = Module(
+        "streamer",
+        (Count("count", CountKind.LEVEL, "lanes", products, width=8),),
+        (Target("lanes", LANES, 8),),
+        (Action(ActionKind.STREAM, "count", "out", products, 16, signed=True),),
+    )
+    dot = Module(
+        "dot",
+        (Count("count", CountKind.ACCUMULATE, "beats", (Ref("out", "streamer"),)),),
+        (Target("beats", 49),),
+        (
+            Action(ActionKind.EMIT, "count", "total", lanes, 32, signed=True),
+            Action(ActionKind.PULSE, "count", "done"),
+        ),
+    )
+    layer = Module(
+        "layer",
+        (Count("count", CountKind.ACCUMULATE, "outputs", (Ref("done", "dot"),)),),
+        (Target("outputs", 10),),
+        (
+            Action(ActionKind.PULSE, "count", "done"),
+            Action(ActionKind.ADVANCE, "count", "number", width=2, modulo=3),
+        ),
+    )
+    product = Signal("product", SignalKind.STREAM, LANES, width=16, signed=True)
+    return Datapath("chain16", (product,), (streamer, dot, layer))
+
+
+def stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
+    """Random samples; all lanes have one in nine cycles of ten, and nine results of ten are taken at once."""
+    generator = np.random.default_rng(seed)
+    ports = ports_of(datapath)
+    rows = generator.integers(0, 2**64, (cycles, ports.input_columns), dtype=np.uint64)
+    some = generator.integers(0, 2**LANES, cycles)
+    rows[:, ports.input("product_valid_i").column] = np.where(
+        generator.random(cycles) < 0.9, 2**LANES - 1, some
+    )
+    rows[:, ports.input("dot_total_ready_i").column] = generator.random(cycles) < 0.9
+    beats = generator.choice([3, 8, 49], cycles)
+    rows[:, ports.input("target_shadow_i").column] = LANES | beats << 8 | 10 << 24
+    for name in ("commit_i", "clear_status_i"):
+        rows[:, ports.input(name).column] = generator.random(cycles) < 0.001
+    return rows
+
+
+def timed(work: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def main() -> None:
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    datapath = load(CHAIN).datapath
+    if datapath != chain16():
+        raise SystemExit("the text and the builder differ")
+    rows = stimulus(datapath, PIECE)
+    compile_datapath(Datapath("warm", datapath.inputs, datapath.modules[:1]))  # numba's own start
+    compile_s = timed(lambda: compile_datapath(datapath))
+    fused = compile_datapath(datapath)
+    with tempfile.TemporaryDirectory() as folder:
+        build_s = timed(lambda: verilator.build(datapath, Path(folder)))
+        library = verilator.build(datapath, Path(folder))
+        speeds = in_turns(rows, fused.run, library.run)
+        fused.reset()
+        from_python = cocotb_speed(
+            datapath, rows[:COCOTB_CYCLES], fused.run(rows[:COCOTB_CYCLES]), Path(folder)
+        )
+    print(json.dumps(document(speeds, from_python, compile_s, build_s)))
+
+
+def in_turns(rows: Rows, *runs: Callable[[Rows], Rows]) -> list[list[float]]:
+    """Cycles a second of every piece, simulator by simulator; their outputs are equal in each."""
+    speeds: list[list[float]] = [[] for _ in runs]
+    for _ in range(PIECES):
+        outputs = []
+        for run, measured in zip(runs, speeds, strict=True):
+            begin = time.perf_counter()
+            outputs.append(run(rows))
+            measured.append(len(rows) / (time.perf_counter() - begin))
+        if not all(np.array_equal(outputs[0], other) for other in outputs[1:]):
+            raise SystemExit("the outputs differ")
+    return speeds
+
+
+def cocotb_speed(datapath: Datapath, rows: Rows, expected: Rows, folder: Path) -> float:
+    """Cycles a second of Verilator with a stimulus from Python, checked against `expected`."""
+    from cocotb_tools.runner import get_runner
+
+    tool = find_tool("verilator")
+    os.environ |= {**tool.environment, "PATH": f"{tool.path.parent}:{os.environ['PATH']}"}
+    np.savez(folder / "run.npz", rows=rows, expected=expected)
+    runner = get_runner("verilator")
+    runner.build(
+        sources=design_of(datapath).write(folder),
+        hdl_toplevel=datapath.name,
+        build_dir=folder / "cocotb",
+        build_args=["-O3", "-Wno-fatal", "-MAKEFLAGS", "CFG_CXXFLAGS_PCH_I=-include"],
+        timescale=("1ns", "1ps"),
+        log_file=folder / "build.log",
+    )
+    runner.test(
+        hdl_toplevel=datapath.name,
+        test_module="count_action_cocotb",
+        build_dir=folder / "cocotb",
+        test_dir=Path(__file__).parent,
+        results_xml=str(folder / "results.xml"),
+        extra_env={"RUN_FOLDER": str(folder), "COCOTB_LOG_LEVEL": "WARNING"},
+        log_file=folder / "test.log",
+    )
+    return float((folder / "cycles_per_s").read_text())
+
+
+def document(
+    speeds: list[list[float]], from_python: float, compile_s: float, build_s: float
+) -> dict[str, object]:
+    fused, library = (statistics.median(each) for each in speeds)
+    ratios = [ours / theirs for ours, theirs in zip(*speeds, strict=True)]
+    return {
+        "benchmark": "count_action",
+        "datapath": "chain16: 3 modules, 16 lanes of 16 bits, stalls, shadow bank, status",
+        "cycles": PIECE * PIECES,
+        "outputs_equal": True,
+        "fused_cycles_per_s": round(fused),
+        "verilator_cycles_per_s": round(library),
+        "cocotb_cycles_per_s": round(from_python),
+        "over_verilator": round(statistics.median(ratios), 2),
+        "over_verilator_asked": ASKED_OF_VERILATOR,
+        "over_cocotb": round(fused / from_python),
+        "over_cocotb_asked": ASKED_OF_COCOTB,
+        "compile_s": round(compile_s, 3),
+        "verilator_build_s": round(build_s, 2),
+        "python": sys.version.split()[0],
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+if __name__ == "__main__":
+    main()

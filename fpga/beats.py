@@ -1,0 +1,109 @@
+"""Beats of streams between arrays and registers: shapes, signs, packing into words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fpga.count_action.model import Signal
+
+Samples = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Beats:
+    """Beats for the streams under one name, some of which take part in a beat and some do not.
+
+    `samples`: beats × streams × lanes. `valid`: beats × streams, True where the stream has a sample.
+    """
+
+    samples: ArrayLike
+    valid: ArrayLike
+
+
+def packed_beats(signal: Signal, beats: ArrayLike | Beats) -> list[tuple[int, int]]:
+    """For every beat the valid bits and the data bits of all streams under the name.
+
+    Of an array all streams are valid. Its shape is beats × streams × lanes, where axes of length 1 may be left
+    out; a single number a beat when there is one stream of one lane. Raises ValueError for other shapes, and for
+    a sample that does not fit.
+    """
+    samples, valid = (beats.samples, beats.valid) if isinstance(beats, Beats) else (beats, None)
+    whole = _shaped(signal, np.asarray(samples))
+    _check_range(signal, whole)
+    masks = _masks(signal, len(whole), valid)
+    return [
+        (mask, pack(beat, signal.width))
+        for mask, beat in zip(masks, whole.reshape(len(whole), signal.size * signal.lanes), strict=True)
+    ]
+
+
+def pack(samples: Sequence[Any] | NDArray[Any], width: int) -> int:
+    """Samples side by side, the first in the lowest bits, negative ones in two's complement.
+
+    >>> hex(pack([1, -1], 8))
+    '0xff01'
+    """
+    mask = (1 << width) - 1
+    return sum((int(sample) & mask) << width * place for place, sample in enumerate(samples))
+
+
+def unpack(bits: int, samples: int, width: int, *, signed: bool) -> list[int]:
+    """The inverse of `pack`.
+
+    >>> unpack(0xFF01, 2, 8, signed=True)
+    [1, -1]
+    """
+    mask = (1 << width) - 1
+    values = [bits >> width * place & mask for place in range(samples)]
+    return [value - (value >> width - 1 << width) for value in values] if signed else values
+
+
+def stream_bits(mask: int, signal: Signal) -> int:
+    """The data bits of those streams under a name whose bit in `mask` is 1."""
+    bits = signal.lanes * signal.width
+    ones = (1 << bits) - 1
+    return sum(ones << bits * index for index in range(signal.size) if mask >> index & 1)
+
+
+def _shaped(signal: Signal, samples: NDArray[Any]) -> NDArray[Any]:
+    shape = (signal.size, signal.lanes)
+    beats = len(samples) if samples.ndim else 0
+    if samples.shape == (0,):
+        return np.zeros((0, *shape), np.int64)  # an empty list
+    allowed = {(beats, *shape), (beats, *(axis for axis in shape if axis > 1))}
+    if not samples.ndim or samples.shape not in allowed:
+        raise ValueError(
+            f"{signal.name}: samples have the shape {samples.shape}; beats x {signal.size} streams x"
+            f" {signal.lanes} lanes are needed, axes of length 1 left out or not."
+        )
+    if samples.size and samples.dtype.kind not in "iu":
+        raise ValueError(f"{signal.name}: samples are {samples.dtype}, and whole numbers are needed.")
+    return samples.reshape(beats, *shape)
+
+
+def _check_range(signal: Signal, samples: NDArray[Any]) -> None:
+    if not samples.size:
+        return
+    low = -(1 << signal.width - 1) if signal.signed else 0
+    high = low + (1 << signal.width) - 1
+    least, most = int(samples.min()), int(samples.max())
+    if least < low or most > high:
+        raise ValueError(
+            f"{signal.name}: samples from {least} to {most}, and its {signal.width} bits hold {low} to {high}."
+        )
+
+
+def _masks(signal: Signal, beats: int, valid: ArrayLike | None) -> list[int]:
+    if valid is None:
+        return [(1 << signal.size) - 1] * beats
+    bits = np.asarray(valid, bool)
+    if bits.shape != (beats, signal.size):
+        raise ValueError(
+            f"{signal.name}: valid has the shape {bits.shape}; {beats} beats x {signal.size} streams is needed."
+        )
+    return [pack(row, 1) for row in bits]

@@ -1,0 +1,16 @@
+"""Ways to the registers of a datapath: simulators, boards, and addresses for all of them."""
+
+from fpga.bus.address import load_datapath, open_bus, simulated_bus
+from fpga.bus.protocol import BusError, BusFault, BusUnavailable, RegisterBus
+from fpga.bus.simulated import SimulatedBus
+
+__all__ = [
+    "BusError",
+    "BusFault",
+    "BusUnavailable",
+    "RegisterBus",
+    "SimulatedBus",
+    "load_datapath",
+    "open_bus",
+    "simulated_bus",
+]

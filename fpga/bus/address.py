@@ -1,0 +1,112 @@
+"""A bus by its address, for command lines and configuration files.
+
+| address | what answers |
+|---|---|
+| `fastsim://FILE` | the fast simulator, in this process; with `?engine=reference` the plain one (numpy alone) |
+| `verilator://FILE` | the AXI4-Lite top under Verilator, built at the first use |
+| `pynq://0xA0000000` | the registers at that address, on the board where this runs |
+| `pynq://HOST[:PORT]/0xA0000000` | the same, on a board that serves PYNQ.remote |
+
+FILE is a text in the language (`.ca`) or a representation (`.json`); for a `.ca` parameters follow, as
+`fastsim://streamer.ca?num_DACs=4`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from fpga.bus.protocol import BusUnavailable, RegisterBus
+from fpga.bus.simulated import Engine, SimulatedBus
+from fpga.count_action.model import Datapath, datapath_from_json
+
+_SCHEMES = ("fastsim", "pynq", "verilator")
+
+
+def open_bus(address: str) -> RegisterBus:
+    """The bus at an address of the table above.
+
+    Raises ValueError for an address that is none, BusUnavailable when nothing answers there or a library is
+    missing, and what the file is refused with (`CountActionError`, OSError).
+    """
+    parts = urlsplit(address)
+    if parts.scheme not in _SCHEMES:
+        raise ValueError(f"{address!r}: the scheme is one of {', '.join(f'{each}://' for each in _SCHEMES)}.")
+    if parts.scheme == "pynq":
+        return _pynq(address, parts)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    engine = options.pop("engine", "fast")
+    datapath = load_datapath(Path(parts.netloc + parts.path), _numbers(address, options))
+    return _verilator(datapath) if parts.scheme == "verilator" else simulated_bus(datapath, engine)
+
+
+def load_datapath(path: Path, parameters: Mapping[str, int] | None = None) -> Datapath:
+    """The datapath of a `.ca` or a `.json` file.
+
+    Raises OSError, `CountActionError` for a text that is refused, ValueError for a JSON that is no datapath.
+    """
+    if path.suffix == ".json":
+        if parameters:
+            raise ValueError(
+                f"{path} is a representation: its parameters are bound. Give them to the .ca file."
+            )
+        return datapath_from_json(path.read_text(encoding="utf-8"))
+    from fpga.count_action import load
+
+    return load(path, dict(parameters or {})).datapath
+
+
+def simulated_bus(datapath: Datapath, engine: str = "fast") -> SimulatedBus:
+    """The registers of a datapath around a simulator: `fast`, or `reference`.
+
+    Raises ValueError for another word, BusUnavailable when numba is not installed for the fast one.
+    """
+    if engine not in {"fast", "reference"}:
+        raise ValueError(f"engine={engine}: there are fast and reference.")
+    return SimulatedBus(datapath, _engine(datapath, engine))
+
+
+def _engine(datapath: Datapath, engine: str) -> Engine:
+    if engine == "reference":
+        from fpga.count_action.simulate.reference import Reference
+
+        return Reference(datapath)
+    from fpga.count_action.simulate import compile_datapath
+
+    try:
+        return compile_datapath(datapath)
+    except ImportError as error:
+        raise BusUnavailable(f"{error}, or take the plain one: engine=reference") from error
+
+
+def _verilator(datapath: Datapath) -> RegisterBus:
+    from fpga.bus.axi_pins import AxiPinsBus
+    from fpga.hdl.tools import ToolMissing
+    from fpga.hdl.verilator import build
+    from fpga.registers.design import axi_design
+
+    try:
+        # Driver and registers spend their time in Python: a faster library would only build longer.
+        return AxiPinsBus(build(axi_design(datapath), optimise="-O1"))
+    except ToolMissing as error:
+        raise BusUnavailable(str(error)) from error
+
+
+def _pynq(address: str, parts: SplitResult) -> RegisterBus:
+    from fpga.bus.pynq import REMOTE_PORT, open_local, open_remote
+
+    remote = bool(parts.path.strip("/"))
+    try:
+        base = int(parts.path.strip("/") if remote else parts.netloc, 16)
+        port = parts.port or REMOTE_PORT
+    except ValueError:
+        raise ValueError(f"{address!r}: pynq://0xBASE or pynq://HOST[:PORT]/0xBASE is needed.") from None
+    return open_remote(parts.hostname or "", base, port=port) if remote else open_local(base)
+
+
+def _numbers(address: str, options: Mapping[str, str]) -> dict[str, int]:
+    try:
+        return {name: int(value, 0) for name, value in options.items()}
+    except ValueError:
+        raise ValueError(f"{address!r}: parameters are whole numbers, as ?num_DACs=4.") from None

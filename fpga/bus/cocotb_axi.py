@@ -1,0 +1,60 @@
+"""The registers of a datapath in a running cocotb simulation, through cocotbext-axi.
+
+Drivers are ordinary functions and a simulation is coroutines; `cocotb.task.bridge` lets one call the other:
+
+    master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axi"), dut.aclk, dut.aresetn, reset_active_level=False)
+    datapath = Datapath(CocotbBus(master))
+    await bridge(datapath.load)(program)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from fpga.bus.protocol import BusFault, BusUnavailable, checked
+
+
+class AxiLiteMaster(Protocol):
+    """What is used of `cocotbext.axi.AxiLiteMaster`."""
+
+    async def read(self, address: int, length: int) -> Any:
+        """A response with `data` and `resp`."""
+        ...
+
+    async def write(self, address: int, data: bytes) -> Any:
+        """A response with `resp`."""
+        ...
+
+
+class CocotbBus:
+    """`RegisterBus` for functions that run under `cocotb.task.bridge`."""
+
+    def __init__(self, master: AxiLiteMaster) -> None:
+        try:
+            from cocotb.task import resume
+        except ImportError as error:
+            raise BusUnavailable(
+                f"{error.name} is not installed. Cure: pip install 'lightbed[hdl]'."
+            ) from error
+        self._read = resume(master.read)
+        self._write = resume(master.write)
+
+    def read32(self, offset: int) -> int:
+        """The word at `offset`."""
+        checked(offset)
+        answer = self._read(offset, 4)
+        _check_response(answer, offset)
+        return int.from_bytes(answer.data, "little")
+
+    def write32(self, offset: int, value: int) -> None:
+        """Put a word at `offset`."""
+        checked(offset, value)
+        _check_response(self._write(offset, value.to_bytes(4, "little")), offset)
+
+    def close(self) -> None:
+        """The simulation ends by itself."""
+
+
+def _check_response(answer: Any, offset: int) -> None:
+    if int(answer.resp):
+        raise BusFault(f"the register file answers {answer.resp!r} at {offset:#x}")

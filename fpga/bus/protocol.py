@@ -1,0 +1,51 @@
+"""What a driver needs of a bus, however it is reached: 32-bit words at byte offsets of one datapath.
+
+BusError
+ +-- BusUnavailable   the other end cannot be reached, or a library for it is missing
+ +-- BusFault         an access was refused, or never answered
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+
+class BusError(Exception):
+    """Anything that goes wrong on the way to the registers."""
+
+
+class BusUnavailable(BusError):
+    """There is nothing at the other end, or a library is missing; the message says which."""
+
+
+class BusFault(BusError):
+    """An access was refused, or not answered."""
+
+
+@runtime_checkable
+class RegisterBus(Protocol):
+    """Reads and writes registers; offsets are in bytes from the first register, and multiples of 4.
+
+    An access has taken effect when it returns. At least one clock cycle of the datapath lies between two
+    accesses. Both raise BusFault.
+    """
+
+    def read32(self, offset: int) -> int:
+        """The word at `offset`, 0 to 2**32 - 1."""
+        ...
+
+    def write32(self, offset: int, value: int) -> None:
+        """Put a word at `offset`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the other end; a second time does nothing."""
+        ...
+
+
+def checked(offset: int, value: int = 0) -> None:
+    """Raises ValueError unless `offset` is that of a word and `value` fits into one."""
+    if offset < 0 or offset % 4:
+        raise ValueError(f"{offset:#x} is not the offset of a word: a multiple of 4 from 0 on is needed.")
+    if not 0 <= value < 1 << 32:
+        raise ValueError(f"{value} does not fit into a register: 0 to 2**32 - 1 is needed.")

@@ -1,0 +1,83 @@
+"""The registers of a datapath on a PYNQ board, from the board itself or over the network.
+
+`pynq` pins numpy below 2, so it lives in an environment of its own (`pip install 'lightbed[pynq]'`); it is
+imported when a bus is opened.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from fpga.bus.protocol import BusFault, BusUnavailable, checked
+
+_CURE = "Cure: pip install 'lightbed[pynq]', in an environment of its own; on a board it is there."
+SPAN_BYTES = 64 * 1024
+"""Bytes that are mapped where nobody says how many."""
+REMOTE_PORT = 7967
+"""Where a board with PYNQ.remote listens."""
+
+
+class Registers(Protocol):
+    """What `pynq.MMIO`, `pynq.DefaultIP` and the MMIO of a remote board have in common."""
+
+    def read(self, offset: int = 0) -> int:
+        """The word at a byte offset."""
+        ...
+
+    def write(self, offset: int, value: int) -> None:
+        """Put a word at a byte offset."""
+        ...
+
+
+class PynqBus:
+    """`RegisterBus` on a `pynq.MMIO`, or on an IP of an overlay (`overlay.my_datapath`)."""
+
+    def __init__(self, registers: Registers) -> None:
+        self._registers = registers
+
+    def read32(self, offset: int) -> int:
+        """The word at `offset`."""
+        checked(offset)
+        try:
+            return int(self._registers.read(offset))
+        except (IndexError, MemoryError, OSError, RuntimeError) as error:
+            raise BusFault(f"reading register {offset:#x} failed: {error}") from error
+
+    def write32(self, offset: int, value: int) -> None:
+        """Put a word at `offset`."""
+        checked(offset, value)
+        try:
+            self._registers.write(offset, value)
+        except (IndexError, MemoryError, OSError, RuntimeError) as error:
+            raise BusFault(f"writing register {offset:#x} failed: {error}") from error
+
+    def close(self) -> None:
+        """Nothing is held: pynq lets go of a mapping when its object goes."""
+
+
+def open_local(base: int, span_bytes: int = SPAN_BYTES) -> PynqBus:
+    """The registers at a physical address of pynq's active device. Raises BusUnavailable."""
+    pynq = _pynq()
+    try:
+        return PynqBus(pynq.MMIO(base, span_bytes))
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BusUnavailable(f"pynq cannot map {base:#x}: {error}") from error
+
+
+def open_remote(host: str, base: int, *, port: int = REMOTE_PORT, span_bytes: int = SPAN_BYTES) -> PynqBus:
+    """The registers at a physical address of a board that serves PYNQ.remote. Raises BusUnavailable."""
+    pynq = _pynq()
+    try:
+        from pynq.pl_server.remote_device import RemoteDevice
+
+        return PynqBus(pynq.MMIO(base, span_bytes, device=RemoteDevice(0, host, port)))
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        raise BusUnavailable(f"no PYNQ.remote at {host}:{port}: {error}. Check address and image.") from error
+
+
+def _pynq() -> Any:
+    try:
+        import pynq
+    except ImportError as error:
+        raise BusUnavailable(f"pynq is not installed ({error}). {_CURE}") from error
+    return pynq

@@ -1,0 +1,64 @@
+"""`countaction build FILE -o DIR`: SystemVerilog, register map, tops for a board, and a bench to begin with."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
+from fpga.count_action import load
+from fpga.hdl.tools import HdlError
+from fpga.registers.build import board_files, build_files, write_files
+
+Folder = Annotated[
+    Path, typer.Option("--output", "-o", metavar="DIR", help="Where the files go; it is made.")
+]
+Board = Annotated[str | None, typer.Option("--board", help="Add the scripts of a board, e.g. zcu111.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("build")(build)
+
+
+def build(
+    file: SourceFile,
+    output: Folder,
+    parameters: Parameters = None,
+    board: Board = None,
+    *,
+    as_json: AsJson = False,
+) -> int:
+    """Make everything that hardware and driver need of a datapath."""
+    datapath = load(file, parse_parameters(parameters)).datapath
+    try:
+        files = {**build_files(datapath), **(board_files(board) if board else {})}
+    except (HdlError, ValueError) as error:
+        return _refused(str(error), as_json=as_json)
+    write_files(files, output)
+    if as_json:
+        document = {
+            "ok": True,
+            "datapath": datapath.name,
+            "hash": f"{datapath.digest:08x}",
+            "folder": str(output),
+        }
+        print(json.dumps({**document, "files": sorted(files)}))
+    else:
+        print(f"{datapath.name}, hash {datapath.digest:08x}: {len(files)} files in {output}")
+        print(
+            f"Registers: {output / f'{datapath.name}.md'}. Bench: pytest {output / f'test_{datapath.name}.py'}"
+        )
+    return 0
+
+
+def _refused(message: str, *, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps({"error": {"message": message}}))
+    else:
+        print(f"error: {message}", file=sys.stderr)
+    return 1

@@ -1,0 +1,66 @@
+"""`countaction check FILE`: every mistake of a text with its place, what is wrong, why, and what to do."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
+from fpga.count_action import Checked, CountActionError, Diagnostic, load
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("check")(check)
+
+
+def check(file: SourceFile, parameters: Parameters = None, *, as_json: AsJson = False) -> int:
+    """Say what is wrong with a datapath, or that nothing is."""
+    document = check_document(file, parameters)
+    if as_json:
+        print(json.dumps(document))
+    else:
+        _print(file, document)
+    return 0 if document["ok"] else 1
+
+
+def check_document(file: Path, parameters: list[str] | None = None) -> dict[str, Any]:
+    """What `check --json` prints."""
+    try:
+        return accepted(load(file, parse_parameters(parameters)))
+    except CountActionError as error:
+        return refused(error)
+
+
+def refused(error: CountActionError) -> dict[str, Any]:
+    """What `check --json` prints about a file with errors."""
+    return {"ok": False, "modules": [], "errors": _dicts(error.errors), "warnings": [], "inferences": []}
+
+
+def accepted(checked: Checked) -> dict[str, Any]:
+    """What `check --json` prints about a file without errors."""
+    return {
+        "ok": True,
+        "modules": [module.name for module in checked.datapath.modules],
+        "errors": [],
+        "warnings": _dicts(checked.warnings),
+        "inferences": _dicts(checked.inferences),
+    }
+
+
+def _dicts(found: tuple[Diagnostic, ...]) -> list[dict[str, str | int]]:
+    return [each.as_dict() for each in found]
+
+
+def _print(file: Path, document: dict[str, Any]) -> None:
+    for kind, found in (("error", document["errors"]), ("warning", document["warnings"])):
+        for each in found:
+            print(f"{kind}: {Diagnostic(**each)}", file=sys.stderr)
+    if document["ok"]:
+        print(f"{file}: {len(document['modules'])} modules, no errors: {', '.join(document['modules'])}")
+    else:
+        print(f"{file}: {len(document['errors'])} errors", file=sys.stderr)

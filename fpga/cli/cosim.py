@@ -1,0 +1,133 @@
+"""`countaction test FILE`: the generated SystemVerilog against the simulator, cycle by cycle."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Annotated, Any, Protocol
+
+import numpy as np
+import typer
+
+from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
+from fpga.count_action import load
+from fpga.count_action.model import Datapath
+from fpga.count_action.ports import Rows
+from fpga.hdl.cosimulation import Comparison, compare
+from fpga.hdl.stimulus import generated_stimulus
+from fpga.hdl.tools import HdlError
+
+EPISODE = 500
+"""Cycles from one reset to the next: a count that has jumped over its target is silent until then."""
+
+
+class Simulator(Protocol):
+    """A simulator with its state."""
+
+    def run(self, rows: Rows) -> Rows:
+        """Outputs of the next cycles."""
+        ...
+
+    def reset(self) -> None:
+        """Begin anew."""
+        ...
+
+
+Cycles = Annotated[int, typer.Option(min=1, max=10_000_000, help="Cycles of generated stimulus.")]
+Seed = Annotated[int, typer.Option(min=0, help="Another seed, another stimulus.")]
+WithVerilator = Annotated[
+    bool,
+    typer.Option("--verilator", help="Verilator too: its build takes half a minute, its cycles nothing."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("test")(cosimulate)
+
+
+def cosimulate(
+    file: SourceFile,
+    parameters: Parameters = None,
+    cycles: Cycles = 5000,
+    seed: Seed = 0,
+    *,
+    verilator: WithVerilator = False,
+    as_json: AsJson = False,
+) -> int:
+    """Run the RTL of FILE and the simulator on the same stimulus, and compare every port in every cycle."""
+    datapath = load(file, parse_parameters(parameters)).datapath
+    try:
+        found = [
+            _compare(datapath, name, cycles, seed)
+            for name in ("icarus", *(["verilator"] if verilator else []))
+        ]
+    except (HdlError, ValueError) as error:
+        print(
+            json.dumps({"error": {"message": str(error)}}) if as_json else f"error: {error}", file=sys.stderr
+        )
+        return 1
+    equal = all(each.mismatch is None for each in found)
+    if as_json:
+        print(json.dumps({"ok": equal, "datapath": datapath.name, "runs": [_plain(each) for each in found]}))
+    else:
+        for each in found:
+            print("\n".join(_lines(each)))
+    return 0 if equal else 1
+
+
+def _compare(datapath: Datapath, simulator: str, cycles: int, seed: int) -> Comparison:
+    from fpga.count_action.simulate import compile_datapath
+    from fpga.hdl import icarus
+    from fpga.hdl import verilator as verilated
+
+    inputs = stimulus(datapath, cycles, seed)
+    if simulator == "icarus":
+        actual = icarus.run(datapath, inputs, episode=EPISODE)
+    else:
+        actual = in_episodes(verilated.build(datapath, optimise="-O1"), inputs)
+    return compare(datapath, simulator, inputs, in_episodes(compile_datapath(datapath), inputs), actual)
+
+
+def stimulus(datapath: Datapath, cycles: int, seed: int) -> Rows:
+    """Generated inputs, new ones for every episode."""
+    parts = range(0, cycles, EPISODE)
+    rows = [generated_stimulus(datapath, min(EPISODE, cycles - first), seed + first) for first in parts]
+    return np.concatenate(rows)
+
+
+def in_episodes(simulator: Simulator, inputs: Rows) -> Rows:
+    """Run the rows, from reset again after every episode."""
+    outputs = []
+    for first in range(0, len(inputs), EPISODE):
+        simulator.reset()
+        outputs.append(simulator.run(inputs[first : first + EPISODE]))
+    return np.concatenate(outputs)
+
+
+def _plain(found: Comparison) -> dict[str, Any]:
+    return {**asdict(found), "ok": found.mismatch is None}
+
+
+def _lines(found: Comparison) -> list[str]:
+    seen = found.coverage
+    unequal = found.mismatch.cycles if found.mismatch else 0
+    cases = {
+        "beats kept waiting after a fire": seen.stalls_at_fire,
+        "commits while counting": seen.commits_while_counting,
+        "overshoots": seen.overshoots,
+        "saturations": seen.saturations,
+    }
+    lines = [f"{found.simulator}: {seen.cycles} cycles, {seen.fires} fires, {unequal} cycles with mismatches"]
+    lines.append("  " + "; ".join(f"{name}: {count}" for name, count in cases.items()))
+    if seen.silent:
+        lines.append(
+            f"  never fired: {', '.join(seen.silent)}. Another --seed or more --cycles may reach them."
+        )
+    if found.mismatch:
+        lines.append(
+            f"  first mismatch in cycle {found.mismatch.cycle} at {', '.join(found.mismatch.ports)}:"
+        )
+        lines += [f"    {line}" for line in found.window]
+    return lines

@@ -1,0 +1,59 @@
+"""`countaction explain FILE`: a drawing of counts, targets, actions, who triggers whom, and how many cycles later."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
+from fpga.count_action import Checked, load
+from fpga.count_action.drawing import draw
+from fpga.count_action.explain import explain as explanation_of
+from fpga.count_action.svg import draw_svg
+
+SvgFile = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the drawing as SVG, too.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("explain")(explain)
+
+
+def explain(
+    file: SourceFile, parameters: Parameters = None, svg: SvgFile = None, *, as_json: AsJson = False
+) -> None:
+    """Draw a datapath: counts, targets, actions, who triggers whom, latency in cycles."""
+    checked = load(file, parse_parameters(parameters))
+    explanation = explanation_of(checked.datapath)
+    if svg is not None:
+        svg.write_text(draw_svg(explanation), "utf-8")
+    if as_json:
+        remarks = {"warnings": checked.warnings, "inferences": checked.inferences}
+        found = {kind: [each.as_dict() for each in remark] for kind, remark in remarks.items()}
+        print(json.dumps({**explanation.as_dict(), **found}))
+        return
+    print(
+        draw(explanation, shutil.get_terminal_size((100, 24)).columns, ascii_only=not _shows_lines()), end=""
+    )
+    _print_remarks(checked)
+
+
+def _shows_lines() -> bool:
+    try:
+        "╭▶".encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _print_remarks(checked: Checked) -> None:
+    for title, remarks in (("Taken for granted", checked.inferences), ("Warnings", checked.warnings)):
+        if remarks:
+            print(f"\n{title}:")
+        for each in remarks:
+            print(f"  {each}")

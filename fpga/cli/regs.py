@@ -1,0 +1,48 @@
+"""`countaction regs FILE`: the registers by which a driver reaches a datapath."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
+from fpga.count_action import load
+from fpga.registers import RegisterMap, register_map, to_json, to_markdown, to_rdl
+
+AsMarkdown = Annotated[bool, typer.Option("--markdown", help="A page in Markdown.")]
+AsRdl = Annotated[bool, typer.Option("--rdl", help="SystemRDL 2.0.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("regs")(regs)
+
+
+def regs(
+    file: SourceFile,
+    parameters: Parameters = None,
+    *,
+    as_json: AsJson = False,
+    markdown: AsMarkdown = False,
+    rdl: AsRdl = False,
+) -> int:
+    """Print the register map: a table, or one of the other forms."""
+    if as_json + markdown + rdl > 1:
+        raise typer.BadParameter("--json, --markdown and --rdl are three forms: choose one")
+    table = register_map(load(file, parse_parameters(parameters)).datapath)
+    form = to_json if as_json else to_markdown if markdown else to_rdl if rdl else _table
+    typer.echo(form(table), nl=False)
+    return 0
+
+
+def _table(table: RegisterMap) -> str:
+    widest = max(len(each.name) for each in table)
+    lines = [f"{table.name}, hash {table.digest:08x}, {table.size_bytes} bytes"]
+    for each in table:
+        words = f"x{each.words}" if each.words > 1 else ""
+        lines.append(
+            f"0x{each.offset:03X} {each.name:<{widest}} {each.width:>2} {words:<4} {each.access.value:<17}"
+            f" {each.description}"
+        )
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,178 @@
+"""`countaction sim FILE`: run a datapath on a stimulus, exact to the cycle; waveforms, expectations, explanations."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
+from fpga.count_action import load
+from fpga.count_action.model import Datapath
+from fpga.count_action.ports import Rows
+from fpga.count_action.simulate.checking import Failure, failures, window
+from fpga.count_action.simulate.fused import compile_datapath
+from fpga.count_action.simulate.narration import explain_run
+from fpga.count_action.simulate.reference import Reference
+from fpga.count_action.simulate.signals import output_wires
+from fpga.count_action.simulate.stimulus import Stimulus, example_stimulus, idle_rows, load_stimulus
+
+SHORT = 20_000
+"""Cycles times counts up to which plain Python is done before the fast simulator is compiled."""
+SHOWN = 20
+"""Failed expectations that are printed."""
+
+StimulusFile = Annotated[
+    Path | None,
+    typer.Option("--stimulus", "-s", metavar="FILE", help="Inputs as .csv, .npz or .py; see --init."),
+]
+VcdFile = Annotated[Path | None, typer.Option("--vcd", metavar="FILE", help="Write the waveforms.")]
+PngFile = Annotated[Path | None, typer.Option("--png", metavar="FILE", help="Draw the waveforms.")]
+InitFile = Annotated[
+    Path | None, typer.Option("--init", metavar="FILE", help="Write an example stimulus (CSV) and stop.")
+]
+Cycles = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=10_000_000, help="Run so many: the stimulus is cut, or nothing comes in after it."
+    ),
+]
+Explain = Annotated[bool, typer.Option("--explain", help="Say what happens in every cycle, and why.")]
+
+
+@dataclass(frozen=True)
+class _Run:
+    datapath: Datapath
+    stimulus: Stimulus
+    outputs: Rows
+    failed: tuple[Failure, ...]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("sim")(sim)
+
+
+def sim(
+    file: SourceFile,
+    parameters: Parameters = None,
+    stimulus: StimulusFile = None,
+    vcd: VcdFile = None,
+    png: PngFile = None,
+    init: InitFile = None,
+    cycles: Cycles = None,
+    *,
+    explain: Explain = False,
+    as_json: AsJson = False,
+) -> int:
+    """Simulate a datapath. Exit code 1 when an expectation of the stimulus is not met."""
+    datapath = load(file, parse_parameters(parameters)).datapath
+    if init is not None:
+        return _init(datapath, init, as_json=as_json)
+    if stimulus is None:
+        raise typer.BadParameter("nothing to simulate. Give --stimulus FILE; --init FILE writes an example.")
+    run = _simulated(datapath, load_stimulus(datapath, stimulus), cycles)
+    written = _write(run, vcd, png)
+    lines = list(explain_run(datapath, run.stimulus.rows)) if explain else []
+    if as_json:
+        print(json.dumps(_document(run, written) | ({"explanation": lines} if explain else {})))
+    else:
+        print("\n".join([*lines, *_summary(run, stimulus, written)]))
+        _print_failures(run, stimulus)
+    return 1 if run.failed else 0
+
+
+def _init(datapath: Datapath, path: Path, *, as_json: bool) -> int:
+    with path.open("x", encoding="utf-8") as file:  # a stimulus somebody has written is not replaced
+        file.write(example_stimulus(datapath))
+    if as_json:
+        print(json.dumps({"ok": True, "written": [str(path)]}))
+    else:
+        print(
+            f"{path}: an example stimulus for {datapath.name}; the columns `expect:...` say what must come out"
+        )
+    return 0
+
+
+def _simulated(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Run:
+    if cycles is not None:
+        stimulus = _of_length(datapath, stimulus, cycles)
+    counts = sum(1 for _ in datapath.counts())
+    short = len(stimulus.rows) * counts <= SHORT
+    outputs = (Reference(datapath) if short else compile_datapath(datapath)).run(stimulus.rows)
+    return _Run(datapath, stimulus, outputs, failures(stimulus, outputs))
+
+
+def _of_length(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
+    more = max(0, cycles - len(stimulus.rows))
+    rows = np.concatenate([stimulus.rows[:cycles], idle_rows(datapath, more)])
+    return Stimulus(rows, tuple(each for each in stimulus.expectations if each.cycle < cycles))
+
+
+def _write(run: _Run, vcd: Path | None, png: Path | None) -> list[str]:
+    """Write the waveforms that are asked for; the files."""
+    if vcd is not None:
+        from fpga.count_action.simulate.vcd import vcd_text
+
+        vcd.write_text(vcd_text(run.datapath, run.stimulus.rows, run.outputs), encoding="ascii")
+    if png is not None:
+        from fpga.count_action.simulate.picture import draw
+
+        draw(run.datapath, run.stimulus.rows, run.outputs, png)
+    return [str(path) for path in (vcd, png) if path is not None]
+
+
+def _fires(run: _Run) -> dict[str, int]:
+    wires = [wire for wire in output_wires(run.datapath) if wire.name.startswith("fire_o")]
+    names = [f"{module.name}.{count.name}" for module, count in run.datapath.counts()]
+    return {name: sum(wire.series(run.outputs)) for name, wire in zip(names, wires, strict=True)}
+
+
+def _document(run: _Run, written: list[str]) -> dict[str, Any]:
+    failed = [
+        {
+            "cycle": each.expected.cycle,
+            "line": each.expected.line,
+            "name": each.expected.wire.name,
+            "expected": each.expected.value,
+            "actual": each.actual,
+        }
+        for each in run.failed
+    ]
+    return {
+        "ok": not failed,
+        "datapath": run.datapath.name,
+        "cycles": len(run.outputs),
+        "fires": _fires(run),
+        "expectations": len(run.stimulus.expectations),
+        "failed": failed,
+        "written": written,
+    }
+
+
+def _summary(run: _Run, stimulus: Path, written: list[str]) -> list[str]:
+    fires = ", ".join(f"{name} {times}" for name, times in _fires(run).items())
+    lines = [f"{stimulus}: {len(run.outputs)} cycles; fires: {fires}"]
+    if run.stimulus.expectations:
+        met = len(run.stimulus.expectations) - len(run.failed)
+        lines.append(f"{met} of {len(run.stimulus.expectations)} expectations met")
+    return lines + [f"written: {path}" for path in written]
+
+
+def _print_failures(run: _Run, stimulus: Path) -> None:
+    for failure in run.failed[:SHOWN]:
+        print(f"error: {stimulus}:{failure.expected.line}:1: {failure}", file=sys.stderr)
+    if len(run.failed) > SHOWN:
+        print(f"error: and {len(run.failed) - SHOWN} more", file=sys.stderr)
+    if run.failed:
+        print(
+            "",
+            *window(run.datapath, run.stimulus.rows, run.outputs, run.failed[0]),
+            sep="\n",
+            file=sys.stderr,
+        )

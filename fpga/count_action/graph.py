@@ -1,0 +1,156 @@
+"""Who drives what, and who looks at it: the lines between the modules of a datapath."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from fpga.count_action.model import Action, ActionKind, Count, Datapath, Module, Ref, SignalKind
+from fpga.count_action.ports import samples_of
+
+KIND_OF = {
+    ActionKind.STREAM: SignalKind.STREAM,
+    ActionKind.EMIT: SignalKind.STREAM,
+    ActionKind.PULSE: SignalKind.FLAG,
+    ActionKind.SET: SignalKind.FLAG,
+    ActionKind.CLEAR_FLAG: SignalKind.FLAG,
+    ActionKind.ADVANCE: SignalKind.NUMBER,
+}
+"""What an action drives. Clearing a count drives nothing."""
+STREAMS = frozenset({ActionKind.STREAM, ActionKind.EMIT})
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a reference points at: how many there are under the name, lanes, bits and sign."""
+
+    kind: SignalKind
+    size: int
+    lanes: int
+    width: int
+    signed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An action that a count of a module sees, one cycle later (R6)."""
+
+    driver: Module
+    action: Action
+    reader: Module
+    count: Count
+    how: str
+    """`counts`, `waits for`, `sends` or `clears`."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The lines of one datapath. References must point at something: see `check`."""
+
+    datapath: Datapath
+
+    @cached_property
+    def drivers(self) -> dict[tuple[str, str], list[tuple[Module, Action]]]:
+        """Actions that drive an output, by module and output."""
+        found: dict[tuple[str, str], list[tuple[Module, Action]]] = {}
+        for module in self.datapath.modules:
+            for action in module.actions:
+                if action.kind in KIND_OF:
+                    found.setdefault((module.name, action.output), []).append((module, action))
+        return found
+
+    @cached_property
+    def _inputs(self) -> dict[str, Source]:
+        return {
+            each.name: Source(each.kind, each.size, each.lanes, each.width, each.signed)
+            for each in self.datapath.inputs
+        }
+
+    def source(self, ref: Ref) -> Source:
+        """What `ref` points at. Raises KeyError when there is no such thing."""
+        if ref.module is None:
+            return self._inputs[ref.name]
+        _, action = self.drivers[ref.module, ref.name][0]
+        lanes = samples_of(action) if action.kind in STREAMS else 1
+        return Source(KIND_OF[action.kind], 1, lanes, action.width, action.signed)
+
+    def is_stream(self, ref: Ref) -> bool:
+        """Whether `ref` is a stream."""
+        return self.source(ref).kind is SignalKind.STREAM
+
+    def is_pulse(self, ref: Ref) -> bool:
+        """Whether `ref` is a bit that lasts one cycle."""
+        return ref.module is not None and self.drivers[ref.module, ref.name][0][1].kind is ActionKind.PULSE
+
+    @cached_property
+    def takers(self) -> dict[tuple[str | None, str, int], list[tuple[Module, Count]]]:
+        """Counts that take a stream, by what drives it, its name and its index."""
+        found: dict[tuple[str | None, str, int], list[tuple[Module, Count]]] = {}
+        for module, count in self.datapath.counts():
+            for key in dict.fromkeys(stream_of(term) for term in count.terms if self.is_stream(term)):
+                found.setdefault(key, []).append((module, count))
+        return found
+
+    @cached_property
+    def links(self) -> tuple[Link, ...]:
+        """Every line from an action to a count, once."""
+        return tuple(dict.fromkeys(self._links()))
+
+    def _links(self) -> Iterator[Link]:
+        for module in self.datapath.modules:
+            for count in module.counts:
+                yield from self._linked(count.terms, module, count, "counts")
+                yield from self._linked((each.ref for each in count.gate), module, count, "waits for")
+            for action in module.actions:
+                yield from self._linked(action.refs, module, module.count(action.on), "sends")
+                if action.clears is not None:
+                    owner = self.datapath.module(action.clears[0])
+                    yield Link(module, action, owner, owner.count(action.clears[1]), "clears")
+
+    def _linked(
+        self, refs: Iterator[Ref] | tuple[Ref, ...], module: Module, count: Count, how: str
+    ) -> Iterator[Link]:
+        for ref in refs:
+            if ref.module is not None:
+                for driver, action in self.drivers[ref.module, ref.name]:
+                    yield Link(driver, action, module, count, how)
+
+
+def stream_of(ref: Ref) -> tuple[str | None, str, int]:
+    """The stream that a reference belongs to, whichever lane it names."""
+    return ref.module, ref.name, ref.index
+
+
+def refs_of(module: Module) -> Iterator[Ref]:
+    """Everything that a module looks at."""
+    for count in module.counts:
+        yield from count.terms
+        yield from (condition.ref for condition in count.gate)
+    for action in module.actions:
+        yield from action.refs
+
+
+def can_stall(module: Module) -> bool:
+    """Whether a module can be held up by somebody who is not ready (R7)."""
+    return any(action.kind in STREAMS for action in module.actions)
+
+
+def circle(edges: dict[str, list[str]]) -> list[str]:
+    """Names along one circle of a graph, the first again at the end; empty when it has none."""
+    done: set[str] = set()
+    for start in edges:
+        path: list[str] = []
+        todo: list[tuple[str, bool]] = [(start, False)]
+        while todo:
+            name, leaving = todo.pop()
+            if leaving:
+                path.pop()
+                done.add(name)
+            elif name in path:
+                return [*path[path.index(name) :], name]
+            elif name not in done:
+                path.append(name)
+                todo.append((name, True))
+                todo.extend((each, False) for each in edges.get(name, ()))
+    return []

@@ -1,0 +1,23 @@
+"""Simulators of a datapath, exact to the cycle and the bit.
+
+simulate(datapath, inputs)      outputs of a run from reset, fast
+compile_datapath(datapath)      a fast simulator with its state, for many runs
+Reference(datapath)             plain Python, straight from the rules; needs no numba
+explain_run(datapath, inputs)   every cycle in words
+"""
+
+from fpga.count_action.simulate.fused import Simulator, compile_datapath, simulate
+from fpga.count_action.simulate.narration import explain_run
+from fpga.count_action.simulate.reference import Reference
+from fpga.count_action.simulate.state import CountCycle, Cycle, State
+
+__all__ = [
+    "CountCycle",
+    "Cycle",
+    "Reference",
+    "Simulator",
+    "State",
+    "compile_datapath",
+    "explain_run",
+    "simulate",
+]

@@ -1,0 +1,138 @@
+"""The single signals of a datapath's ports, with the names by which stimuli, expectations and waveforms know them.
+
+A port is called as in the hardware, with or without its `_i` or `_o`; `port[k]` is the flag, number, valid bit or
+sample k of it, from 0; `target_shadow[module.target]`, `fire[module.count]`, `count[module.count]` and so on are one
+target or count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpga.count_action.graph import STREAMS
+from fpga.count_action.model import Datapath, SignalKind
+from fpga.count_action.ports import Port, Rows, ports_of, samples_of
+from fpga.count_action.simulate.words import series_of
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """`width` bits of a port, from bit `low` on, that mean something by themselves."""
+
+    name: str
+    port: Port
+    low: int
+    width: int
+    signed: bool = False
+    owner: str = ""
+    """The module that drives it or counts there; empty for what comes from outside."""
+    whole: bool = False
+    """Whether it is all of its port."""
+
+    def series(self, rows: Rows) -> list[int]:
+        """Its value, cycle by cycle."""
+        values = [value >> self.low & (1 << self.width) - 1 for value in series_of(self.port, rows)]
+        sign = 1 << (self.width - 1)
+        return [(value ^ sign) - sign for value in values] if self.signed else values
+
+    def fits(self, value: int) -> bool:
+        """Whether it can carry a value; a negative one stands for its two's complement."""
+        return -(1 << (self.width - 1)) <= value < 1 << self.width
+
+    @property
+    def range(self) -> str:
+        """What fits, in words."""
+        return f"{-(1 << (self.width - 1))} to {(1 << self.width) - 1}"
+
+
+def input_wires(datapath: Datapath) -> tuple[Wire, ...]:
+    """What goes in, in the order of the ports."""
+    return tuple(_inputs(datapath))
+
+
+def output_wires(datapath: Datapath) -> tuple[Wire, ...]:
+    """What comes out, in the order of the ports."""
+    return tuple(_outputs(datapath))
+
+
+def by_name(datapath: Datapath, *, inputs: bool) -> dict[str, Wire]:
+    """Wires and whole ports by every name they may be called."""
+    ports, wires = ports_of(datapath), input_wires(datapath) if inputs else output_wires(datapath)
+    named: dict[str, Wire] = {}
+    for port in ports.inputs if inputs else ports.outputs:
+        named |= dict.fromkeys(_names(port.name), Wire(port.name, port, 0, port.width, whole=True))
+    for wire in wires:
+        named |= dict.fromkeys(_names(wire.name), wire)
+    return named
+
+
+def activity(wire: Wire, rows: Rows) -> NDArray[np.bool_]:
+    """In which cycles, from the second on, a wire changes."""
+    values = np.array(wire.series(rows), object)
+    return np.asarray(values[1:] != values[:-1], np.bool_)
+
+
+def _names(name: str) -> tuple[str, str]:
+    port, bracket, rest = name.partition("[")
+    return name, f"{port[:-2]}{bracket}{rest}"
+
+
+def _inputs(datapath: Datapath) -> Iterator[Wire]:
+    ports = ports_of(datapath)
+    for signal in datapath.inputs:
+        if signal.kind is SignalKind.STREAM:
+            yield from _elements(ports.input(f"{signal.name}_valid_i"), 1, signed=False)
+            yield from _elements(ports.input(f"{signal.name}_data_i"), signal.width, signed=signal.signed)
+        else:
+            yield from _elements(ports.input(f"{signal.name}_i"), signal.width, signed=False)
+    yield from (
+        Wire(port.name, port, 0, 1, whole=True) for port in ports.inputs if port.name.endswith("_ready_i")
+    )
+    port, low = ports.input("target_shadow_i"), 0
+    for module, target in datapath.targets():
+        yield Wire(f"{port.name}[{module.name}.{target.name}]", port, low, target.width, owner=module.name)
+        low += target.width
+    yield from (Wire(name, ports.input(name), 0, 1, whole=True) for name in ("commit_i", "clear_status_i"))
+
+
+def _outputs(datapath: Datapath) -> Iterator[Wire]:
+    ports = ports_of(datapath)
+    for signal in datapath.inputs:
+        if signal.kind is SignalKind.STREAM:
+            yield from _elements(ports.output(f"{signal.name}_ready_o"), 1, signed=False)
+    lows = dict.fromkeys(_COUNTED, 0)
+    for module in datapath.modules:
+        for count in module.counts:
+            for name in _COUNTED:
+                width = count.width if name == "count_o" else 1
+                label = f"{name}[{module.name}.{count.name}]"
+                yield Wire(label, ports.output(name), lows[name], width, owner=module.name)
+                lows[name] += width
+        driven = {action.output: action for action in module.actions if action.output}
+        for action in driven.values():
+            name = f"{module.name}_{action.output}"
+            if action.kind in STREAMS:
+                yield Wire(
+                    f"{name}_valid_o", ports.output(f"{name}_valid_o"), 0, 1, owner=module.name, whole=True
+                )
+                data, signed = ports.output(f"{name}_data_o"), action.signed
+                yield from _elements(data, data.width // samples_of(action), signed=signed, owner=module.name)
+            else:
+                port = ports.output(f"{name}_o")
+                yield Wire(port.name, port, 0, port.width, owner=module.name, whole=True)
+
+
+_COUNTED = ("count_o", "fire_o", "overshoot_o", "saturated_o")
+
+
+def _elements(port: Port, width: int, *, signed: bool, owner: str = "") -> Iterator[Wire]:
+    """The elements of a port that has several; the port itself when it has one."""
+    if port.width == width:
+        yield Wire(port.name, port, 0, width, signed, owner, whole=True)
+        return
+    for place in range(port.width // width):
+        yield Wire(f"{port.name}[{place}]", port, place * width, width, signed, owner)

@@ -1,0 +1,124 @@
+"""A count in SystemVerilog: its increment, the conditions around it, and one instance of the core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fpga.count_action.model import ActionKind, Count, CountKind, Datapath, Module, Ref, SignalKind
+from fpga.count_action.verilog.text import CLOCKED, any_of, bit, declared, extended, instance
+from fpga.count_action.verilog.wiring import Slice, Wiring, joined
+
+
+def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
+    """The wires of a count, its increment, and the core."""
+    prefix = wiring.prefix(module.name, count.name)
+    target = target_in_force(wiring.datapath, module, count.target)
+    width = increment_width(wiring, count)
+    yield declared(f"{prefix}_increment", width)
+    yield declared(f"{prefix}_count", count.width)
+    yield declared(f"{prefix}_overshoot")
+    yield declared(f"{prefix}_saturated")
+    yield from _increment(wiring, prefix, count, width)
+    yield from instance(
+        "count_action",
+        f"u_{prefix}_count",
+        {
+            "Accumulate": bit(count.kind is CountKind.ACCUMULATE),
+            "Width": count.width,
+            "IncrementWidth": width,
+            "TargetWidth": target.width,
+        },
+        {
+            **CLOCKED,
+            "enable_i": enable(wiring, count),
+            "stall_i": wiring.stall(module.name),
+            "clear_i": clear(wiring, module, count),
+            "clear_status_i": "clear_status_i",
+            "increment_i": f"{prefix}_increment",
+            "target_i": str(target),
+            **{f"{port}_o": f"{prefix}_{port}" for port in ("fire", "count", "overshoot", "saturated")},
+        },
+    )
+
+
+def _increment(wiring: Wiring, prefix: str, count: Count, width: int) -> Iterator[str]:
+    """What this cycle adds: how many bits are 1, the numbers, and the constant."""
+    terms = [term(wiring, count, ref) for ref in count.terms]
+    bits = [each for each in terms if each.width == 1]
+    parts = [extended(str(each), each.width, width) for each in terms if each.width > 1]
+    if count.constant or not terms:
+        parts.append(f"{width}'d{count.constant}")
+    if len(bits) > 1:
+        ones = f"{prefix}_ones"
+        yield declared(ones, width)
+        yield from instance(
+            "count_action_ones",
+            f"u_{prefix}_ones",
+            {"Bits": len(bits), "Width": width},
+            {"bits_i": joined(bits), "ones_o": ones},
+        )
+        parts.insert(0, ones)
+    elif bits:
+        parts.insert(0, extended(str(bits[0]), 1, width))
+    yield f"assign {prefix}_increment = {' + '.join(parts)};"
+
+
+def term(wiring: Wiring, count: Count, ref: Ref) -> Slice:
+    """The bit or number that a term adds. A level count looks at valid, an accumulating one at beats that move."""
+    source = wiring.source(ref)
+    if source.kind is not SignalKind.STREAM:
+        return source.value(ref.index)
+    return source.valid(ref.index) if count.kind is CountKind.LEVEL else source.moves(ref.index)
+
+
+def moving_sample(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
+    """The bit that is 1 when the beat of a sample is counted; None for a sample that is no stream's."""
+    source = wiring.source(ref)
+    if source.kind is not SignalKind.STREAM:
+        return None
+    own = any(
+        (each.module, each.name, each.index) == (ref.module, ref.name, ref.index) for each in count.terms
+    )
+    return source.valid(ref.index) if own and count.kind is CountKind.LEVEL else source.moves(ref.index)
+
+
+def increment_width(wiring: Wiring, count: Count) -> int:
+    """Bits of the largest increment."""
+    most = count.constant
+    for ref in count.terms:
+        source = wiring.source(ref)
+        most += 1 if source.kind is SignalKind.STREAM else 2**source.width - 1
+    return max(1, most.bit_length())
+
+
+def enable(wiring: Wiring, count: Count) -> str:
+    """The condition under which it counts (`while`)."""
+    conditions = []
+    for condition in count.gate:
+        source = wiring.source(condition.ref)
+        stream = source.kind is SignalKind.STREAM
+        bits = source.valid(condition.ref.index) if stream else source.value(condition.ref.index)
+        text = str(bits) if bits.width == 1 else f"({bits} != '0)"
+        conditions.append(f"!{text}" if condition.negated else text)
+    return " && ".join(conditions) or bit(1)
+
+
+def clear(wiring: Wiring, module: Module, count: Count) -> str:
+    """The fires that clear a count (R5)."""
+    return any_of(
+        wiring.fire(other.name, action.on)
+        for other in wiring.datapath.modules
+        for action in other.drives(ActionKind.CLEAR_COUNT)
+        if action.clears == (module.name, count.name)
+    )
+
+
+def target_in_force(datapath: Datapath, module: Module, name: str) -> Slice:
+    """Where a target stands in the bank. Raises KeyError when there is no such target."""
+    total = sum(target.width for _, target in datapath.targets())
+    low = 0
+    for owner, target in datapath.targets():
+        if owner.name == module.name and target.name == name:
+            return Slice("target", total, low, target.width)
+        low += target.width
+    raise KeyError(f"module {module.name!r} has no target {name!r}")

@@ -1,0 +1,99 @@
+"""SystemVerilog as lines of text: declarations, instances, expressions, and comments that cite the source."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from fpga.count_action.model import Location
+
+CLOCKED = {"clk_i": "clk_i", "rst_i": "rst_i"}
+"""What every block with a register is connected to."""
+
+
+_COLUMNS = 110
+
+
+def folded(line: str) -> list[str]:
+    """A line of the body, indented, on as many lines as it takes."""
+    spaces = " " * (2 + len(line) - len(line.lstrip()))
+    again = f"{spaces}// " if line.startswith("//") else f"{spaces}    "
+    return textwrap.wrap(
+        line.strip(),
+        _COLUMNS,
+        initial_indent=spaces,
+        subsequent_indent=again,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [""]
+
+
+def bits_of(width: int) -> str:
+    """`[15:0]`, and nothing for a single bit."""
+    return f"[{width - 1}:0]" if width > 1 else ""
+
+
+def declared(name: str, width: int = 1) -> str:
+    """The declaration of a wire."""
+    return f"logic {bits_of(width)} {name};" if width > 1 else f"logic {name};"
+
+
+def listed(items: Iterable[str]) -> Iterator[str]:
+    """The items, one a line, with commas between them."""
+    lines = list(items)
+    yield from (f"  {line}," for line in lines[:-1])
+    yield f"  {lines[-1]}"
+
+
+def instance(
+    block: str, name: str, parameters: Mapping[str, object], ports: Mapping[str, str]
+) -> Iterator[str]:
+    """An instance of a block, one parameter and one port a line."""
+    if parameters:
+        yield f"{block} #("
+        yield from listed(f".{key}({value})" for key, value in parameters.items())
+        yield f") {name} ("
+    else:
+        yield f"{block} {name} ("
+    yield from listed(f".{key}({value})" if value != key else f".{key}" for key, value in ports.items())
+    yield ");"
+
+
+def bit(value: object) -> str:
+    """A constant of one bit."""
+    return f"1'b{int(bool(value))}"
+
+
+def any_of(conditions: Iterable[str]) -> str:
+    """Whether one of the conditions holds; a condition that is named twice counts once."""
+    return " || ".join(dict.fromkeys(conditions)) or bit(0)
+
+
+def concatenation(parts: list[str]) -> str:
+    """`{last, ..., first}`, or the only part as it is."""
+    return parts[0] if len(parts) == 1 else f"{{{', '.join(reversed(parts))}}}"
+
+
+def repeated(expression: str, times: int) -> str:
+    """The expression side by side with itself."""
+    return f"{{{times}{{{expression}}}}}" if times > 1 else expression
+
+
+def extended(expression: str, width: int, to: int, sign: str = "1'b0") -> str:
+    """An expression of `width` bits as one of `to` bits, the new ones being `sign`."""
+    return expression if width == to else f"{{{repeated(sign, to - width)}, {expression}}}"
+
+
+def cited(at: Location | None, texts: Mapping[str, str]) -> str:
+    """Where a part comes from, and the line itself where the text of that file is known."""
+    if at is None:
+        return ""
+    where = f" ({Path(at.file).name}:{at.line}:{at.column})"
+    lines = texts.get(at.file, "").splitlines()
+    if at.line > len(lines):
+        return where
+    # A comment ends with its line, and must not end in a backslash.
+    quoted = re.sub(r"[^ -~]|\\+$", " ", lines[at.line - 1]).strip()
+    return f"{where}: {quoted}"

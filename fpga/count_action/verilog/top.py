@@ -1,0 +1,185 @@
+"""The generated top: ports, targets, streams, modules, and what drivers see."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from fpga.count_action.model import Action, ActionKind, Datapath, Module, Ref, SignalKind
+from fpga.count_action.ports import Port
+from fpga.count_action.verilog.actions import action_lines
+from fpga.count_action.verilog.counts import count_lines, moving_sample, term
+from fpga.count_action.verilog.text import (
+    CLOCKED,
+    any_of,
+    bits_of,
+    cited,
+    concatenation,
+    declared,
+    folded,
+    instance,
+    listed,
+    repeated,
+)
+from fpga.count_action.verilog.wiring import Slice, Wiring, check_names, joined
+
+_RTL = Path(__file__).resolve().parents[2] / "rtl"
+_STREAMS = (ActionKind.STREAM, ActionKind.EMIT)
+
+
+def core_files() -> tuple[Path, ...]:
+    """The hand-written blocks that every generated top needs."""
+    return tuple(sorted(_RTL.glob("count_action*.sv")))
+
+
+def emit(datapath: Datapath, texts: Mapping[str, str] | None = None) -> str:
+    """The top of `datapath` as SystemVerilog.
+
+    `texts` are the sources by the file names of the locations: where given, the line that a part comes from is
+    quoted above it. Raises ValueError when a name is not possible in SystemVerilog, KeyError when a reference
+    points at nothing.
+    """
+    wiring = Wiring(datapath)
+    check_names(wiring, frozenset(path.stem for path in core_files()))
+    body = [line for part in _parts(wiring, texts or {}) for line in ("", *part)]
+    body += _unused(wiring, body)
+    indented = (part for line in body for part in folded(line))
+    return "\n".join([*_header(datapath), *_port_list(wiring), *indented, "", "endmodule"]) + "\n"
+
+
+def _header(datapath: Datapath) -> Iterator[str]:
+    yield f"// Datapath {datapath.name}, digest {datapath.digest:08x}."
+    yield "// Generated: change its count-action modules instead. Rules R1..R12: docs/reference/count-action.md."
+    yield f"module {datapath.name} ("
+
+
+def _port_list(wiring: Wiring) -> Iterator[str]:
+    ports = [("input ", port) for port in (Port("clk_i", 1, 0), Port("rst_i", 1, 0), *wiring.ports.inputs)]
+    ports += [("output", port) for port in wiring.ports.outputs]
+    widest = max(len(bits_of(port.width)) for _, port in ports)
+    column = widest + 1 if widest else 0
+    yield from listed(f"{side} logic {bits_of(port.width):<{column}}{port.name}" for side, port in ports)
+    yield ");"
+
+
+def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
+    """The parts of the body, in an order in which everything is declared before it is used."""
+    yield _declarations(wiring)
+    yield _targets(wiring)
+    yield from _streams(wiring)
+    for module in wiring.datapath.modules:
+        yield [f"// ---- Module {module.name}{cited(module.at, texts)}", *_stall(wiring, module)]
+        for count in module.counts:
+            title = f"// {count.kind.value.capitalize()} count {count.name}, target {count.target}"
+            yield [title + cited(count.at, texts), *count_lines(wiring, module, count)]
+        for action in module.actions:
+            title = f"// On {_title(action)}{cited(action.at, texts)}"
+            yield [title, *action_lines(wiring, module, action)]
+    yield _status(wiring)
+
+
+def _title(action: Action) -> str:
+    """Which count an action is on, and what it does, in a few words."""
+    what = ".".join(action.clears) if action.clears else action.output
+    return f"{action.on}: {action.kind.value} {what}"
+
+
+def _declarations(wiring: Wiring) -> Iterator[str]:
+    yield "// What the modules know of each other."
+    for module in wiring.datapath.modules:
+        yield declared(wiring.stall(module.name))
+        yield from (declared(wiring.fire(module.name, count.name)) for count in module.counts)
+    yield from (declared(f"{module}_{output}_ready") for module, output in sorted(wiring.consumed))
+
+
+def _targets(wiring: Wiring) -> Iterator[str]:
+    targets = list(wiring.datapath.targets())
+    width = sum(target.width for _, target in targets)
+    yield "// Targets in force: commit_i replaces all of them in one edge (R8). The lowest first:"
+    yield from (f"// {module.name}.{target.name}" for module, target in targets)
+    yield declared("target", width)
+    reset = concatenation([f"{target.width}'d{target.reset}" for _, target in targets])
+    yield from instance(
+        "count_action_targets",
+        "u_targets",
+        {"Width": width, "Reset": reset},
+        {**CLOCKED, "commit_i": "commit_i", "shadow_i": "target_shadow_i", "target_o": "target"},
+    )
+
+
+def _streams(wiring: Wiring) -> Iterator[Iterable[str]]:
+    """Who is ready for which stream, and which beats move (R7)."""
+    asked = _asked(wiring)
+    for signal in wiring.datapath.inputs:
+        if signal.kind is SignalKind.STREAM:
+            refs = [Ref(signal.name, None, index) for index in range(signal.size)]
+            yield _stream(wiring, refs, f"{signal.name}_ready_o", signal.name, asked)
+    for module in wiring.datapath.modules:
+        for action in module.drives(*_STREAMS):
+            ref, name = Ref(action.output, module.name), f"{module.name}_{action.output}"
+            title = f"{module.name}.{action.output}"
+            if (module.name, action.output) in wiring.consumed:
+                yield _stream(wiring, [ref], f"{name}_ready", title, asked)
+            elif wiring.source(ref).moved in asked:
+                yield [
+                    f"// A beat of {title} leaves when valid and ready are 1.",
+                    *_moves(wiring, [ref], f"{name}_ready_i"),
+                ]
+
+
+def _stream(wiring: Wiring, refs: list[Ref], ready: str, name: str, asked: frozenset[str]) -> Iterator[str]:
+    """Ready of the streams under one name, and their beats that move if anybody asks."""
+    readies = [wiring.ready(ref) for ref in refs]
+    yield f"// A beat of {name} moves when valid and ready are 1 (R7)."
+    if len(set(readies)) == 1:
+        yield f"assign {ready} = {repeated(readies[0], len(refs))};"
+    else:
+        yield f"assign {ready} = {{"
+        yield from listed(reversed(readies))
+        yield "};"
+    if wiring.source(refs[0]).moved in asked:
+        yield from _moves(wiring, refs, ready)
+
+
+def _moves(wiring: Wiring, refs: list[Ref], ready: str) -> Iterator[str]:
+    source = wiring.source(refs[0])
+    yield declared(source.moved, len(refs))
+    yield f"assign {source.moved} = {joined(source.valid(ref.index) for ref in refs)} & {ready};"
+
+
+def _asked(wiring: Wiring) -> frozenset[str]:
+    """The wires of moving beats that a count or a sum looks at."""
+    wires = {term(wiring, count, ref).wire for _, count in wiring.datapath.counts() for ref in count.terms}
+    for module in wiring.datapath.modules:
+        for action in module.drives(ActionKind.EMIT):
+            moving = (moving_sample(wiring, module.count(action.on), ref) for ref in action.refs)
+            wires |= {each.wire for each in moving if each is not None}
+    return frozenset(wires)
+
+
+def _stall(wiring: Wiring, module: Module) -> Iterator[str]:
+    stalled = [f"{module.name}_{action.output}_stalled" for action in module.drives(*_STREAMS)]
+    yield from map(declared, stalled)
+    yield f"assign {wiring.stall(module.name)} = {any_of(stalled)};"
+
+
+def _status(wiring: Wiring) -> Iterator[str]:
+    yield "// What drivers see of the counts, the first one lowest."
+    counts = [wiring.prefix(module.name, count.name) for module, count in wiring.datapath.counts()]
+    for port in ("fire", "count", "overshoot", "saturated"):
+        yield f"assign {port}_o = {concatenation([f'{prefix}_{port}' for prefix in counts])};"
+
+
+def _unused(wiring: Wiring, body: list[str]) -> list[str]:
+    """A sink for wires of which not every bit is looked at, so that linters speak up when one is forgotten."""
+    lines = (line.strip() for line in body)
+    code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(("//", "logic ")))
+    names = [*(port.name for port in wiring.ports.inputs), "target", *sorted(_asked(wiring))]
+    names = list(dict.fromkeys(name for name in names if not name.endswith("_o")))
+    partly = [name for name in names if not re.search(rf"(?<![.\w]){name}\b(?!\[)|\.{name}\b(?!\()", code)]
+    if not partly:
+        return []
+    # One reduction a wire: a single one over all would be evaluated whenever any of them changes.
+    sinks = [f"assign {Slice('unused', len(partly), place)} = ^{name};" for place, name in enumerate(partly)]
+    return ["", "// Bits that no module looks at.", declared("unused", len(partly)), *sinks]

@@ -1,0 +1,209 @@
+"""Which wire of the generated top carries what a reference means.
+
+`Wiring` gives every part of a datapath its name in SystemVerilog and says who takes a stream. It writes no text:
+`verilog` does. Slices of wires are kept apart from their spelling, so that neighbours merge into one range.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from fpga.count_action.model import (
+    Action,
+    ActionKind,
+    CountKind,
+    Datapath,
+    Ref,
+    SignalKind,
+)
+from fpga.count_action.ports import Ports, consumed_streams, ports_of, samples_of
+from fpga.count_action.verilog.keywords import KEYWORDS
+from fpga.count_action.verilog.text import bit, concatenation
+
+_KINDS = {
+    ActionKind.STREAM: SignalKind.STREAM,
+    ActionKind.EMIT: SignalKind.STREAM,
+    ActionKind.PULSE: SignalKind.FLAG,
+    ActionKind.SET: SignalKind.FLAG,
+    ActionKind.CLEAR_FLAG: SignalKind.FLAG,
+    ActionKind.ADVANCE: SignalKind.NUMBER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """`width` bits from bit `low` of a wire that has `total` bits."""
+
+    wire: str
+    total: int
+    low: int = 0
+    width: int = 1
+
+    def __str__(self) -> str:
+        if self.width == self.total:
+            return self.wire
+        if self.width == 1:
+            return f"{self.wire}[{self.low}]"
+        return f"{self.wire}[{self.low + self.width - 1}:{self.low}]"
+
+
+def joined(slices: Iterable[Slice]) -> str:
+    """The slices side by side, the first one lowest; neighbours of one wire become one range."""
+    merged: list[Slice] = []
+    for each in slices:
+        last = merged[-1] if merged else None
+        if last and last.wire == each.wire and last.low + last.width == each.low:
+            merged[-1] = Slice(each.wire, each.total, last.low, last.width + each.width)
+        else:
+            merged.append(each)
+    return concatenation([str(each) for each in merged])
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a reference points at: an external input, or what the actions of a module drive."""
+
+    kind: SignalKind
+    name: str
+    size: int
+    lanes: int
+    width: int
+    signed: bool
+    external: bool
+
+    @property
+    def _end(self) -> str:
+        return "i" if self.external else "o"
+
+    def valid(self, index: int) -> Slice:
+        """The valid bit of stream `index`."""
+        return Slice(f"{self.name}_valid_{self._end}", self.size, index)
+
+    def moves(self, index: int) -> Slice:
+        """Whether a beat of stream `index` moves in this cycle."""
+        return Slice(self.moved, self.size, index)
+
+    @property
+    def moved(self) -> str:
+        """The wire that has a bit for every stream under the name."""
+        return f"{self.name}_{'moves' if self.external else 'leaves'}"
+
+    def sample(self, index: int, lane: int) -> Slice:
+        """A sample of a stream, or the flag or number itself."""
+        if self.kind is not SignalKind.STREAM:
+            return self.value(index)
+        total = self.size * self.lanes * self.width
+        low = (index * self.lanes + lane) * self.width
+        return Slice(f"{self.name}_data_{self._end}", total, low, self.width)
+
+    def value(self, index: int) -> Slice:
+        """The flag or number `index`."""
+        return Slice(f"{self.name}_{self._end}", self.size * self.width, index * self.width, self.width)
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Names of a datapath in SystemVerilog. Raises ValueError where two parts would share one."""
+
+    datapath: Datapath
+
+    @cached_property
+    def ports(self) -> Ports:
+        """The ports of the top."""
+        return ports_of(self.datapath)
+
+    @cached_property
+    def consumed(self) -> frozenset[tuple[str, str]]:
+        """Streams of modules that stay inside."""
+        return consumed_streams(self.datapath)
+
+    @cached_property
+    def takers(self) -> dict[Ref, dict[tuple[str, str], CountKind]]:
+        """Counts that take a stream, by its reference (lane 0)."""
+        takers: dict[Ref, dict[tuple[str, str], CountKind]] = {}
+        for module, count in self.datapath.counts():
+            for term in count.terms:
+                if self.source(term).kind is SignalKind.STREAM:
+                    stream = Ref(term.name, term.module, term.index)
+                    takers.setdefault(stream, {})[module.name, count.name] = count.kind
+        return takers
+
+    def source(self, ref: Ref) -> Source:
+        """What `ref` points at. Raises KeyError when there is no such thing."""
+        if ref.module is None:
+            signal = self.datapath.input(ref.name)
+            return Source(
+                signal.kind,
+                signal.name,
+                signal.size,
+                signal.lanes,
+                signal.width,
+                signal.signed,
+                external=True,
+            )
+        action = self._driver(ref.module, ref.name)
+        lanes = samples_of(action) if _KINDS[action.kind] is SignalKind.STREAM else 1
+        name = f"{ref.module}_{ref.name}"
+        return Source(_KINDS[action.kind], name, 1, lanes, action.width, action.signed, external=False)
+
+    def _driver(self, module: str, output: str) -> Action:
+        for action in self.datapath.module(module).actions:
+            if action.output == output and action.kind in _KINDS:
+                return action
+        raise KeyError(f"module {module!r} drives no {output!r}")
+
+    @cached_property
+    def _prefixes(self) -> dict[tuple[str, str], str]:
+        prefixes: dict[tuple[str, str], str] = {}
+        for module, count in self.datapath.counts():
+            name = plain = f"{module.name}_{count.name}"
+            number = 2
+            while name in prefixes.values():
+                name, number = f"{plain}_{number}", number + 1
+            prefixes[module.name, count.name] = name
+        return prefixes
+
+    def prefix(self, module: str, count: str) -> str:
+        """What the wires of a count begin with: module and count, numbered where two would be alike."""
+        return self._prefixes[module, count]
+
+    def fire(self, module: str, count: str) -> str:
+        """The wire that is 1 in the cycle in which the count fires."""
+        return f"{self.prefix(module, count)}_fire"
+
+    def stall(self, module: str) -> str:
+        """The wire that is 1 while the module is stalled."""
+        return f"{module}_stall"
+
+    def ready(self, stream: Ref) -> str:
+        """When everybody who takes `stream` is ready for it (R7)."""
+        takers = self.takers.get(stream, {})
+        ready = [self.fire(*taker) for taker, kind in takers.items() if kind is CountKind.LEVEL]
+        waiting = dict.fromkeys(
+            module for (module, _), kind in takers.items() if kind is CountKind.ACCUMULATE
+        )
+        ready += [f"!{self.stall(module)}" for module in waiting]
+        return " && ".join(ready) or bit(1)
+
+
+def check_names(wiring: Wiring, blocks: frozenset[str]) -> None:
+    """Raises ValueError for names that SystemVerilog, the `blocks` or the ports side by side do not allow."""
+    top = wiring.datapath.name
+    if top in KEYWORDS or top in blocks:
+        raise ValueError(
+            f"{top!r} has a meaning in SystemVerilog or is a block of fpga/rtl. Rename the datapath."
+        )
+    ports = [port.name for port in (*wiring.ports.inputs, *wiring.ports.outputs)]
+    twice = sorted(
+        {name for name in ["clk_i", "rst_i", *ports] if [*ports, "clk_i", "rst_i"].count(name) > 1}
+    )
+    if twice:
+        raise ValueError(
+            f"two ports would be called {', '.join(twice)}. Rename an input, a module or an output."
+        )
+    for name in (top, *ports):
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise ValueError(f"{name!r} is no name in SystemVerilog. Use letters, digits and underscores.")

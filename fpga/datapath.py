@@ -1,0 +1,219 @@
+"""The driver of a datapath on a bus: loads programs, pushes beats in, takes beats out.
+
+Not to be confused with `fpga.count_action.Datapath`, the representation of a datapath, of which a `Program` has
+one. The driver alone knows offsets, the shadow bank and COMMIT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from numpy.typing import ArrayLike
+
+from fpga.beats import Beats, Samples
+from fpga.bus.protocol import RegisterBus
+from fpga.count_action.model import Signal, SignalKind
+from fpga.portal import Portal, read_words
+from fpga.program import Program
+from fpga.registers.layout import CLEAR_STATUS, COMMIT, RESET, Streams, effects, register_map
+from fpga.registers.table import WORD_BITS, RegisterMap
+
+_ID, _HASH = 0, 4  # the two registers that are at the same place in every map
+
+
+class DatapathError(Exception):
+    """Hardware and program do not fit, or beats do not go through."""
+
+
+class WrongHardware(DatapathError):
+    """What is behind the bus is not what the program was written for."""
+
+
+class BeatsNotTaken(DatapathError):
+    """The datapath does not take a beat. `outputs` holds what came out before."""
+
+    def __init__(self, message: str, outputs: dict[str, Samples]) -> None:
+        super().__init__(message)
+        self.outputs = outputs
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Counts, as `module.count`, whose sticky bits are set."""
+
+    overshoot: frozenset[str]
+    saturated: frozenset[str]
+
+
+class Datapath:
+    """A count-action datapath in hardware or a simulator, reached through `bus`.
+
+    `load` comes first: it tells what the hardware is. Nothing is retried and nothing is cached but the DATA words
+    that were written. Errors of the bus pass through.
+    """
+
+    def __init__(self, bus: RegisterBus) -> None:
+        self.bus = bus
+        self._program: Program | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the bus."""
+        self.bus.close()
+
+    # ------------------------------------------------------------------------------------- programs
+    def load(self, program: Program, layer: int = 0) -> None:
+        """Reset the hardware and put one layer of the program in force.
+
+        Raises WrongHardware when the hash in the hardware is not that of the program; nothing is written then.
+        """
+        streams = self._identify(program)
+        self._program = program
+        self._table = register_map(program.datapath, streams)
+        self.reset()
+        self.use(layer)
+
+    def use(self, layer: int) -> None:
+        """Put the targets of another layer in force, all in one cycle; counts go on from where they are."""
+        program = self._loaded()
+        for module, target, value in program.targets(layer):
+            self._write(("TARGET", module, target), value)
+        self._control(COMMIT)
+
+    def reset(self) -> None:
+        """As after power-on: counts 0, targets those of the text, no beats anywhere."""
+        self._loaded()
+        self._control(RESET)
+        self._portal = Portal(self.bus, self._table, self._loaded().datapath)
+
+    def _identify(self, program: Program) -> Streams:
+        identity, digest = self.bus.read32(_ID), self.bus.read32(_HASH)
+        if identity not in {each.value for each in Streams}:
+            raise WrongHardware(
+                f"no count-action datapath answers: the ID register reads {identity:#010x}, not"
+                f" {Streams.REGISTERS.value:#010x} or {Streams.AXI_STREAM.value:#010x}. Check the base address, and"
+                " that the bitstream is loaded."
+            )
+        if digest != program.digest:
+            raise WrongHardware(
+                f"the hardware has hash {digest:08x}, and the program is for {program.digest:08x}"
+                f" ({program.datapath.name}): they were made from different modules. Build and load the bitstream"
+                " of this program's modules, or write the program for the modules in the hardware."
+            )
+        return Streams(identity)
+
+    # ---------------------------------------------------------------------------------------- beats
+    def run(
+        self, beats: ArrayLike | Beats | Mapping[str, ArrayLike | Beats], *, patience: int | None = None
+    ) -> dict[str, Samples]:
+        """Push beats into the input streams, and give what comes out.
+
+        `beats` is by the name of the input, or the beats alone where there is one input (see
+        `fpga.beats.packed_beats` for their shape). Every input is pushed in its order; between inputs there is
+        none. The result is by `module.output`: beats × samples. The run ends when nothing has moved for
+        `patience` looks at all streams; by default as many as a beat needs through all modules, and some.
+
+        Raises BeatsNotTaken when beats are left then, ValueError for an input that is not there or samples that
+        do not fit.
+        """
+        datapath = self._loaded().datapath
+        if self._table["ID",].reset != Streams.REGISTERS.value:
+            raise DatapathError(
+                "the streams of this top are AXI-Stream ports, not registers. Feed them with DMA, or build the top"
+                f" {datapath.name}_axi into the bitstream."
+            )
+        self._portal.enqueue(beats)
+        outputs = self._portal.exchange(len(datapath.modules) + 4 if patience is None else patience)
+        left = self._portal.forget_what_is_left()
+        if left:
+            what = ", ".join(f"{number} of {name}" for name, number in left.items())
+            raise BeatsNotTaken(
+                f"beats are left that the datapath does not take: {what}. Its modules wait for something else:"
+                " beats of another stream, a flag, or time (then give run() more patience). What came out is in"
+                " `.outputs`; reset() forgets the beats that wait.",
+                outputs,
+            )
+        return outputs
+
+    # --------------------------------------------------------------- everything that is not a stream
+    def set_input(self, name: str, value: int, index: int = 0) -> None:
+        """Give an input flag or number a value; `index` chooses among those under one name.
+
+        Raises ValueError when there is no such input, or its width cannot hold the value.
+        """
+        signal = self._level_input(name)
+        if not 0 <= index < signal.size or not 0 <= value < 1 << signal.width:
+            raise ValueError(
+                f"{name}[{index}] = {value}: there are {signal.size}, of {signal.width} bits each, counted from 0."
+            )
+        register = self._table["IN", name]
+        if signal.kind is SignalKind.NUMBER:
+            self.bus.write32(register.at(index), value)
+            return
+        word, bit = divmod(index, WORD_BITS)
+        old = self.bus.read32(register.at(word))
+        self.bus.write32(register.at(word), old & ~(1 << bit) | value << bit)
+
+    def counts(self) -> dict[str, int]:
+        """What the counts are now, by `module.count`, read one after the other."""
+        pairs = [(module.name, count.name) for module, count in self._loaded().datapath.counts()]
+        return {f"{module}.{count}": self._read("COUNT", module, count) for module, count in pairs}
+
+    def outputs(self) -> dict[str, int]:
+        """Flags and numbers as they are now, and how many pulses there were since reset, by `module.output`."""
+        driven = [(module, name) for module, name, *_ in effects(self._loaded().datapath)]
+        return {f"{module}.{name}": self._read("OUT", module, name) for module, name in driven}
+
+    def status(self) -> Status:
+        """Which counts have jumped over their targets or exceeded their widths since `clear_status`."""
+        names = [f"{module.name}.{count.name}" for module, count in self._loaded().datapath.counts()]
+        return Status(self._named_bits("OVERSHOOT", names), self._named_bits("SATURATED", names))
+
+    def clear_status(self) -> None:
+        """Clear the sticky bits of all counts."""
+        self._control(CLEAR_STATUS)
+
+    def _named_bits(self, register: str, names: list[str]) -> frozenset[str]:
+        bits = read_words(self.bus, self._table, (register,))
+        return frozenset(name for place, name in enumerate(names) if bits >> place & 1)
+
+    def _level_input(self, name: str) -> Signal:
+        levels = {
+            each.name: each for each in self._loaded().datapath.inputs if each.kind is not SignalKind.STREAM
+        }
+        if name not in levels:
+            raise ValueError(f"no input flag or number {name!r}; there are: {', '.join(levels) or 'none'}.")
+        return levels[name]
+
+    # ------------------------------------------------------------------------------------ registers
+    @property
+    def registers(self) -> RegisterMap:
+        """The registers of what was loaded."""
+        self._loaded()
+        return self._table
+
+    def _loaded(self) -> Program:
+        if self._program is None:
+            raise DatapathError(
+                "no program is loaded. Call load(program) first: it says what the hardware is."
+            )
+        return self._program
+
+    def _control(self, bits: int) -> None:
+        self._write(("CONTROL",), bits)
+
+    def _write(self, key: tuple[str, ...], value: int) -> None:
+        self.bus.write32(self._table[key].offset, value)
+
+    def _read(self, *key: str) -> int:
+        return self.bus.read32(self._table[key].offset)

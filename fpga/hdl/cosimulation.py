@@ -1,0 +1,174 @@
+"""Two simulations of one datapath side by side: where they differ, and what happened at all.
+
+A comparison that found nothing says little when nothing happened: `coverage` counts the cases that matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpga.count_action.model import ActionKind, Datapath, Module
+from fpga.count_action.ports import WORD_BITS, Port, Rows, ports_of
+
+WINDOW = 4
+"""Cycles shown on each side of the first mismatch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The first cycle in which two runs differ, and the ports that do."""
+
+    cycle: int
+    ports: tuple[str, ...]
+    cycles: int
+    """In how many cycles they differ."""
+
+
+def values_of(rows: Rows, port: Port) -> list[int]:
+    """What a port carries, cycle by cycle."""
+    words = rows[:, port.column : port.column + port.words].tolist()
+    return [sum(word << (WORD_BITS * place) for place, word in enumerate(row)) for row in words]
+
+
+def bits_of(rows: Rows, port: Port) -> NDArray[np.bool_]:
+    """The bits of a port: cycles × width."""
+    words = np.ascontiguousarray(rows[:, port.column : port.column + port.words]).astype("<u8")
+    bits = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")
+    return bits[:, : port.width].astype(np.bool_)
+
+
+def first_mismatch(datapath: Datapath, expected: Rows, actual: Rows) -> Mismatch | None:
+    """Where two runs begin to differ; None when they are equal. Raises ValueError for runs of unequal shape."""
+    if expected.shape != actual.shape:
+        raise ValueError(f"runs of shapes {expected.shape} and {actual.shape} cannot be compared")
+    differs = expected != actual
+    cycles = np.flatnonzero(differs.any(axis=1))
+    if not cycles.size:
+        return None
+    columns = set(np.flatnonzero(differs[cycles[0]]).tolist())
+    ports = tuple(
+        port.name
+        for port in ports_of(datapath).outputs
+        if columns & set(range(port.column, port.column + port.words))
+    )
+    return Mismatch(int(cycles[0]), ports, len(cycles))
+
+
+def window(
+    datapath: Datapath, mismatch: Mismatch, inputs: Rows, expected: Rows, actual: Rows
+) -> Iterator[str]:
+    """The eight cycles around a mismatch as a table: inputs that are not 0, and the ports that differ."""
+    first = max(0, mismatch.cycle - WINDOW)
+    last = min(len(inputs), first + 2 * WINDOW)
+    ports = ports_of(datapath)
+    table = [("cycle", [str(cycle) for cycle in range(first, last)])]
+    for port in ports.inputs:
+        values = values_of(inputs[first:last], port)
+        if any(values) and not port.name.endswith(("_data_i", "target_shadow_i")):
+            table.append((port.name, [f"{value:x}" for value in values]))
+    for name in mismatch.ports:
+        for label, rows in (("expected", expected), ("RTL", actual)):
+            values = values_of(rows[first:last], ports.output(name))
+            table.append((f"{name} ({label})", [f"{value:x}" for value in values]))
+    names = max(len(name) for name, _ in table)
+    cells = max(len(cell) for _, row in table for cell in row)
+    for name, row in table:
+        yield f"{name:<{names}}  {'  '.join(f'{cell:>{cells}}' for cell in row)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What happened in a run."""
+
+    cycles: int
+    fires: int
+    silent: tuple[str, ...]
+    """Modules of which no count fired."""
+    stalls_at_fire: int
+    """Fires of which a beat was kept waiting in the next cycle."""
+    commits_while_counting: int
+    """Commits while a count was above 0."""
+    overshoots: int
+    saturations: int
+    several: int
+    """Cycles in which two counts of a module fired at once."""
+    chained: int
+    """Fires of modules that stand third, or later, in a chain."""
+
+
+def coverage(datapath: Datapath, inputs: Rows, outputs: Rows) -> Coverage:
+    """Count the cases in a run of a datapath."""
+    ports = ports_of(datapath)
+    fires = bits_of(outputs, ports.output("fire_o"))
+    owners = [module.name for module, _ in datapath.counts()]
+    by_module = {
+        module.name: fires[:, [place for place, owner in enumerate(owners) if owner == module.name]]
+        for module in datapath.modules
+    }
+    counting = bits_of(outputs, ports.output("count_o")).any(axis=1)
+    commits = bits_of(inputs, ports.input("commit_i"))[:, 0]
+    return Coverage(
+        cycles=len(inputs),
+        fires=int(fires.sum()),
+        silent=tuple(name for name, fired in by_module.items() if not fired.any()),
+        stalls_at_fire=_stalls_at_fire(datapath, outputs, fires),
+        commits_while_counting=int((commits & counting).sum()),
+        overshoots=_rises(bits_of(outputs, ports.output("overshoot_o"))),
+        saturations=_rises(bits_of(outputs, ports.output("saturated_o"))),
+        several=int(sum((fired.sum(axis=1) > 1).sum() for fired in by_module.values())),
+        chained=int(sum(by_module[name].sum() for name in third_in_chain(datapath))),
+    )
+
+
+def _rises(bits: NDArray[np.bool_]) -> int:
+    return int((bits[1:] & ~bits[:-1]).sum())
+
+
+def _stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.bool_]) -> int:
+    """Fires whose beat waited: valid two cycles later though nothing fired in between."""
+    ports = ports_of(datapath)
+    places = {(module.name, count.name): place for place, (module, count) in enumerate(datapath.counts())}
+    stalls = 0
+    for module in datapath.modules:
+        for action in module.drives(ActionKind.STREAM, ActionKind.EMIT):
+            valid = bits_of(outputs, ports.output(f"{module.name}_{action.output}_valid_o"))[:, 0]
+            fired = fires[:, places[module.name, action.on]]
+            stalls += int((fired[:-2] & ~fired[1:-1] & valid[2:]).sum())
+    return stalls
+
+
+def third_in_chain(datapath: Datapath) -> tuple[str, ...]:
+    """Modules that count what another one drives, which in turn counts what a third one drives."""
+    before = {module.name: _triggers(module) for module in datapath.modules}
+    return tuple(
+        name
+        for name, second in before.items()
+        if any(before[middle] - {name, middle} for middle in second - {name})
+    )
+
+
+def _triggers(module: Module) -> set[str]:
+    refs = [ref for count in module.counts for ref in (*count.terms, *(each.ref for each in count.gate))]
+    return {ref.module for ref in refs if ref.module is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What came of running one stimulus twice."""
+
+    simulator: str
+    coverage: Coverage
+    mismatch: Mismatch | None
+    window: tuple[str, ...]
+    """The eight cycles around the first mismatch, as lines of a table."""
+
+
+def compare(datapath: Datapath, simulator: str, inputs: Rows, expected: Rows, actual: Rows) -> Comparison:
+    """Put the run of a simulator beside what was expected."""
+    found = first_mismatch(datapath, expected, actual)
+    shown = tuple(window(datapath, found, inputs, expected, actual)) if found else ()
+    return Comparison(simulator, coverage(datapath, inputs, expected), found, shown)

@@ -1,0 +1,45 @@
+"""What a simulator or a linter is given: a top, its sources, and its ports."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from fpga.count_action.model import Datapath
+from fpga.count_action.ports import Ports, ports_of
+from fpga.count_action.verilog import core_files, emit
+
+
+@dataclass(frozen=True)
+class Design:
+    """SystemVerilog to be simulated: the module `top` with clock `clk_i`, reset `rst_i` and the `ports` of a run.
+
+    `sources` are pairs of file name and text: every file a tool reads is written anew, so that a digest of the
+    design is a digest of what is built.
+    """
+
+    top: str
+    sources: tuple[tuple[str, str], ...]
+    ports: Ports
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over top, sources and ports."""
+        return hashlib.sha256(repr((self.top, self.sources, self.ports)).encode()).hexdigest()
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write the sources; the paths, in the order in which tools should read them."""
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = []
+        for name, text in self.sources:
+            paths.append(folder / name)
+            paths[-1].write_text(text, encoding="ascii")
+        return paths
+
+
+def design_of(datapath: Datapath) -> Design:
+    """The generated top of a datapath with the hand-written blocks."""
+    blocks = tuple((path.name, path.read_text(encoding="ascii")) for path in core_files())
+    return Design(datapath.name, (*blocks, (f"{datapath.name}.sv", emit(datapath))), ports_of(datapath))

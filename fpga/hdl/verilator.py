@@ -1,0 +1,236 @@
+"""A design as a shared library, built by Verilator and driven through `ctypes`: millions of cycles a second.
+
+The harness is one C++ function per task (make, reset, run); a run passes whole arrays, never single cycles. Built
+libraries are kept by the digest of everything they are made of.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+
+import numpy as np
+
+from fpga.count_action.model import Datapath
+from fpga.count_action.ports import Port, Rows
+from fpga.hdl.design import Design, design_of
+from fpga.hdl.tools import HdlError, find_tool
+
+_REVISION = "1"
+"""Goes into the digest: change it when the way of building changes."""
+
+_PCH = "CFG_CXXFLAGS_PCH_I=-include"
+"""The packaged Verilator was configured without the option that uses its precompiled headers."""
+
+_HARNESS = """\
+// Drives the verilated top from arrays: a row of 64-bit words in, a row out, for every cycle.
+#include "Vtop.h"
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+namespace {{
+
+struct Run {{
+  VerilatedContext context;
+  std::unique_ptr<Vtop> top;
+}};
+
+template <typename Wide>
+void set_wide(Wide &wide, const uint64_t *row, int words, uint64_t mask) {{
+  for (int word = 0; word < words; ++word) {{
+    const uint64_t bits = word == words - 1 ? row[word] & mask : row[word];
+    wide[2 * word] = static_cast<uint32_t>(bits);
+    if (2 * word + 1 < static_cast<int>(sizeof(wide) / 4)) wide[2 * word + 1] = bits >> 32;
+  }}
+}}
+
+template <typename Wide>
+void get_wide(const Wide &wide, uint64_t *row, int words) {{
+  std::memset(row, 0, sizeof(uint64_t) * words);
+  std::memcpy(row, &wide[0], sizeof(wide));
+}}
+
+void set_inputs(Vtop *top, const uint64_t *row) {{
+{inputs}
+}}
+
+void get_outputs(const Vtop *top, uint64_t *row) {{
+{outputs}
+}}
+
+}}  // namespace
+
+extern "C" {{
+
+void *run_new() {{
+  Run *run = new Run;
+  run->top = std::make_unique<Vtop>(&run->context);
+  return run;
+}}
+
+void run_delete(void *pointer) {{
+  Run *run = static_cast<Run *>(pointer);
+  run->top->final();
+  delete run;
+}}
+
+void run_rows(void *pointer, int reset, int64_t cycles, const uint64_t *in, uint64_t *out) {{
+  Vtop *top = static_cast<Run *>(pointer)->top.get();
+  top->rst_i = reset;
+  for (int64_t cycle = 0; cycle < cycles; ++cycle) {{
+    set_inputs(top, in + cycle * {input_columns});
+    top->clk_i = 0;
+    top->eval();
+    get_outputs(top, out + cycle * {output_columns});
+    top->clk_i = 1;
+    top->eval();
+  }}
+}}
+
+}}
+"""
+
+
+def build(
+    design: Datapath | Design, folder: Path | None = None, *, optimise: str = "-O3", timeout_s: float = 600
+) -> Simulator:
+    """The design as a running simulator, reset; built in `folder` unless it is there already.
+
+    Without `folder` libraries are kept in the user's cache. `optimise` goes to Verilator and to the C++ compiler.
+    Raises ToolMissing (verilator, make, g++) and ToolFailed (the sources are refused).
+    """
+    made = design_of(design) if isinstance(design, Datapath) else design
+    tool = find_tool("verilator")
+    find_tool("make"), find_tool("g++")
+    harness = _harness(made)
+    facts = repr((_REVISION, str(tool.path), made.digest, harness, optimise))
+    library = (folder or _cache()) / f"{made.top}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.so"
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="verilator-") as work:
+            _compile(made, harness, library, Path(work), optimise, timeout_s)
+    return Simulator(made, library)
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lightbed" / "verilator"
+
+
+def _compile(
+    design: Design, harness: str, library: Path, work: Path, optimise: str, timeout_s: float
+) -> None:
+    sources = design.write(work)
+    (work / "harness.cpp").write_text(harness, encoding="ascii")
+    arguments = [
+        *("--cc", "--exe", "--build", "-j", "1", optimise, "--x-assign", "fast", "--x-initial", "fast"),
+        *(
+            "-Wno-fatal",
+            "-Wno-lint",
+            "-Wno-style",
+            "--no-timing",
+            "--top-module",
+            design.top,
+            "--prefix",
+            "Vtop",
+        ),
+        *(
+            "-CFLAGS",
+            f"{optimise} -fPIC",
+            "-LDFLAGS",
+            "-shared",
+            "-MAKEFLAGS",
+            _PCH,
+            "-MAKEFLAGS",
+            f"OPT_FAST={optimise}",
+        ),
+        *("--Mdir", "build", "-o", "library.so", "harness.cpp", *(path.name for path in sources)),
+    ]
+    find_tool("verilator").run(arguments, folder=work, timeout_s=timeout_s)
+    # Renamed into its place: whoever builds the same at the same time finds a whole file or none.
+    with tempfile.NamedTemporaryFile(dir=library.parent, suffix=".part", delete=False) as part:
+        shutil.copyfile(work / "build" / "library.so", part.name)
+    Path(part.name).replace(library)
+
+
+def _harness(design: Design) -> str:
+    ports = design.ports
+    return _HARNESS.format(
+        inputs="\n".join(_set(port) for port in ports.inputs),
+        outputs="\n".join(_get(port) for port in ports.outputs),
+        input_columns=ports.input_columns,
+        output_columns=ports.output_columns,
+    )
+
+
+def _member(port: Port) -> str:
+    """The port in C++: Verilator writes two underscores as a code of its own."""
+    return f"top->{port.name.replace('__', '___05F')}"
+
+
+def _mask(port: Port) -> str:
+    bits = port.width - 64 * (port.words - 1)
+    return f"{(1 << bits) - 1:#x}ULL"
+
+
+def _set(port: Port) -> str:
+    if port.width > 64:
+        return f"  set_wide({_member(port)}, row + {port.column}, {port.words}, {_mask(port)});"
+    return f"  {_member(port)} = row[{port.column}] & {_mask(port)};"
+
+
+def _get(port: Port) -> str:
+    if port.width > 64:
+        return f"  get_wide({_member(port)}, row + {port.column}, {port.words});"
+    return f"  row[{port.column}] = {_member(port)};"
+
+
+class Simulator:
+    """A verilated design with its state: runs go on where the last one ended."""
+
+    def __init__(self, design: Design, library: Path) -> None:
+        self.design = design
+        self.library = library
+        loaded = ctypes.CDLL(str(library))
+        loaded.run_new.restype = ctypes.c_void_p
+        loaded.run_delete.argtypes = [ctypes.c_void_p]
+        loaded.run_rows.argtypes = [
+            ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p,
+        ]  # fmt: skip
+        self._run_rows = loaded.run_rows
+        self._pointer = ctypes.c_void_p(loaded.run_new())
+        self._finalizer = weakref.finalize(self, loaded.run_delete, self._pointer)
+        self.reset()
+
+    def run(self, rows: Rows) -> Rows:
+        """Outputs of every cycle, read before its clock edge. Raises ValueError for rows of another width."""
+        return self._run(rows, reset=False)
+
+    def reset(self) -> None:
+        """Two cycles of reset with all inputs 0."""
+        self._run(np.zeros((2, self.design.ports.input_columns), np.uint64), reset=True)
+
+    def close(self) -> None:
+        """Let go of the model's memory; a second time does nothing."""
+        self._finalizer()
+
+    def _run(self, rows: Rows, *, reset: bool) -> Rows:
+        if not self._finalizer.alive:
+            raise HdlError("the simulator is closed. Build it again.")
+        inputs = checked_rows(self.design, rows)
+        outputs = np.zeros((len(inputs), self.design.ports.output_columns), np.uint64)
+        self._run_rows(self._pointer, int(reset), len(inputs), inputs.ctypes.data, outputs.ctypes.data)
+        return outputs
+
+
+def checked_rows(design: Design, rows: Rows) -> Rows:
+    """The rows as one block of memory. Raises ValueError when they are not `uint64[cycles, input_columns]`."""
+    columns = design.ports.input_columns
+    if rows.ndim != 2 or rows.shape[1] != columns or rows.dtype != np.uint64:
+        raise ValueError(f"{design.top} takes uint64[cycles, {columns}], not {rows.dtype}{list(rows.shape)}.")
+    return np.ascontiguousarray(rows)

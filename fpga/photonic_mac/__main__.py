@@ -1,0 +1,80 @@
+"""`python -m fpga.photonic_mac explain`: what an inference costs, line by line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from fpga.photonic_mac.cycles import CLOCK_HZ, LINES, LayerCycles, Timing, cycles_of, total_cycles
+from fpga.photonic_mac.network import LENET_SHAPES
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table. The exit code: 0 done, 2 for options that make no sense."""
+    options = _options().parse_args(arguments)
+    shapes = _shapes(options.layers) if options.layers else LENET_SHAPES
+    timing = _timing(options.preamble, options.delay)
+    layers = cycles_of(shapes, timing)
+    sys.stdout.write(_json(layers) if options.json else table(shapes, layers))
+    return 0
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m fpga.photonic_mac", description=__doc__)
+    parser.add_argument("command", choices=["explain"])
+    parser.add_argument(
+        "--layers", metavar="784-300-100-10", help="sizes, inputs first (default: LeNet-300-100)"
+    )
+    parser.add_argument(
+        "--preamble", type=int, default=10, metavar="CYCLES", help="before every layer (default: 10)"
+    )
+    parser.add_argument("--delay", type=int, default=7, metavar="CYCLES", help="of the light (default: 7)")
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    return parser
+
+
+def _shapes(text: str) -> tuple[tuple[int, int], ...]:
+    try:
+        sizes = [int(size) for size in text.split("-")]
+    except ValueError:
+        sizes = []
+    if len(sizes) < 2 or min(sizes) < 1:
+        _options().error(f"--layers {text!r} is no list of sizes such as 784-300-100-10")
+    return tuple(zip(sizes[1:], sizes, strict=False))
+
+
+def _timing(preamble: int, delay: int) -> Timing:
+    try:
+        return Timing(preamble, delay)
+    except ValueError as error:
+        _options().error(str(error))
+
+
+def _json(layers: Sequence[LayerCycles]) -> str:
+    return json.dumps({"layers": [asdict(layer) for layer in layers], "total": total_cycles(layers)}) + "\n"
+
+
+def table(shapes: Sequence[tuple[int, int]], layers: Sequence[LayerCycles]) -> str:
+    """The lines of every layer and their sums, and the time they take."""
+    names = [f"{inputs} to {outputs}" for outputs, inputs in shapes]
+    head = f"{'cycles':<30}" + "".join(f"{name:>12}" for name in names) + f"{'all':>12}\n"
+    lines = [_line(name, [asdict(layer)[key] for layer in layers]) for key, name in LINES.items()]
+    total = total_cycles(layers)
+    sums = _line("total", [layer.total for layer in layers])
+    return (
+        head
+        + "".join(lines)
+        + sums
+        + f"{total} cycles, {total / CLOCK_HZ * 1e6:.1f} us at {CLOCK_HZ / 1e6} MHz\n"
+    )
+
+
+def _line(name: str, values: Sequence[int]) -> str:
+    return f"{name:<30}" + "".join(f"{value:>12}" for value in [*values, sum(values)]) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""Dense layers in the integers of the photonic datapath, exactly as the hardware computes them.
+
+Light carries magnitudes of 8 bits: a product is `(a * b) >> 8`. Signs are put back after the converter, sums wrap in
+16 bits, and between two layers negative results become 0 and the highest set bit of the largest becomes bit 7.
+Quantisation and arithmetic are those of the published datapath (Lightning, SIGCOMM 2023 artifact).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fpga.photonic_mac.optics import Optics
+
+LANES = 16
+"""Samples of a cycle of the converters: products that are taken at once."""
+FULL_SCALE = 255
+"""The largest magnitude: 8 bits of light."""
+LENET_SHAPES = ((300, 784), (100, 300), (10, 100))
+"""Outputs and inputs of the layers of LeNet-300-100."""
+
+Integers = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Network:
+    """Weights of the layers, first one first: outputs × inputs, in −255 .. 255."""
+
+    layers: tuple[Integers, ...]
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for layers that do not fit together, or weights out of range."""
+        if not self.layers:
+            raise ValueError("a network needs a layer")
+        for weights in self.layers:
+            if weights.ndim != 2 or not weights.size or np.abs(weights).max() > FULL_SCALE:
+                raise ValueError(f"a layer is outputs × inputs in −255 .. 255, not {weights.shape}")
+        for before, after in zip(self.layers, self.layers[1:], strict=False):
+            if before.shape[0] != after.shape[1]:
+                raise ValueError(f"{before.shape[0]} outputs do not go into {after.shape[1]} inputs")
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int], ...]:
+        """Outputs and inputs of every layer."""
+        return tuple((weights.shape[0], weights.shape[1]) for weights in self.layers)
+
+
+def quantised(weights: Sequence[ArrayLike]) -> Network:
+    """Weights scaled by one factor for all layers, so that the largest magnitude becomes 255.
+
+    The largest counts as at least 1, as in the published datapath: small weights are not stretched. Ties are
+    rounded to even.
+
+    >>> quantised([[[0.5, -1.0]]]).layers[0].tolist()
+    [[128, -255]]
+    >>> quantised([[[0.1, -2.0]]]).layers[0].tolist()
+    [[13, -255]]
+    """
+    layers = [np.asarray(each, np.float64) for each in weights]
+    largest = max([1.0, *(float(np.abs(each).max()) for each in layers if each.size)])
+    return Network(tuple(np.rint(each * (FULL_SCALE / largest)).astype(np.int32) for each in layers))
+
+
+def layer_results(network: Network, images: ArrayLike) -> tuple[NDArray[np.int16], ...]:
+    """What every layer gives for images of magnitudes 0 .. 255 (batch × inputs): batch × outputs, wrapped to 16 bits.
+
+    Without noise and loss. Raises ValueError for images of another size.
+    """
+    activations = _checked(network, images)
+    found: list[NDArray[np.int16]] = []
+    for weights in network.layers:
+        if found:
+            activations = normalised(found[-1])
+        found.append(_dense(weights, activations))
+    return tuple(found)
+
+
+def _checked(network: Network, images: ArrayLike) -> Integers:
+    values = np.atleast_2d(np.asarray(images, np.int32))
+    inputs = network.shapes[0][1]
+    if values.ndim != 2 or values.shape[1] != inputs or values.min() < 0 or values.max() > FULL_SCALE:
+        raise ValueError(f"images are batch × {inputs} of 0 .. 255, not {values.shape}")
+    return values
+
+
+def _dense(weights: Integers, activations: Integers) -> NDArray[np.int16]:
+    """One layer: of every output only the weights that are not 0, which is most of the speed."""
+    sums = np.empty((len(activations), len(weights)), np.int32)
+    for output, row in enumerate(weights):
+        used = np.flatnonzero(row)
+        products = (activations[:, used] * np.abs(row[used])) >> 8
+        sums[:, output] = products @ np.sign(row[used])
+    return sums.astype(np.int16)  # wraps, as the accumulator does
+
+
+def normalised(results: NDArray[np.int16]) -> Integers:
+    """Results of a layer (batch × outputs) as the activations of the next, 0 .. 255.
+
+    >>> normalised(np.array([[1000, -7, 3]], np.int16)).tolist()
+    [[250, 0, 0]]
+    >>> normalised(np.array([[5, 1, 0]], np.int16)).tolist()
+    [[160, 32, 0]]
+    """
+    positive = np.maximum(results.astype(np.int32), 0)
+    highest = [int(largest).bit_length() - 1 for largest in positive.max(axis=1)]
+    places = np.maximum(np.array(highest, np.int32), 0)[:, None]
+    return np.asarray((positive << 7) >> places, np.int32)
+
+
+def accuracy(results: NDArray[np.int16], labels: ArrayLike) -> float:
+    """The part of the images whose largest result (the first of equals) is that of their label."""
+    return float((results.argmax(axis=1) == np.asarray(labels)).mean())
+
+
+def beats_of(inputs: int) -> int:
+    """Cycles that one output takes."""
+    return -(-inputs // LANES)
+
+
+def noisy_results(
+    network: Network, image: ArrayLike, optics: Optics, beats: Sequence[int]
+) -> Iterator[NDArray[np.int16]]:
+    """What every layer gives for one image through imperfect optics.
+
+    `beats` are the cycles, counted from the first with noise, in which the first product of each layer is lit.
+    """
+    activations = _checked(network, image)[0]
+    for weights, first in zip(network.layers, beats, strict=True):
+        results = _lit(weights, activations, optics, first)
+        yield results
+        activations = normalised(results[None])[0]
+
+
+def _lit(weights: Integers, activations: Integers, optics: Optics, first: int) -> NDArray[np.int16]:
+    outputs, inputs = weights.shape
+    spare = beats_of(inputs) * LANES - inputs
+    padded = np.pad(weights, ((0, 0), (0, spare))).reshape(-1, LANES)
+    repeated = np.tile(np.pad(activations, (0, spare)).reshape(-1, LANES), (outputs, 1))
+    magnitudes = optics.light((repeated * np.abs(padded)) >> 8, first)
+    if optics.sparsity:
+        magnitudes = np.where((padded != 0) & (repeated != 0), magnitudes, 0)
+    signed = np.where(padded >= 0, magnitudes, -magnitudes)
+    return np.asarray(signed.reshape(outputs, -1).sum(axis=1).astype(np.int16))

@@ -1,0 +1,17 @@
+"""The registers by which a driver reaches a datapath, and the AXI4-Lite tops that hold them."""
+
+from fpga.registers.layout import FIFO_DEPTH, Streams, register_map
+from fpga.registers.table import Access, Register, RegisterMap
+from fpga.registers.text import to_json, to_markdown, to_rdl
+
+__all__ = [
+    "FIFO_DEPTH",
+    "Access",
+    "Register",
+    "RegisterMap",
+    "Streams",
+    "register_map",
+    "to_json",
+    "to_markdown",
+    "to_rdl",
+]

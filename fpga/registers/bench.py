@@ -1,0 +1,119 @@
+"""A cocotb bench to begin with: it drives the AXI4-Lite top with the same driver that drives a board."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fpga.count_action.model import Datapath, Signal, SignalKind
+from fpga.registers.layout import output_streams
+
+_BENCH = '''\
+"""Bench of {name}: its AXI4-Lite top under cocotb, driven by the driver of the board.
+
+Run it with `pytest {file}`; SIM=verilator takes Verilator instead of Icarus. Add tests of your own at the end.
+"""
+
+import os
+from pathlib import Path
+
+import cocotb
+import numpy as np
+from cocotb.clock import Clock
+from cocotb.task import bridge
+from cocotb.triggers import ClockCycles
+from cocotbext.axi import AxiLiteBus, AxiLiteMaster
+
+from fpga import BeatsNotTaken, Datapath, Program
+from fpga.bus.cocotb_axi import CocotbBus
+from fpga.count_action import datapath_from_json
+from fpga.hdl import find_tool
+
+HERE = Path(__file__).resolve().parent
+PROGRAM = Program(datapath_from_json((HERE / "{name}.json").read_text()))
+
+
+def test_{name}():
+    """Builds the top and runs the tests below in a simulator."""
+    from cocotb_tools.check_results import get_results
+    from cocotb_tools.runner import get_runner
+
+    sources = [HERE / line for line in (HERE / "{name}_axi.f").read_text().split()]
+    simulator = os.environ.get("SIM", "icarus")
+    if simulator == "verilator":
+        tool = find_tool("verilator")
+        os.environ.update(tool.environment, PATH=f"{{tool.path.parent}}:{{os.environ['PATH']}}")
+    runner = get_runner(simulator)
+    folder = HERE / "sim_build"
+    runner.build(sources=sources, hdl_toplevel="{name}_axi", build_dir=folder, timescale=("1ns", "1ps"))
+    results = runner.test(hdl_toplevel="{name}_axi", test_module=Path(__file__).stem, build_dir=folder, test_dir=folder)
+    ran, failed = get_results(results)
+    assert ran and not failed, f"{{failed}} of {{ran}} tests failed"
+
+
+async def driver(dut):
+    """Clock and reset, and the driver of the datapath."""
+    Clock(dut.aclk, 4, unit="ns").start()
+    dut.aresetn.value = 0
+    await ClockCycles(dut.aclk, 4)
+    dut.aresetn.value = 1
+    master = AxiLiteMaster(
+        AxiLiteBus.from_prefix(dut, "s_axi"), dut.aclk, dut.aresetn, reset_active_level=False
+    )
+    return Datapath(CocotbBus(master))
+
+
+@cocotb.test()
+async def targets_can_be_read_back(dut):
+    datapath = await driver(dut)
+    await bridge(datapath.load)(PROGRAM)
+    for module, target, value in PROGRAM.targets(0):
+        register = datapath.registers["TARGET", module, target]
+        assert await bridge(datapath.bus.read32)(register.offset) == value, register.name
+
+
+@cocotb.test()
+async def counts_begin_at_zero(dut):
+    datapath = await driver(dut)
+    await bridge(datapath.load)(PROGRAM)
+    read = await bridge(datapath.counts)()
+    assert sorted(read) == [{counts}]
+    assert not (await bridge(datapath.status)()).saturated
+
+
+@cocotb.test()
+async def beats_go_through(dut):
+    """Two beats into every input. What should come out, you know: say so here."""
+    datapath = await driver(dut)
+    await bridge(datapath.load)(PROGRAM)
+    beats = {{{beats}}}
+    try:
+        outputs = await bridge(datapath.run)(beats)
+    except BeatsNotTaken as error:
+        dut._log.warning(str(error))
+        outputs = error.outputs
+    for name, came in outputs.items():
+        dut._log.info(f"{{name}}: {{came.tolist()}}")
+    assert sorted(outputs) == [{outputs}]
+'''
+
+
+def emit_bench(datapath: Datapath) -> str:
+    """The text of `test_NAME.py`, which lies beside the files that `countaction build` writes."""
+    streams = [each for each in datapath.inputs if each.kind is SignalKind.STREAM]
+    return _BENCH.format(
+        name=datapath.name,
+        file=f"test_{datapath.name}.py",
+        counts=_quoted(f"{module.name}.{count.name}" for module, count in datapath.counts()),
+        beats=", ".join(
+            f'"{each.name}": np.full((2, {each.size}, {each.lanes}), {_any_sample(each)})' for each in streams
+        ),
+        outputs=_quoted(f"{module}.{name}" for module, name, *_ in output_streams(datapath)),
+    )
+
+
+def _any_sample(signal: Signal) -> int:
+    return 0 if signal.signed and signal.width == 1 else 1
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in sorted(names))

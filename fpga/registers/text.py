@@ -1,0 +1,133 @@
+"""The register map as SystemRDL, as JSON for drivers, and as a page to read. Deterministic text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from fpga.registers.table import WORD_BITS, Access, Bits, Register, RegisterMap
+
+RESET_SIGNAL = "datapath_reset"
+"""Signal of the SystemRDL that gives registers their reset values (CONTROL.RESET, or the bus reset)."""
+
+_ACCESS = {
+    Access.CONSTANT: "sw = r; hw = na;",
+    Access.READ: "sw = r; hw = w;",
+    Access.WRITE: f"sw = rw; hw = r; resetsignal = {RESET_SIGNAL};",
+    Access.PULSE: "sw = w; hw = r; singlepulse;",
+    Access.PUSH: f"sw = w; hw = r; swmod; resetsignal = {RESET_SIGNAL};",
+}
+
+
+_IP_ACCESS = {
+    Access.CONSTANT: "read-only",
+    Access.READ: "read-only",
+    Access.WRITE: "read-write",
+    Access.PULSE: "write-only",
+    Access.PUSH: "write-only",
+}
+
+
+def to_json(table: RegisterMap) -> str:
+    """Name, key, offset, width, access, reset and description of every register; offsets in bytes."""
+    registers = [
+        {
+            "name": each.name,
+            "key": list(each.key),
+            "offset": each.offset,
+            "words": each.words,
+            "width": each.width,
+            "access": each.access.value,
+            "reset": each.reset,
+            "description": each.description,
+            "fields": [{"name": bits.name, "low": bits.low, "width": bits.width} for bits in each.fields],
+        }
+        for each in table
+    ]
+    document = {
+        "datapath": table.name,
+        "hash": f"{table.digest:08x}",
+        "size_bytes": table.size_bytes,
+        "registers": registers,
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def to_rdl(table: RegisterMap) -> str:
+    """SystemRDL 2.0: one addrmap, from which PeakRDL makes the register file."""
+    lines = [
+        f"// Registers of {table.name}, hash {table.digest:08x}. Generated.",
+        f"addrmap {table.name}_registers {{",
+        f'  name = "{table.name}";',
+        "  default regwidth = 32;",
+        f"  signal {{ activehigh; sync; }} {RESET_SIGNAL};",
+    ]
+    lines += [line for register in table for line in _rdl_register(register)]
+    return "\n".join([*lines, "};"]) + "\n"
+
+
+def _rdl_register(register: Register) -> Iterator[str]:
+    row = f"[{register.words}]" if register.words > 1 else ""
+    yield ""
+    yield "  reg {"
+    yield f'    desc = "{register.description}";'
+    for bits in register.fields or (Bits("VALUE", 0, register.width, ""),):
+        yield f"    field {{ {_ACCESS[register.access]} }} {_rdl_bits(bits, register)};"
+    yield f"  }} {register.name}{row} @ 0x{register.offset:X};"
+
+
+def _rdl_bits(bits: Bits, register: Register) -> str:
+    where = f"{bits.name}[{bits.low + bits.width - 1}:{bits.low}]"
+    if register.access is Access.READ:
+        return where
+    return f"{where} = {bits.width}'h{register.reset >> bits.low & (1 << bits.width) - 1:X}"
+
+
+def to_ip_registers(table: RegisterMap) -> str:
+    """Tcl that adds the registers to the address block `$block` of a packaged IP (`fpga/boards`)."""
+    lines = [f"# Registers of {table.name}, hash {table.digest:08x}. Generated; sourced by package_ip.tcl."]
+    for register in table:
+        for word in range(register.words):
+            name = f"{register.name}_{word}" if register.words > 1 else register.name
+            properties = {
+                "address_offset": f"0x{register.at(word):X}",
+                "size": str(WORD_BITS),
+                "access": _IP_ACCESS[register.access],
+                "description": f"{{{register.description}}}",
+            }
+            lines.append(f"set register [ipx::add_register {{{name}}} $block]")
+            lines += [f"set_property {key} {value} $register" for key, value in properties.items()]
+    return "\n".join(lines) + "\n"
+
+
+def to_markdown(table: RegisterMap) -> str:
+    """A page: one row a register, and the parts of those that have some."""
+    lines = [
+        f"# Registers of {table.name}",
+        "",
+        f"Hash `{table.digest:08x}`. Words of 32 bits, offsets in bytes, {table.size_bytes} bytes in all.",
+        "An address without a register reads 0 and takes no writes.",
+        "",
+        "| offset | name | bits | access | reset | what |",
+        "|---|---|---|---|---|---|",
+        *(_row(register) for register in table),
+    ]
+    for register in table:
+        if len(register.fields) > 1:
+            lines += ["", f"## {register.name}", "", "| bit | name | what |", "|---|---|---|"]
+            lines += [f"| {bits.low} | {bits.name} | {bits.description} |" for bits in register.fields]
+    return "\n".join(lines) + "\n"
+
+
+def _row(register: Register) -> str:
+    row = f"[0..{register.words - 1}]" if register.words > 1 else ""
+    reset = f"0x{register.reset:X}" if register.access in {Access.CONSTANT, Access.WRITE} else ""
+    cells = (
+        f"0x{register.offset:03X}",
+        f"{register.name}{row}",
+        str(register.width),
+        register.access.value,
+        reset,
+        register.description,
+    )
+    return f"| {' | '.join(cells)} |"

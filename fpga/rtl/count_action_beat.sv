@@ -1,0 +1,35 @@
+// One beat on its way out: filled by a fire, kept until it is taken (R7).
+//
+// While the beat is not taken the module is stalled, hence fire_i comes only when the register is
+// free or becomes so in this cycle. The data stay readable after the beat has left.
+module count_action_beat #(
+  parameter int Width = 16
+) (
+  input  logic             clk_i,
+  input  logic             rst_i,
+  input  logic             fire_i,
+  input  logic [Width-1:0] data_i,
+  input  logic             ready_i,
+  output logic             valid_o,
+  output logic [Width-1:0] data_o,
+  output logic             stalled_o
+);
+
+  logic             valid_q;
+  logic [Width-1:0] data_q;
+
+  always_ff @(posedge clk_i) begin
+    if (rst_i) begin
+      valid_q <= 1'b0;
+      data_q  <= '0;
+    end else begin
+      valid_q <= fire_i || stalled_o;
+      if (fire_i) data_q <= data_i;
+    end
+  end
+
+  assign valid_o   = valid_q;
+  assign data_o    = data_q;
+  assign stalled_o = valid_q && !ready_i;
+
+endmodule

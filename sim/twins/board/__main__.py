@@ -1,0 +1,61 @@
+"""A simulated PYNQ board as a process: `python -m sim.twins.board FILE`.
+
+FILE is a representation (`.json`, as `countaction build` writes it) or a text in the language. Prints one JSON
+line when it answers, and ends when its standard input closes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fpga.bus import load_datapath, simulated_bus
+from sim.twins.board.server import BoardServer
+from sim.twins.board.space import DEFAULT_BASE, Slot
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sim.twins.board", description="A simulated board that serves PYNQ.remote."
+    )
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="default: any free one; pynq itself asks 7967")
+    parser.add_argument(
+        "--base", type=lambda text: int(text, 0), default=DEFAULT_BASE, help="physical address"
+    )
+    parser.add_argument("--engine", choices=["fast", "reference"], default="reference")
+    return parser
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Serve until standard input closes, or Ctrl-C; ends with 1 when it cannot."""
+    parser = arguments()
+    options = parser.parse_args(words)
+    try:
+        datapath = load_datapath(options.file)
+        slot = Slot(lambda: simulated_bus(datapath, options.engine), options.base)
+        with BoardServer(slot, host=options.host, port=options.port) as server:
+            ready = {"ready": True, "simulated": True, "board": f"{options.host}:{server.port}"}
+            sys.stdout.write(
+                json.dumps({**ready, "base": f"{options.base:#x}", "hash": f"{datapath.digest:08x}"})
+            )
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+            sys.stdin.read()
+    except KeyboardInterrupt:
+        return
+    except ImportError as error:
+        parser.exit(
+            1, f"cannot serve: {error}. Cure: pip install 'lightbed[pynq]', in an environment of its own\n"
+        )
+    except (OSError, ValueError) as error:
+        parser.exit(1, f"cannot serve: {error}\n")
+
+
+if __name__ == "__main__":
+    main()

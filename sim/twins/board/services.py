@@ -1,0 +1,184 @@
+"""The gRPC services of PYNQ.remote that a client needs for registers, buffers and files.
+
+Messages are those of pynq's own modules. A field `msg` that is not empty is an error, which the client raises.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from pynq.remote import (
+    buffer_pb2,
+    buffer_pb2_grpc,
+    mmio_pb2,
+    mmio_pb2_grpc,
+    remote_device_pb2,
+    remote_device_pb2_grpc,
+)
+
+from fpga.bus import BusError
+from sim.twins.board.buffers import Buffers, NoBuffer
+from sim.twins.board.files import BoardFiles
+from sim.twins.board.space import AddressSpace, NothingThere
+
+_CHUNK = 2 * 1024 * 1024
+
+
+class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has no types
+    """Registers. Every mapping that a client makes has an identifier."""
+
+    def __init__(self, space: AddressSpace) -> None:
+        self._space = space
+        self._mappings: dict[str, tuple[int, int]] = {}
+        self._numbers = itertools.count(1)
+
+    def get_mmio(self, request: Any, context: Any) -> Any:
+        """Map `length` bytes from `base_addr` on."""
+        name = f"mmio-{next(self._numbers)}"
+        self._mappings[name] = (request.base_addr, request.length)
+        return mmio_pb2.GetMmioResponse(status=True, mmio_id=name)
+
+    def read(self, request: Any, context: Any) -> Any:
+        """One word; the answer has no room for two."""
+        try:
+            address = self._address(request.mmio_id, request.offset, request.length)
+            word = self._space.read32(address)
+        except (BusError, NothingThere, ValueError) as error:
+            return mmio_pb2.ReadResponse(status=False, msg=str(error))
+        return mmio_pb2.ReadResponse(status=True, data=word & ((1 << 8 * request.length) - 1))
+
+    def write(self, request: Any, context: Any) -> Any:
+        """Words one after the other."""
+        try:
+            address = self._address(request.mmio_id, request.offset, 4)
+            for place in range(0, len(request.data), 4):
+                word = int.from_bytes(request.data[place : place + 4], "little")
+                self._space.write32(address + place, word)
+        except (BusError, NothingThere, ValueError) as error:
+            return mmio_pb2.WriteResponse(status=False, msg=str(error))
+        return mmio_pb2.WriteResponse(status=True)
+
+    def _address(self, name: str, offset: int, length: int) -> int:
+        if name not in self._mappings:
+            raise ValueError(f"no mapping {name!r}")
+        base, size = self._mappings[name]
+        if length > 4 or offset % 4 or not 0 <= offset < size:
+            raise ValueError(f"{length} bytes at offset {offset:#x} of {size:#x} cannot be accessed at once")
+        return base + offset
+
+
+class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]  # pynq has no types
+    """Memory that the client keeps a copy of."""
+
+    def __init__(self, buffers: Buffers) -> None:
+        self._buffers = buffers
+
+    def allocate(self, request: Any, context: Any) -> Any:
+        """New memory."""
+        try:
+            name = self._buffers.allocate(request.size, cacheable=request.cacheable)
+        except NoBuffer as error:
+            return buffer_pb2.AllocateResponse(msg=str(error))
+        return buffer_pb2.AllocateResponse(buffer_id=name)
+
+    def write(self, request_iterator: Iterator[Any], context: Any) -> Any:
+        """All bytes of a buffer, piece by piece."""
+        written = 0
+        try:
+            for request in request_iterator:
+                self._buffers.write(request.buffer_id, written, request.data)
+                written += len(request.data)
+        except NoBuffer as error:
+            return buffer_pb2.BufferWriteResponse(msg=str(error))
+        return buffer_pb2.BufferWriteResponse()
+
+    def read(self, request: Any, context: Any) -> Iterator[Any]:
+        """All bytes of a buffer, piece by piece."""
+        try:
+            data = self._buffers.read(request.buffer_id)
+        except NoBuffer as error:
+            yield buffer_pb2.BufferReadResponse(msg=str(error))
+            return
+        for place in range(0, len(data), _CHUNK):
+            yield buffer_pb2.BufferReadResponse(data=data[place : place + _CHUNK])
+
+    def freebuffer(self, request: Any, context: Any) -> Any:
+        """Give memory back."""
+        try:
+            self._buffers.free(request.buffer_id)
+        except NoBuffer as error:
+            return buffer_pb2.FreeBufferResponse(msg=str(error))
+        return buffer_pb2.FreeBufferResponse()
+
+    def flush(self, request: Any, context: Any) -> Any:
+        """There is no cache: only whether the buffer is there."""
+        return buffer_pb2.FlushResponse(msg=self._missing(request.buffer_id))
+
+    def invalidate(self, request: Any, context: Any) -> Any:
+        """As `flush`."""
+        return buffer_pb2.InvalidateResponse(msg=self._missing(request.buffer_id))
+
+    def physical_address(self, request: Any, context: Any) -> Any:
+        """Where the logic finds the buffer."""
+        try:
+            return buffer_pb2.AddressResponse(address=self._buffers.address(request.buffer_id))
+        except NoBuffer as error:
+            return buffer_pb2.AddressResponse(msg=str(error))
+
+    def virtual_address(self, request: Any, context: Any) -> Any:
+        """Where the board's processor finds it: the same."""
+        return self.physical_address(request, context)
+
+    def cacheable(self, request: Any, context: Any) -> Any:
+        """As it was allocated."""
+        try:
+            return buffer_pb2.CacheableResponse(cacheable=self._buffers.cacheable(request.buffer_id))
+        except NoBuffer as error:
+            return buffer_pb2.CacheableResponse(msg=str(error))
+
+    def _missing(self, name: str) -> str:
+        try:
+            self._buffers.address(name)
+        except NoBuffer as error:
+            return str(error)
+        return ""
+
+
+class DeviceService(remote_device_pb2_grpc.RemoteDeviceServicer):  # type: ignore[misc]  # pynq has no types
+    """Files of the board, through which a bitstream is loaded too."""
+
+    def __init__(self, files: BoardFiles) -> None:
+        self._files = files
+
+    def existsfile(self, request: Any, context: Any) -> Any:
+        """Whether there is a file."""
+        return remote_device_pb2.ExistsFileResponse(exists=self._files.exists(request.file_path))
+
+    def readfile(self, request: Any, context: Any) -> Iterator[Any]:
+        """A file, piece by piece."""
+        data = self._files.read(request.file_path)
+        for place in range(0, len(data), _CHUNK):
+            yield remote_device_pb2.ReadFileResponse(data=data[place : place + _CHUNK])
+
+    def writefile(self, request_iterator: Iterator[Any], context: Any) -> Any:
+        """A file, piece by piece."""
+        path, content = "", b""
+        for request in request_iterator:
+            path, content = request.file_path, content + request.data
+        if path:
+            self._files.write(path, content)
+        return remote_device_pb2.WriteFileResponse()
+
+    def set_bitstream_attrs(self, request: Any, context: Any) -> Any:
+        """What follows is of a bitstream: the files say the same."""
+        return remote_device_pb2.SetBitstreamAttrsResponse(status=True)
+
+    def set_pl_clk(self, request: Any, context: Any) -> Any:
+        """The simulated logic has no frequency."""
+        return remote_device_pb2.SetPlClkResponse(status=True)
+
+    def shutdown(self, request: Any, context: Any) -> Any:
+        """Nothing is to be stopped."""
+        return remote_device_pb2.ShutdownResponse(status=True)

@@ -1,0 +1,26 @@
+"""The hand-written blocks of the portal under Icarus, against a model of each."""
+
+import numpy as np
+import pytest
+
+from fpga.hdl import icarus, why_missing
+
+pytestmark = pytest.mark.skipif(bool(why_missing("iverilog", "vvp")), reason=why_missing("iverilog", "vvp"))
+
+
+@pytest.mark.parametrize("name", ["portal_source.sv", "portal_sink.sv", "portal_pulses.sv"])
+def test_block_does_what_its_model_does(portal_blocks, name):
+    rows = portal_blocks.stimulus(name)
+    came = icarus.run(portal_blocks.design(name, portal_blocks.TEXTS[name]), rows)
+    assert np.array_equal(came, portal_blocks.answers(name, rows))
+
+
+def test_stimulus_of_the_fifo_is_worth_it(portal_blocks):
+    rows = portal_blocks.stimulus("portal_sink.sv")
+    ready, _, level = portal_blocks.answers("portal_sink.sv", rows).T
+    valid, _, pop = rows.T
+    assert np.count_nonzero(level == 16) > 100
+    assert np.count_nonzero(level == 0) > 100
+    assert np.count_nonzero((level == 0) & (pop == 1)) > 50
+    assert np.count_nonzero((ready == 0) & (valid == 1)) > 50
+    assert np.count_nonzero((level > 0) & (ready & valid & pop == 1)) > 200

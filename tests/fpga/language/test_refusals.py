@@ -1,0 +1,256 @@
+# ruff: noqa: E501, ISC004
+"""What is refused: every rule that can be broken, with the place, the reason and the cure."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+pytest.importorskip("lark", reason="lark reads the language: pip install 'lightbed[fpga]'")
+
+from fpga.count_action import CountActionError, Diagnostic, load, parse_text
+
+M = "module m { "
+STREAM_TWICE = "module m { counts: { sum x.valid over cycles } targets: { 1 } actions: { stream x.data; stream x.data } }"
+CASES = [
+    # syntax
+    ("module m { counts { sum x } }", 1, 19, "`{` cannot stand here; expected `:`", "A colon stands after"),
+    (M + "counts: { sum x sum y } }", 1, 28, "`sum` cannot stand here", "Put `;` between two items"),
+    (M + "counts: { sum x } ", 1, 29, "the end of the text cannot stand here", "Close what is open"),
+    (M + "counts: { sum x } targets: { 0x10 } }", 1, 41, "the character `0`", "Numbers are decimal"),
+    (M + "count: { sum x } }", 1, 12, "`count` cannot stand here", "A module has the sections"),
+    ("modul m {}", 1, 1, "`modul` cannot stand here", "A file has"),
+    ("", 1, 1, "there is no module", "Write `module NAME {...}`"),
+    ("// caf\N{LATIN SMALL LETTER E WITH ACUTE}\n", 1, 7, "U+00E9", "Write the file in ASCII"),
+    ("module valid { }", 1, 8, "`valid` is a word of the language", "Call it"),
+    (f"module {'a' * 65} {{ }}", 1, 8, "a name of 65 characters", "Shorten it"),
+    # numbers
+    (M + "counts: { sum x } targets: { 1 / 0 } }", 1, 41, "division of 1 by zero", "Check"),
+    (M + "counts: { sum x } targets: { 99999999999999999999 } }", 1, 41, "a number of 20 digits", "4294967295"),
+    (M + "counts: { sum x } targets: { 4294967295 * 4294967295 } }", 1, 41, "about 2^63", "largest count"),
+    (M + f"counts: {{ sum x }} targets: {{ {'1 + ' * 60} 1 }} }}", 1, 41, "more than 50 operations", "comes to"),
+    (M + "counts: { sum x width n } targets: { 1 } }", 1, 34, "`n` is not a number", "Declare it: module NAME (n = 16)"),
+    ("module m(n) { counts: { sum x } targets: { n } }", 1, 10, "`n` of module `m` has no value", "-P n=16"),
+    (M + "counts: { sum x } targets: { 0 } }", 1, 41, "never reached (R3)", "Write `never`"),
+    (M + "counts: { sum x - 1 over cycles } targets: { 1 } }", 1, 22, "cannot go down", "Add"),
+    (M + "counts: { sum 2 - x over cycles } targets: { 1 } }", 1, 30, "`x` is subtracted", "Add it"),
+    # ranges
+    (M + "counts: { sum x[i] (i = 4 to 1) } targets: { 1 } }", 1, 32, "from 4 to 1 is empty", "must not be before"),
+    (M + "counts: { sum x[i] (i = 1 to 4294967295) } targets: { 1 } }", 1, 32, "at most 1024", "Split it"),
+    (M + "counts: { sum x[i] (i = 0 - 1 to 3) } targets: { 1 } }", 1, 32, "begins at -1", "Begin at 0 or 1"),
+    (M + "counts: { sum x[4000000000] } targets: { 1 } }", 1, 26, "at most 1024", "Split it"),
+    (M + "counts: { sum x (i = 1 to 3) } targets: { 1 } }", 1, 29, "index `i` does not stand", "Write NAME[i]"),
+    (M + "inputs: { flag f[1 to 3] } counts: { sum f[4] } targets: { 1 } }", 1, 53, "elements 1 to 3, and no 4", "range"),
+    (M + "inputs: { flag f[1 to 3] } counts: { sum f } targets: { 1 } }", 1, 53, "which one is meant?", "Write f[1]"),
+    (
+        M + "inputs: { stream s of 2 lanes of 8 bits } counts: { sum s.valid } targets: { 1 } actions: { stream s.data[3] } }",
+        1, 111, "lanes 1 to 2, and no 3", "Lanes are declared",
+    ),
+    # names
+    (M + "counts: { sum other.done } targets: { 1 } }", 1, 26, "no module `other`", "There are: m"),
+    (
+        M + "counts: { sum x } targets: { 1 } actions: { pulse done } } module n { counts: { sum m.doen } targets: { 1 } }",
+        1, 96, "`m` drives no `doen`", "Did you mean `done`?",
+    ),
+    (
+        M + "counts: { sum x } targets: { 1 } actions: { pulse done } } module n { counts: { sum done } targets: { 1 } }",
+        1, 96, "`done` is declared nowhere; module `m` drives", "Write m.done",
+    ),
+    (M + "counts: { beats: sum x } targets: { 1 } actions: { on beast: pulse p } }", 1, 66, "no count `beast`", "`beats`?"),
+    (M + "counts: { a: sum x; b: sum y } targets: { 1 } actions: { pulse p } }", 1, 69, "which of 2 counts", "on a:"),
+    (M + "counts: { sum x to big } targets: { bog: 1 } }", 1, 31, "no target `big`", "Did you mean `bog`?"),
+    (M + "counts: { sum x } }", 1, 22, "no target for count", "targets: { never }"),
+    (M + "counts: { sum x; sum y; sum z } targets: { 1; 2 } }", 1, 22, "3 counts and 2 targets", "`to TARGET`"),
+    (M + "targets: { 1 } }", 1, 8, "counts nothing", "Add `counts"),
+    (M + "counts: { sum x } targets: { 1 } actions: { clear y } }", 1, 62, "neither a count nor a flag", "count"),
+    (M + "counts: { a: sum x; b: sum a } targets: { 1 } }", 1, 39, "`a` is a count; its value", "what its actions drive"),
+    (M + "counts: { sum m } targets: { 1 } }", 1, 26, "`m` is a module, not a signal", "drives nothing"),
+    (M + "counts: { a: sum x; a: sum y } targets: { 1 } }", 1, 32, "`a` is a count here and a count", "Rename"),
+    ("module m { counts: { sum x } targets: { 1 } } module m { }", 1, 54, "already a module `m`", "another name"),
+    ("use streamr as s; module streamer { }", 1, 5, "there is no module `streamr`", "Did you mean `streamer`?"),
+    ("use m(k = 1) as n; " + M + "counts: { sum x } targets: { j } }", 1, 7, "no parameter `k`", "There are: j"),
+    ("use m as n with z = y; " + M + "counts: { sum x } targets: { 1 } }", 1, 17, "has no input `z`", "There are: x"),
+    # kinds
+    (M + "inputs: { stream s of 8 bits } counts: { sum s } targets: { 1 } }", 1, 57, "`s` is a stream", "Write s.valid"),
+    (M + "inputs: { flag f } counts: { sum f.valid } targets: { 1 } }", 1, 45, "has no `.valid`", "declare it as a stream"),
+    (M + "counts: { sum x.data } targets: { 1 } }", 1, 26, "counts beats", "Write x.valid"),
+    (M + "counts: { sum x.valid } targets: { 1 } actions: { stream x.valid } }", 1, 69, "samples are sent", "Write x.data"),
+    (
+        "inputs: { flag f } " + M + "inputs: { stream f of 8 bits } counts: { sum f.valid } targets: { 1 } }",
+        1, 48, "declared differently at t.ca:1:16", "say the same",
+    ),
+    # widths
+    (M + "counts: { sum x over cycles } targets: { 70000 } }", 1, 53, "does not fit in 16 bits", "Write `width 17`"),
+    (M + "counts: { sum x over cycles width 33 } targets: { 1 } }", 1, 22, "is 33, outside 1 to 32", "Choose"),
+    (M + "inputs: { stream s of 64 bits } counts: { sum s.valid } targets: { 1 } }", 1, 29, "width of `s` is 64", "1 to 32"),
+    (M + "counts: { sum 300 over cycles width 8 } targets: { 1 } }", 1, 22, "can go up by 300", "Write `width 9`"),
+    (M + "counts: { sum x } targets: { 1 } actions: { advance n modulo 1 } }", 1, 56, "modulo of number `n` is 1", "2 to"),
+    # what cannot be reached
+    (M + "counts: { sum x[i] (i = 1 to 3) } targets: { 4 } }", 1, 57, "never above 3: it is never reached", "over cycles"),
+    (M + "counts: { sum 5 + x } targets: { 3 } }", 1, 45, "never below 5", "Raise the target"),
+    (M + "counts: { sum 4 over cycles } targets: { 10 } }", 1, 53, "jumps over it (R4)", "a multiple of 4"),
+    (M + "counts: { sum x over cycles width 4 } targets: { 40 width 8 } }", 1, 61, "stays at 15", "Write `width 6`"),
+    (
+        "module m { counts: { sum n.b over cycles } targets: { 1 } actions: { pulse a } }"
+        " module n { counts: { sum m.a over cycles } targets: { 1 } actions: { pulse b } }",
+        1, 22, "`m.count` never counts: nothing ever begins `n.b`", "from outside",
+    ),
+    (M + "counts: { sum x while go } targets: { 1 } actions: { set go } }", 1, 22, "nothing ever begins `m.go`", "outside"),
+    # drivers
+    (STREAM_TWICE, 1, 89, "`out` of module `m` has two drivers", "`as out_2`"),
+    (M + "counts: { sum x } targets: { 1 } actions: { on count: pulse p; on count: set p } }", 1, 85, "two drivers", "`p_2`"),
+    (M + "counts: { sum x + tick over cycles } targets: { 3 } actions: { pulse tick } }", 1, 22, "triggers itself", "another"),
+    # streams
+    (
+        M + "counts: { a: sum x.valid; b: sum x.valid over cycles } targets: { 1 } }",
+        1, 22, "must be the only taker (R7)", "over cycles",
+    ),
+    (
+        "module m { counts: { sum n.out.valid + x.valid over cycles } targets: { 1 } actions: { stream x.data } }"
+        " module n { counts: { sum m.out.valid over cycles } targets: { 1 } actions: { stream m.out.data } }",
+        1, 8, "streams run in a circle: m -> n -> m", "Break it",
+    ),
+    (
+        M + "counts: { sum x } targets: { 1 } actions: { pulse done } }"
+        " module n { counts: { sum m.done over cycles } targets: { 2 } actions: { stream y.data } }",
+        1, 96, "counts the pulse `m.done`, and module `n` can stall", "a module of its own",
+    ),
+    (
+        "module m { counts: { sum x.valid over cycles } targets: { 1 } actions: { stream out.data } }",
+        1, 74, "come from itself", "from outside",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "message", "hint"), CASES, ids=[case[3][:50] for case in CASES]
+)
+def test_refused_with_place_reason_and_cure(refused, text, line, column, message, hint):
+    first = refused(text)[0]
+    assert message in first.message
+    assert hint in first.hint
+    assert (first.file, first.line, first.column) == ("t.ca", line, column)
+
+
+def test_several_errors_of_a_file_are_told_at_once(refused):
+    text = """module m {
+  counts: { sum x[i] (i = 3 to 1); sum y over cycles }
+  targets: { 0; 1 / 0 }
+  actions: { on cuont: pulse p }
+}
+"""
+    assert [(each.line, each.message.split()[0]) for each in refused(text)] == [
+        (2, "the"),
+        (3, "a"),
+        (3, "division"),
+    ]
+    syntax = "module m {\n counts: { sum ; sum y over cycle }\n targets: { 1 1 }\n actions: { pluse p }\n}\n"
+    assert [each.line for each in refused(syntax)] == [2, 2, 3, 4]
+
+
+def test_an_error_in_a_range_is_told_once(refused):
+    text = "module m { counts: { sum x[i].valid (i = 1 to 9) } targets: { 1 } actions: { stream y[i].valid (i = 1 to 9) } }"
+    assert len(refused(text)) == 1
+
+
+def test_missing_files_and_circles(tmp_path):
+    (tmp_path / "a.ca").write_text('import "b.ca";\nuse b as c;')
+    (tmp_path / "b.ca").write_text('\n  import "a.ca";\nmodule b { counts: { sum x } targets: { 1 } }')
+    with pytest.raises(
+        CountActionError,
+        match=r"b\.ca:2:10: these files import each other in a circle: a\.ca -> b\.ca -> a\.ca",
+    ):
+        load(tmp_path / "a.ca")
+    with pytest.raises(CountActionError, match=r"none\.ca:1:1: there is no file"):
+        load(tmp_path / "none.ca")
+    with pytest.raises(CountActionError, match="is a folder"):
+        load(tmp_path)
+    (tmp_path / "c.ca").write_text(
+        'import "gone.ca";\nimport "";\nimport "/dev/zero";\nimport "' + "x" * 5000 + '";'
+    )
+    with pytest.raises(CountActionError) as caught:
+        load(tmp_path / "c.ca")
+    assert [each.line for each in caught.value.errors] == [1, 2, 3, 4]
+
+
+def test_an_error_of_an_imported_file_is_told_where_it_is(tmp_path):
+    (tmp_path / "a.ca").write_text('import "b.ca";')
+    (tmp_path / "b.ca").write_text("module b {\n counts: { sum }\n}")
+    with pytest.raises(CountActionError, match=r"b\.ca:2:16: `}` cannot stand here"):
+        load(tmp_path / "a.ca")
+
+
+def test_unknown_parameters_from_outside(refused):
+    text = "module m { counts: { sum x[i] (i = 1 to num_DACs) } targets: { num_DACs } }"
+    assert refused(text, parameters={"num_DACS": 4}) == (
+        Diagnostic(
+            "t.ca",
+            1,
+            1,
+            "no module has a parameter `num_DACS`, which was given a value from outside",
+            "Did you mean `num_DACs`?",
+        ),
+    )
+
+
+def test_a_misspelt_input_is_a_warning():
+    text = "module m { counts: { sum DAC[i].valid (i = 1 to 2) } targets: { 2 } actions: { stream DCA[i].data (i = 1 to 2) } }"
+    (warning,) = parse_text(text, "t.ca").warnings
+    assert warning.message == "`DCA` is declared nowhere and is much like `DAC`"
+    other = text.replace("DCA", "ADC_2")
+    (warning,) = parse_text(other, "t.ca").warnings
+    assert warning.message == "`out` sends samples of `ADC_2`, whose beats `count` does not count"
+
+
+def test_overshoot_is_a_warning_when_it_cannot_be_decided():
+    text = "module m { counts: { sum x.valid + y.valid over cycles } targets: { 5 } }"
+    (warning,) = parse_text(text, "t.ca").warnings
+    assert "can go up by 2 in one cycle and jump over its target `target`" in warning.message
+    assert parse_text("module m { counts: { sum 4 over cycles } targets: { 12 } }", "t.ca").warnings == ()
+    assert (
+        parse_text("module m { counts: { sum x.valid over cycles } targets: { 5 } }", "t.ca").warnings == ()
+    )
+
+
+def test_a_circle_of_pulses_is_a_warning():
+    text = """module m { counts: { sum start + n.b } targets: { 1 } actions: { pulse a } }
+    module n { counts: { sum m.a } targets: { 1 } actions: { pulse b } }"""
+    (warning,) = parse_text(text, "t.ca").warnings
+    assert (
+        "in a circle: m.count -> n.count -> m.count" in warning.message
+        or "n.count -> m.count -> n.count" in warning.message
+    )
+
+
+MEGABYTE = 1_000_000
+NOISE = {
+    "letters": "x" * MEGABYTE,
+    "braces": "{" * MEGABYTE,
+    "brackets": "module m { counts: { sum x } targets: { " + "(" * MEGABYTE,
+    "minus": "module m { counts: { sum x } targets: { " + "-" * MEGABYTE + "1 } }",
+    "items": "module m { counts: { " + "sum x; " * (MEGABYTE // 7),
+    "wrong items": "module m { counts: { " + "sum; " * (MEGABYTE // 5) + "} }",
+    "digits": "module m { targets: { " + "9" * MEGABYTE + " } }",
+    "lines": "\n" * MEGABYTE,
+    "bytes": "".join(chr((n * 7919) % 128) for n in range(MEGABYTE)),
+    "not ASCII": "\N{GREEK SMALL LETTER ALPHA}\n" * (MEGABYTE // 2),
+}
+
+
+@pytest.mark.parametrize("kind", NOISE)
+def test_a_megabyte_of_noise_is_answered_in_two_seconds(tmp_path, kind):
+    (tmp_path / "noise.ca").write_text(NOISE[kind])
+    begin = time.process_time()
+    with pytest.raises(CountActionError) as caught:
+        load(tmp_path / "noise.ca")
+    assert time.process_time() - begin <= 2.0
+    assert caught.value.errors[0].line >= 1
+    assert len(str(caught.value)) < 20_000
+
+
+def test_absurdly_many_things_are_refused_quickly(refused):
+    text = "module m { counts: { for a = 1 to 1000: sum x[i] (i = 1 to 1000) over cycles } targets: { 1 } }"
+    begin = time.process_time()
+    assert "more than 65536 terms" in refused(text)[0].message
+    assert time.process_time() - begin <= 2.0

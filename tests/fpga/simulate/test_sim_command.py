@@ -1,0 +1,93 @@
+"""`countaction sim`: from a text to waveforms."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "count_action"
+pytest.importorskip("lark")
+pytest.importorskip("typer")
+
+
+@pytest.fixture
+def command(capsys):
+    from fpga.cli import run_app
+
+    def run(*arguments):
+        code = run_app([str(each) for each in arguments])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def stimulus(command, tmp_path):
+    path = tmp_path / "s.csv"
+    assert command("sim", EXAMPLES / "streamer.ca", "--init", path)[0] == 0
+    return path
+
+
+def test_from_a_text_to_a_waveform(command, stimulus, tmp_path):
+    code, out, err = command(
+        "sim", EXAMPLES / "streamer.ca", "--stimulus", stimulus, "--vcd", tmp_path / "o.vcd"
+    )
+    assert (code, err) == (0, "")
+    assert "16 cycles; fires: synchronized_data_streamer.count" in out
+    assert "16 of 16 expectations met" in out
+    assert (tmp_path / "o.vcd").read_text().startswith("$timescale 1 ns $end")
+
+
+def test_json(command, stimulus, tmp_path):
+    code, out, _ = command(
+        "sim", EXAMPLES / "streamer.ca", "-s", stimulus, "--json", "--explain", "--vcd", tmp_path / "o.vcd"
+    )
+    document = json.loads(out)
+    assert (code, document["ok"], document["cycles"], document["failed"]) == (0, True, 16, [])
+    fires = sum("FIRES" in line for line in document["explanation"])
+    assert document["fires"] == {"synchronized_data_streamer.count": fires}
+    assert fires > 5
+    assert document["written"] == [str(tmp_path / "o.vcd")]
+
+
+def test_a_failed_expectation(command, stimulus):
+    lines = stimulus.read_text().splitlines()
+    lines[5] = lines[5][:-1] + "0"
+    stimulus.write_text("\n".join(lines))
+    code, out, err = command("sim", EXAMPLES / "streamer.ca", "-s", stimulus)
+    assert code == 1
+    assert "15 of 16 expectations met" in out
+    assert f"error: {stimulus}:6:1: cycle 4: fire_o[synchronized_data_streamer.count] is 1, expected 0" in err
+    assert "*4" in err
+    code, out, _ = command("sim", EXAMPLES / "streamer.ca", "-s", stimulus, "--json")
+    assert (code, json.loads(out)["failed"][0]["cycle"]) == (1, 4)
+
+
+def test_explanations(command, stimulus):
+    _, out, _ = command("sim", EXAMPLES / "streamer.ca", "-s", stimulus, "--explain", "--cycles", 2)
+    assert "  synchronized_data_streamer.count: level 8, target 16" in out
+    assert "  synchronized_data_streamer.count: level 16, target 16: FIRES" in out
+    assert "cycle 2" not in out
+
+
+def test_more_cycles_than_the_stimulus_has(command, stimulus):
+    pytest.importorskip("numba")
+    code, out, _ = command("sim", EXAMPLES / "streamer.ca", "-s", stimulus, "--cycles", 30_000, "--json")
+    document = json.loads(out)
+    assert (code, document["cycles"], document["expectations"]) == (0, 30_000, 16)
+
+
+def test_parameters(command, stimulus):
+    code, _, err = command("sim", EXAMPLES / "streamer.ca", "-s", stimulus, "-P", "num_DACs=4")
+    assert code == 1
+    assert f"error: {stimulus}:1:6: there is no input `DAC_valid[4]`" in err
+
+
+def test_what_cannot_be_done(command, stimulus):
+    assert command("sim", EXAMPLES / "streamer.ca")[0] == 1
+    code, _, err = command("sim", EXAMPLES / "streamer.ca", "--init", stimulus)
+    assert code == 1
+    assert "exists" in err
+    code, out, _ = command("sim", EXAMPLES / "streamer.ca", "-s", "none.csv", "--json")
+    assert (code, json.loads(out)["errors"][0]["file"]) == (1, "none.csv")

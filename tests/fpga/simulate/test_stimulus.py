@@ -1,0 +1,170 @@
+"""Stimuli from files: what they mean, and what is said about those that are wrong."""
+
+import numpy as np
+import pytest
+
+from fpga.count_action import CountActionError
+from fpga.count_action.ports import ports_of
+from fpga.count_action.simulate import Reference
+from fpga.count_action.simulate.checking import failures, window
+from fpga.count_action.simulate.signals import by_name, input_wires, output_wires
+from fpga.count_action.simulate.stimulus import example_stimulus, load_stimulus
+from fpga.count_action.simulate.words import values_of
+
+CSV = """\
+cycle,x_valid[0],x_valid[1],x_data[0],x_data[1],go,expect:fire[join.both],expect:join_out_data_o[1]
+0,1,0,-1,0x7f,1,0,
+1,1,1,-2,0b101,,1,
+2,,,,,1,0,5
+"""
+
+
+def load(tmp_path, datapath, text, name="s.csv"):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return load_stimulus(datapath, path)
+
+
+def refused(tmp_path, datapath, text, name="s.csv"):
+    with pytest.raises(CountActionError) as caught:
+        load(tmp_path, datapath, text, name)
+    return caught.value.errors
+
+
+def inputs_of(datapath, stimulus):
+    return [values_of(ports_of(datapath).inputs, row) for row in stimulus.rows.tolist()]
+
+
+def test_csv(tmp_path, small):
+    stimulus = load(tmp_path, small, CSV)
+    first, second, third = inputs_of(small, stimulus)
+    assert first == {
+        "x_valid_i": 1, "x_data_i": 0x7FFF, "go_i": 1,
+        "target_shadow_i": 2 | 3 << 2, "commit_i": 0, "clear_status_i": 0,
+    }  # fmt: skip
+    assert (second["x_valid_i"], second["x_data_i"], second["go_i"]) == (3, 0x05FE, 0)
+    assert third["x_valid_i"] == 0
+    outputs = Reference(small).run(stimulus.rows)
+    assert len(stimulus.expectations) == 4
+    assert failures(stimulus, outputs) == ()
+
+
+def test_a_failed_expectation_shows_eight_cycles(tmp_path, small):
+    lines = CSV.splitlines()
+    text = "\n".join([lines[0], *(f"{cycle},1,1,3,4,1,{int(cycle != 6)}," for cycle in range(20))])
+    stimulus = load(tmp_path, small, text)
+    outputs = Reference(small).run(stimulus.rows)
+    (failure,) = failures(stimulus, outputs)
+    assert str(failure) == "cycle 6: fire_o[join.both] is 1, expected 0"
+    assert failure.expected.line == 8
+    shown = list(window(small, stimulus.rows, outputs, failure))
+    assert shown[0].split() == ["cycle", "2", "3", "4", "5", "*6", "7", "8", "9"]
+    row = next(line for line in shown if line.startswith("fire_o[third.beats]"))
+    assert row.split()[1:] == ["0", "1", "0", "0", "1", "0", "0", "1"]
+
+
+def test_the_three_kinds_of_files_mean_the_same(tmp_path, small):
+    expected = load(tmp_path, small, CSV)
+    names = CSV.split("\n", 1)[0].split(",")[1:6]
+    columns = {name: [1, 1, 0] for name in names} | {"x_valid[1]": [0, 1, 0], "go": [1, 0, 1]}
+    columns |= {"x_data[0]": [-1, -2, 0], "x_data[1]": [0x7F, 5, 0], "expect:fire[join.both]": [0, 1, 0]}
+    np.savez(tmp_path / "s.npz", **{name: np.array(values) for name, values in columns.items()})
+    archive = load_stimulus(small, tmp_path / "s.npz")
+    program = f"def stimulus(ports):\n    columns = {columns!r}\n    for cycle in range(3):\n"
+    program += "        yield {name: values[cycle] for name, values in columns.items()}\n"
+    generator = load(tmp_path, small, program, "s.py")
+    for other in (archive, generator):
+        assert np.array_equal(other.rows, expected.rows)
+        assert [(e.cycle, e.value) for e in other.expectations] == [(0, 0), (1, 1), (2, 0)]
+
+
+def test_ready_and_targets_have_sensible_values(tmp_path, generated):
+    datapath = generated.random_datapath(0, 10)
+    stimulus = load(tmp_path, datapath, f"{input_wires(datapath)[0].name}\n0\n")
+    (row,) = inputs_of(datapath, stimulus)
+    ready = [value for name, value in row.items() if name.endswith("_ready_i")]
+    assert ready == [1] * len(ready) != []
+    resets = [target.reset for _, target in datapath.targets()]
+    wires = [wire for wire in input_wires(datapath) if wire.name.startswith("target_shadow")]
+    assert [wire.series(stimulus.rows)[0] for wire in wires] == resets
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "message", "hint"),
+    [
+        ("x_vald\n1\n", 1, 1, "no input `x_vald`", "Did you mean `x_valid`"),
+        ("go,fire\n1,1\n", 1, 2, "no input `fire`", "expect:fire"),
+        ("go,expect:mark\n1,1\n", 1, 2, "no output `mark`", "third_mark"),
+        ("go\n1\n2\n", 3, 1, "2 does not fit in `go_i`, which has 1 bits", "-1 to 1"),
+        ("x_data[0]\n-129\n", 2, 1, "-129 does not fit", "-128 to 255"),
+        ("go\n1\nyes\n", 3, 1, "`yes` is no number", "0x1f"),
+        ("go\n1,1\n", 2, 2, "2 cells under 1 names", "Remove"),
+        ("go,go\n1,1\n", 1, 2, "stands twice", "Remove"),
+        ("", 1, 1, "is empty", "--init"),
+        (b"go\n\xff\n", 1, 1, "not UTF-8", "UTF-8"),
+    ],
+)
+def test_csv_that_is_wrong(tmp_path, small, text, line, column, message, hint):
+    error, *_ = refused(tmp_path, small, text)
+    assert (error.line, error.column) == (line, column)
+    assert message in error.message
+    assert hint in error.hint
+
+
+def test_several_errors_are_told_at_once(tmp_path, small):
+    assert [error.line for error in refused(tmp_path, small, "go\n7\n1\nx\n")] == [2, 4]
+    assert len(refused(tmp_path, small, "go\n" + "7\n" * 100)) == 20
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        (
+            "def stimulus(ports):\n    yield {'go': 1}\n    raise KeyError('gone')\n",
+            3,
+            "KeyError in the stimulus: 'gone'",
+        ),
+        ("def stimulus(ports)\n", 1, "is no Python"),
+        ("x = 1\n", 1, "no function `stimulus`"),
+        ("def stimulus(ports):\n    yield 1\n", 1, "no dictionary"),
+        ("def stimulus(ports):\n    yield {'go': 'a'}\n", 1, "`'a'` in cycle 0"),
+        ("def stimulus(ports):\n    yield {'gone': 1}\n", 1, "no input `gone`"),
+    ],
+)
+def test_a_generator_that_is_wrong(tmp_path, small, text, line, message):
+    error, *_ = refused(tmp_path, small, text, "s.py")
+    assert error.line == line
+    assert message in error.message
+
+
+def test_other_files_that_are_wrong(tmp_path, small):
+    assert "not known" in refused(tmp_path, small, "go\n", "s.txt")[0].message
+    assert "is no NPZ" in refused(tmp_path, small, "go\n", "s.npz")[0].message
+    np.savez(tmp_path / "f.npz", go=np.ones(3), **{"x_valid[0]": np.ones(2, int)})
+    with pytest.raises(CountActionError) as caught:
+        load_stimulus(small, tmp_path / "f.npz")
+    assert [error.message for error in caught.value.errors] == [
+        "`go` is float64[3]; 3 whole numbers are needed",
+        "`x_valid[0]` is int64[2]; 3 whole numbers are needed",
+    ]
+    with pytest.raises(CountActionError, match="cannot be read"):
+        load_stimulus(small, tmp_path / "none.csv")
+
+
+def test_the_example_passes_for_any_datapath(tmp_path, small, generated):
+    for datapath in (small, *(generated.random_datapath(seed, 6) for seed in range(8))):
+        stimulus = load(tmp_path, datapath, example_stimulus(datapath))
+        outputs = Reference(datapath).run(stimulus.rows)
+        assert failures(stimulus, outputs) == ()
+        assert stimulus.expectations
+        assert any(expected.value for expected in stimulus.expectations), "something fires"
+
+
+def test_every_bit_of_every_port_has_a_name(generated):
+    for seed in range(5):
+        datapath = generated.random_datapath(seed, 12)
+        ports = ports_of(datapath)
+        for wires, places in ((input_wires(datapath), ports.inputs), (output_wires(datapath), ports.outputs)):
+            bits = [(wire.port.name, wire.low + bit) for wire in wires for bit in range(wire.width)]
+            assert sorted(bits) == sorted((port.name, bit) for port in places for bit in range(port.width))
+        assert len(by_name(datapath, inputs=True)) >= 2 * len(ports.inputs)

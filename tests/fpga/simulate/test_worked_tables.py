@@ -1,0 +1,200 @@
+"""The worked tables of docs/reference/count-action.md, read from the page: what it says is what the simulators do."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fpga.count_action import (
+    Action,
+    ActionKind,
+    Count,
+    CountKind,
+    Datapath,
+    Module,
+    Ref,
+    Signal,
+    SignalKind,
+    Target,
+)
+from fpga.count_action.ports import ports_of
+from fpga.count_action.simulate import Reference, simulate
+from fpga.count_action.simulate.signals import by_name
+from fpga.count_action.simulate.words import row_of
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "count-action.md"
+LEVEL, ACCUMULATE = CountKind.LEVEL, CountKind.ACCUMULATE
+NUMBER, FLAG, STREAM = SignalKind.NUMBER, SignalKind.FLAG, SignalKind.STREAM
+
+
+def table(rule):
+    """The rows of the table under a rule: label to cells. A fire is True, an empty cell 0."""
+    section = PAGE.read_text(encoding="utf-8").split(f"\n### {rule} ")[1].split("\n### ")[0]
+    lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    rows = {cells[0].strip(): [cell.strip() for cell in cells[1:]] for cells in lines[2:]}
+    assert [int(cell) for cell in lines[0][1:]] == list(range(len(lines[0]) - 1))
+    return rows
+
+
+def numbers(cells):
+    return [
+        int(re.search(r"\d+", cell)[0]) if re.search(r"\d", cell) else int("fire" in cell) for cell in cells
+    ]
+
+
+def fires(cells):
+    return [int("fire" in cell) for cell in cells]
+
+
+def run(datapath, **series):
+    """The cycles of a run whose inputs are given by port, from reset."""
+    cycles = max(map(len, series.values()))
+    steps = [{port: values[cycle] for port, values in series.items()} for cycle in range(cycles)]
+    reference = Reference(datapath)
+    told = [reference.step(step) for step in steps]
+    rows = np.array([row_of(ports_of(datapath).inputs, step) for step in steps], np.uint64)
+    outputs = Reference(datapath).run(rows)
+    assert outputs.tolist() == [row_of(ports_of(datapath).outputs, cycle.outputs) for cycle in told]
+    pytest.importorskip("numba")
+    assert np.array_equal(simulate(datapath, rows), outputs)
+    return told
+
+
+def single(kind, *terms, target, actions=(), name="m"):
+    return Module(name, (Count("c", kind, "t", terms),), (Target("t", target),), tuple(actions))
+
+
+def seen(told, count, field):
+    return [int(getattr(each, field)) for cycle in told for each in cycle.counts if each.module == count]
+
+
+def port(told, name):
+    return [cycle.outputs[name] for cycle in told]
+
+
+def test_level_and_accumulating_counts():
+    rows = table("R1")
+    datapath = Datapath(
+        "r1",
+        (Signal("x", NUMBER, width=2),),
+        (
+            single(LEVEL, Ref("x"), target=2, name="level"),
+            single(ACCUMULATE, Ref("x"), target=3, name="accumulating"),
+        ),
+    )
+    told = run(datapath, x_i=numbers(rows["increment"]))
+    for name, label in (("level", "level, v (target 2)"), ("accumulating", "accumulating, v (target 3)")):
+        assert seen(told, name, "value") == numbers(rows[label])
+        assert seen(told, name, "fires") == fires(rows[label])
+
+
+def test_overshoot():
+    rows = table("R4")
+    datapath = Datapath("r4", (Signal("x", NUMBER, width=2),), (single(ACCUMULATE, Ref("x"), target=5),))
+    told = run(datapath, x_i=numbers(rows["increment"]))
+    assert seen(told, "m", "value") == numbers(rows["v (target 5)"])
+    assert port(told, "overshoot_o") == numbers(rows["overshoot (register)"])
+    assert port(told, "fire_o") == [0, 0, 0, 0]
+
+
+def test_clear():
+    rows = table("R5")
+    clearing = single(
+        LEVEL,
+        Ref("k"),
+        target=1,
+        name="k_m",
+        actions=[Action(ActionKind.CLEAR_COUNT, "c", clears=("m", "c"))],
+    )
+    datapath = Datapath(
+        "r5", (Signal("x", FLAG), Signal("k", FLAG)), (single(ACCUMULATE, Ref("x"), target=2), clearing)
+    )
+    arrives = numbers(rows["clear (arrives)"])
+    told = run(datapath, x_i=numbers(rows["increment"]), k_i=[*arrives[1:], 0])
+    assert seen(told, "m", "value") == numbers(rows["v (target 2)"])
+    assert seen(told, "m", "fires") == fires(rows["v (target 2)"])
+
+
+def test_latency():
+    rows = table("R6")
+    first = single(ACCUMULATE, Ref("x"), target=2, name="a", actions=[Action(ActionKind.PULSE, "c", "done")])
+    second = single(ACCUMULATE, Ref("done", "a"), target=1, name="b")
+    told = run(
+        Datapath("r6", (Signal("x", FLAG),), (first, second)),
+        x_i=numbers(rows["a: `sum x over cycles`, target 2, x"]),
+    )
+    assert seen(told, "a", "fires") == fires(rows["a fires, `pulse done`"])
+    assert port(told, "a_done_o") == numbers(rows["a.done"])
+    assert seen(told, "b", "fires") == fires(rows["b: `sum a.done over cycles`, target 1"])
+
+
+def test_back_pressure():
+    rows = table("R7")
+    sends = Action(ActionKind.STREAM, "c", "out", (Ref("x"),), 8)
+    datapath = Datapath(
+        "r7", (Signal("x", STREAM, width=8),), (single(ACCUMULATE, Ref("x"), target=1, actions=[sends]),)
+    )
+    data = [10, 11, 12, 13]
+    told = run(
+        datapath, x_valid_i=numbers(rows["x.valid"]), x_data_i=data, m_out_ready_i=numbers(rows["out.ready"])
+    )
+    assert seen(told, "m", "stalled") == numbers(rows["stalled"])
+    assert port(told, "x_ready_o") == numbers(rows["x.ready"])
+    assert seen(told, "m", "fires") == numbers(rows["fire (target 1)"])
+    assert port(told, "m_out_valid_o") == numbers(rows["out.valid"])
+    assert port(told, "m_out_data_o") == [0, 10, 10, 10]
+
+
+def test_commit():
+    rows = table("R8")
+    datapath = Datapath("r8", (Signal("x", FLAG),), (single(ACCUMULATE, Ref("x"), target=2),))
+    told = run(
+        datapath,
+        x_i=numbers(rows["increment"]),
+        target_shadow_i=numbers(rows["shadow"]),
+        commit_i=numbers(rows["commit"]),
+    )
+    assert seen(told, "m", "target") == numbers(rows["target in force"])
+    assert seen(told, "m", "value") == numbers(rows["v"])
+    assert seen(told, "m", "fires") == fires(rows["v"])
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "expected"),
+    [
+        (0, ACCUMULATE, [0, 0, 0, 0]),
+        (1, ACCUMULATE, [0, 1, 0, 1]),
+        (0, LEVEL, [0, 0, 0, 0]),
+        (1, LEVEL, [0, 1, 0, 1]),
+    ],
+)
+def test_a_target_of_zero_is_never_reached(target, kind, expected):
+    told = run(
+        Datapath("r3", (Signal("x", FLAG),), (single(kind, Ref("x"), target=target),)), x_i=[0, 1, 0, 1]
+    )
+    assert seen(told, "m", "fires") == expected
+    assert port(told, "overshoot_o") == [0, 0, 0, 0]
+
+
+def test_every_table_of_the_page_is_tested():
+    sections = PAGE.read_text(encoding="utf-8").split("\n### ")[1:]
+    assert [section.split()[0] for section in sections if "\n| cycle |" in section] == [
+        "R1",
+        "R4",
+        "R5",
+        "R6",
+        "R7",
+        "R8",
+    ]
+
+
+def test_what_came_from_the_page_is_not_empty():
+    assert numbers(table("R1")["increment"]) == [1, 0, 2, 1]
+    assert fires(table("R8")["v"]) == [0, 1, 0, 0]
+    assert (
+        by_name(Datapath("r3", (Signal("x", FLAG),), (single(LEVEL, Ref("x"), target=1),)), inputs=True)[
+            "x"
+        ].width
+        == 1
+    )
