@@ -1,9 +1,10 @@
 """How fast a datapath runs: the generated simulator, the generated RTL under Verilator, and cocotb.
 
 The chain of 16 lanes (`examples/count_action/chain16.ca`) with stalls, a shadow bank that is committed now and then,
-and status bits that are cleared now and then. The same buffers go to the first two, in turns, in pieces that stay in
-the cache, and their outputs must be equal. cocotb drives Verilator with a stimulus from Python in every cycle; what
-comes out is read, and must be equal, in its first cycles only, so that reading does not slow it down. One thread.
+and status bits that are cleared now and then. The same buffers go to the first two, in turns, and their outputs must
+be equal. Memory for outputs is made before: getting it takes longer than simulating. cocotb drives Verilator with a
+stimulus from Python in every cycle; what comes out is read, and must be equal, in its first cycles only, so that
+reading does not slow it down. One thread.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from fpga.count_action.model import (
     Target,
 )
 from fpga.count_action.ports import Rows, ports_of
-from fpga.count_action.simulate import compile_datapath
+from fpga.count_action.simulate import Simulator, compile_datapath
 from fpga.hdl import design_of, find_tool, verilator
 
 CHAIN = Path(__file__).parents[1] / "examples" / "count_action" / "chain16.ca"
 LANES = 16
 PIECE = 20_000
-PIECES = 25
+PIECES = 50
 COCOTB_CYCLES = 20_000
 ASKED_OF_VERILATOR = 2.0
 ASKED_OF_COCOTB = 200.0
@@ -112,12 +113,24 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         build_s = timed(lambda: verilator.build(datapath, Path(folder)))
         library = verilator.build(datapath, Path(folder))
-        speeds = in_turns(rows, fused.run, library.run)
+        speeds = in_turns(rows, *runs_into_buffers(fused, library))
         fused.reset()
         from_python = cocotb_speed(
             datapath, rows[:COCOTB_CYCLES], fused.run(rows[:COCOTB_CYCLES]), Path(folder)
         )
     print(json.dumps(document(speeds, from_python, compile_s, build_s)))
+
+
+def runs_into_buffers(fused: Simulator, library: verilator.Simulator) -> tuple[Callable[[Rows], Rows], ...]:
+    """Both simulators, each writing into memory of its own that is there already."""
+    buffers = [np.zeros((PIECE, fused.ports.output_columns), np.uint64) for _ in range(2)]
+
+    def by_library(rows: Rows) -> Rows:
+        data = (rows.ctypes.data, buffers[1].ctypes.data)
+        library._run_rows(library._pointer, 0, len(rows), *data)  # noqa: SLF001  # `run` makes new memory
+        return buffers[1]
+
+    return (lambda rows: fused.run(rows, buffers[0])), by_library
 
 
 def in_turns(rows: Rows, *runs: Callable[[Rows], Rows]) -> list[list[float]]:
@@ -176,9 +189,9 @@ def document(
         "verilator_cycles_per_s": round(library),
         "cocotb_cycles_per_s": round(from_python),
         "over_verilator": round(statistics.median(ratios), 2),
-        "over_verilator_asked": ASKED_OF_VERILATOR,
+        "asked_over_verilator": ASKED_OF_VERILATOR,
         "over_cocotb": round(fused / from_python),
-        "over_cocotb_asked": ASKED_OF_COCOTB,
+        "asked_over_cocotb": ASKED_OF_COCOTB,
         "compile_s": round(compile_s, 3),
         "verilator_build_s": round(build_s, 2),
         "python": sys.version.split()[0],

@@ -16,11 +16,12 @@ from fpga.count_action import load
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows
 from fpga.count_action.simulate.checking import Failure, failures, window
+from fpga.count_action.simulate.example import example_stimulus
 from fpga.count_action.simulate.fused import compile_datapath
 from fpga.count_action.simulate.narration import explain_run
 from fpga.count_action.simulate.reference import Reference
 from fpga.count_action.simulate.signals import output_wires
-from fpga.count_action.simulate.stimulus import Stimulus, example_stimulus, idle_rows, load_stimulus
+from fpga.count_action.simulate.stimulus import Stimulus, idle_rows, load_stimulus
 
 SHORT = 20_000
 """Cycles times counts up to which plain Python is done before the fast simulator is compiled."""

@@ -160,6 +160,4 @@ def spread(bits: Iterable[str]) -> str:
 
 def when(condition: str, lines: Iterable[str]) -> str:
     """Statements that happen when a bit is 1."""
-    if condition == "1":
-        return "\n".join(lines)
     return "\n".join([f"if {condition}:", *(f"    {line}" for line in lines)])

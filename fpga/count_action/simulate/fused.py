@@ -28,10 +28,17 @@ class Simulator:
         self._reset = np.array(list(program.registers.values()), np.int64)
         self._state = self._reset.copy()
 
-    def run(self, rows: Rows) -> Rows:
-        """Outputs of every cycle, read before its clock edge. Raises ValueError for rows of another width."""
+    def run(self, rows: Rows, out: Rows | None = None) -> Rows:
+        """Outputs of every cycle, read before its clock edge; in `out` where given, as getting new memory takes
+        longer than the simulation. Raises ValueError for rows of another width, and for an `out` that does not fit.
+        """
         inputs = checked_inputs(self.ports, rows)
-        outputs = np.empty((len(inputs), self.ports.output_columns), np.uint64)
+        shape = (len(inputs), self.ports.output_columns)
+        outputs = np.empty(shape, np.uint64) if out is None else out
+        if outputs.shape != shape or outputs.dtype != np.uint64 or not outputs.flags.c_contiguous:
+            raise ValueError(
+                f"out is {outputs.dtype}{list(outputs.shape)}; uint64{list(shape)} in one block is needed."
+            )
         self._run(self._state, inputs.view(np.int64), outputs.view(np.int64))
         return outputs
 

@@ -23,7 +23,7 @@ import numpy as np
 from fpga.count_action.diagnostics import CountActionError, Diagnostic, did_you_mean, quoted
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows, ports_of
-from fpga.count_action.simulate.signals import Wire, by_name, input_wires
+from fpga.count_action.simulate.signals import Wire, by_name
 from fpga.count_action.simulate.words import row_of
 
 EXPECT = "expect:"
@@ -52,8 +52,8 @@ class Stimulus:
 
 def load_stimulus(datapath: Datapath, path: Path) -> Stimulus:
     """The stimulus in a `.csv`, `.npz` or `.py` file. Raises `CountActionError` with the place of every error."""
-    readers: dict[str, Callable[[_Collector, Path], None]] = {".csv": _csv, ".npz": _npz, ".py": _python}
-    collector = _Collector(datapath, str(path))
+    readers: dict[str, Callable[[Collector, Path], None]] = {".csv": _csv, ".npz": _npz, ".py": _python}
+    collector = Collector(datapath, str(path))
     if path.suffix.lower() not in readers:
         hint = f"There are: {', '.join(readers)}."
         raise collector.error(1, 1, f"a stimulus of the kind {quoted(path.suffix)} is not known", hint)
@@ -80,7 +80,7 @@ def idle_rows(datapath: Datapath, cycles: int) -> Rows:
     return np.tile(np.array(row, np.uint64), (cycles, 1))
 
 
-class _Collector:
+class Collector:
     """Takes cells one after another, and notes what is wrong with them."""
 
     def __init__(self, datapath: Datapath, file: str) -> None:
@@ -154,7 +154,7 @@ class _Collector:
 # -------------------------------------------------------------------------------------------------- CSV
 
 
-def _csv(collector: _Collector, path: Path) -> None:
+def _csv(collector: Collector, path: Path) -> None:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -182,7 +182,7 @@ def _csv(collector: _Collector, path: Path) -> None:
         collector.cycle(_cells(collector, columns, line, cells), line)
 
 
-def _header(collector: _Collector, line: int, names: list[str]) -> list[tuple[Wire, bool] | None]:
+def _header(collector: Collector, line: int, names: list[str]) -> list[tuple[Wire, bool] | None]:
     columns: list[tuple[Wire, bool] | None] = []
     seen: set[str] = set()
     for place, name in enumerate(each.strip() for each in names):
@@ -195,7 +195,7 @@ def _header(collector: _Collector, line: int, names: list[str]) -> list[tuple[Wi
 
 
 def _cells(
-    collector: _Collector, columns: list[tuple[Wire, bool] | None], line: int, cells: list[str]
+    collector: Collector, columns: list[tuple[Wire, bool] | None], line: int, cells: list[str]
 ) -> Iterator[tuple[Wire, bool, int, int]]:
     for place, (column, cell) in enumerate(zip(columns, cells, strict=False)):
         if column is None or not cell.strip():
@@ -212,7 +212,7 @@ def _cells(
 # -------------------------------------------------------------------------------------------------- NPZ
 
 
-def _npz(collector: _Collector, path: Path) -> None:
+def _npz(collector: Collector, path: Path) -> None:
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: np.asarray(stored[name]) for name in stored.files}
@@ -238,7 +238,7 @@ def _npz(collector: _Collector, path: Path) -> None:
 # ----------------------------------------------------------------------------------------------- Python
 
 
-def _python(collector: _Collector, path: Path) -> None:
+def _python(collector: Collector, path: Path) -> None:
     """Runs the user's file: it is a program."""
     path.read_bytes()  # a file that cannot be read is told as such
     try:
@@ -260,7 +260,7 @@ def _python(collector: _Collector, path: Path) -> None:
         raise collector.error(_line_in(path, error), 1, message, "Mend the generator.") from error
 
 
-def _yielded(collector: _Collector, cycle: int, cells: Any) -> Iterator[tuple[Wire, bool, int, int]]:
+def _yielded(collector: Collector, cycle: int, cells: Any) -> Iterator[tuple[Wire, bool, int, int]]:
     if not isinstance(cells, Mapping):
         collector.note(1, 1, f"cycle {cycle} is {quoted(repr(cells))}, no dictionary", "Yield {NAME: value}.")
         return
@@ -282,46 +282,3 @@ def _line_in(path: Path, error: Exception) -> int:
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
     ]
     return (lines[-1] if lines else None) or 1
-
-
-# ---------------------------------------------------------------------------------------------- example
-
-
-def example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
-    """A stimulus in CSV for this very datapath: everything comes in that counts, and what then fires is expected."""
-    from fpga.count_action.simulate.reference import Reference
-
-    wires = [
-        wire for wire in input_wires(datapath) if not wire.name.startswith(("target_shadow", "clear_status"))
-    ]
-    rows = [_example_row(wires, cycle) for cycle in range(cycles)]
-    collector = _Collector(datapath, "<example>")
-    for row in rows:
-        collector.cycle(((wire, False, value, 1) for wire, value in zip(wires, row, strict=True)), 1)
-    run = list(Reference(datapath).cycles(collector.stimulus().rows))
-    fires = [f"{EXPECT}fire[{each.module}.{each.count}]" for each in run[0].counts]
-    written = io.StringIO()
-    table = csv.writer(written, lineterminator="\n")
-    table.writerow(["cycle", *(_short(wire.name) for wire in wires), *fires])
-    for cycle, (row, seen) in enumerate(zip(rows, run, strict=True)):
-        table.writerow([cycle, *row, *(int(count.fires) for count in seen.counts)])
-    return written.getvalue()
-
-
-def _short(name: str) -> str:
-    port, bracket, rest = name.partition("[")
-    return f"{port[:-2]}{bracket}{rest}"
-
-
-def _example_row(wires: list[Wire], cycle: int) -> list[int]:
-    """Beats of every other stream come a cycle later than the first ones, and outputs are not ready now and then."""
-    row = []
-    for place, wire in enumerate(wires):
-        late = wire.low % 2 and cycle % 8 == 0
-        if "_data_i" in wire.name:
-            row.append((10 * cycle + place) % (1 << wire.width - 1) if wire.width > 1 else cycle & 1)
-        elif wire.name.endswith("_ready_i"):
-            row.append(int(cycle % 6 != 5))
-        else:
-            row.append(int(wire.name != "commit_i" and not late))
-    return row

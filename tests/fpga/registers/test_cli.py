@@ -2,6 +2,7 @@
 
 import json
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -63,7 +64,8 @@ def test_a_text_that_is_wrong_is_located(tmp_path, capsys, monkeypatch, command)
 
 def test_build_writes_what_its_document_names(streamer, tmp_path, capsys):
     pytest.importorskip("peakrdl_regblock", reason="needs PeakRDL: pip install 'lightbed[hdl]'")
-    pytest.importorskip("pyosys", reason="needs pyosys: pip install 'lightbed[hdl]'")
+    if find_spec("pyosys") is None:  # never imported here: matplotlib cannot be imported after it
+        pytest.skip("needs pyosys: pip install 'lightbed[hdl]'")
     command = [
         "build",
         str(streamer),

@@ -85,7 +85,7 @@ def simulator_of():
     return compile_datapath
 
 
-LARGE_TOPS, LARGE = (101, 102, 103), 68
+LARGE_TOPS, LARGE = (101, 102), 102
 """Seeds and modules of the tops for Verilator: few and large, as each takes a build."""
 
 

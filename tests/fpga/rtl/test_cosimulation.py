@@ -14,7 +14,7 @@ SMALL_TOPS, SMALL = range(200, 225), 8
 """For Icarus, which builds in no time and runs slowly."""
 EPISODE = 2000
 """Cycles from one reset to the next: a count that has jumped over its target is dead until then."""
-EPISODES, SMALL_EPISODES, SMALL_EPISODE = 167, 2, 400
+EPISODES, SMALL_EPISODES, SMALL_EPISODE = 251, 2, 400
 CASES = (
     "fires",
     "stalls_at_fire",

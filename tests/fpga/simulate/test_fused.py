@@ -109,6 +109,17 @@ def test_rows_of_another_shape_are_refused(small, rows):
             simulator.run(rows)
 
 
+def test_outputs_go_where_they_are_wanted(small, generated):
+    inputs = generated.constructive_stimulus(small, 50)
+    expected = simulate(small, inputs)
+    out = np.zeros_like(expected)
+    assert compile_datapath(small).run(inputs, out) is out
+    assert np.array_equal(out, expected)
+    for wrong in (out[1:], out.view(np.int64), np.asfortranarray(out)):
+        with pytest.raises(ValueError, match="in one block is needed"):
+            compile_datapath(small).run(inputs, wrong)
+
+
 def test_streams_in_a_circle_are_refused():
     modules = tuple(
         Module(

@@ -60,8 +60,8 @@ def test_what_happens_and_why():
         "  m.wide: level 7, target never (0, R3)",
         "cycle 4",
         (
-            "  m.c: 7 + 7 = 14, target 3: above its target, sets overshoot (R4): does not fit, stays at the largest value"
-            " and sets saturated (R10)"
+            "  m.c: 7 + 7 = 14, target 3: above its target, sets overshoot (R4): does not fit, stays"
+            " at the largest value and sets saturated (R10)"
         ),
         "  m.wide: level 7, target never (0, R3)",
         "  COMMIT: from the next cycle on the targets of the shadow bank are in force (R8)",
@@ -75,8 +75,8 @@ def test_stalls_and_every_effect(generated):
         lines += explain_run(datapath, generated.constructive_stimulus(datapath, 150, seed))
     text = "\n".join(lines)
     for words in (
-        "stalled, as a beat of", "a beat of", "the sum on", "is 1 for one cycle", "becomes 1", "becomes 0", "goes up by one",
-        "begins anew", "COMMIT", "status bits are cleared", "sets saturated",
+        "stalled, as a beat of", "a beat of", "the sum on", "is 1 for one cycle", "becomes 1", "becomes 0",
+        "goes up by one", "begins anew", "COMMIT", "status bits are cleared", "sets saturated",
     ):  # fmt: skip
         assert words in text, words
 

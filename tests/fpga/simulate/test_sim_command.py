@@ -91,3 +91,22 @@ def test_what_cannot_be_done(command, stimulus):
     assert "exists" in err
     code, out, _ = command("sim", EXAMPLES / "streamer.ca", "-s", "none.csv", "--json")
     assert (code, json.loads(out)["errors"][0]["file"]) == (1, "none.csv")
+
+
+def test_an_example_and_a_picture_told_as_json(command, tmp_path):
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'lightbed[hdl]'")
+    path, picture = tmp_path / "new.csv", tmp_path / "run.png"
+    code, out, _ = command("sim", EXAMPLES / "chain.ca", "--init", path, "--json")
+    assert (code, json.loads(out)) == (0, {"ok": True, "written": [str(path)]})
+    code, out, _ = command("sim", EXAMPLES / "chain.ca", "-s", path, "--png", picture)
+    assert (code, out.splitlines()[-1]) == (0, f"written: {picture}")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_not_every_failure_of_many_is_printed(command, tmp_path):
+    path = tmp_path / "s.csv"
+    path.write_text("expect:fire\n" + "1\n" * 30)
+    code, out, err = command("sim", EXAMPLES / "streamer.ca", "-s", path)
+    assert (code, err.count(": cycle ")) == (1, 20)
+    assert "0 of 30 expectations met" in out
+    assert "error: and 10 more" in err

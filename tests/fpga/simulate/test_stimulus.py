@@ -7,9 +7,10 @@ from fpga.count_action import CountActionError
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference
 from fpga.count_action.simulate.checking import failures, window
+from fpga.count_action.simulate.example import example_stimulus
 from fpga.count_action.simulate.signals import by_name, input_wires, output_wires
-from fpga.count_action.simulate.stimulus import example_stimulus, load_stimulus
-from fpga.count_action.simulate.words import values_of
+from fpga.count_action.simulate.stimulus import load_stimulus
+from fpga.count_action.simulate.words import put_series, values_of
 
 CSV = """\
 cycle,x_valid[0],x_valid[1],x_data[0],x_data[1],go,expect:fire[join.both],expect:join_out_data_o[1]
@@ -158,6 +159,21 @@ def test_the_example_passes_for_any_datapath(tmp_path, small, generated):
         assert failures(stimulus, outputs) == ()
         assert stimulus.expectations
         assert any(expected.value for expected in stimulus.expectations), "something fires"
+
+
+def test_cells_that_are_too_large_for_csv_are_told(tmp_path, small):
+    assert "is no CSV" in refused(tmp_path, small, "go\n" + "1" * 200_000)[0].message
+
+
+def test_there_is_an_end(tmp_path, small, monkeypatch):
+    monkeypatch.setattr("fpga.count_action.simulate.stimulus.MAX_CYCLES", 3)
+    assert "more than 3 cycles" in refused(tmp_path, small, "go\n" + "1\n" * 9)[0].message
+
+
+def test_more_values_than_cycles(small):
+    port = ports_of(small).inputs[0]
+    with pytest.raises(ValueError, match="2 values for 1 cycles"):
+        put_series(np.zeros((1, 9), np.uint64), port, [1, 2])
 
 
 def test_every_bit_of_every_port_has_a_name(generated):

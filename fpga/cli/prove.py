@@ -1,0 +1,94 @@
+"""`countaction prove FILE`: the generated SystemVerilog against the language, for all inputs and all times."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
+from fpga.count_action import load
+from fpga.formal import Proof, Verdict, prove
+from fpga.formal.properties import PROPERTIES
+from fpga.formal.sby import COVER_DEPTH
+from fpga.hdl.tools import HdlError
+
+ModuleName = Annotated[str | None, typer.Option("--module", metavar="NAME", help="Prove this module alone.")]
+Vcd = Annotated[
+    Path | None, typer.Option("--vcd", metavar="FILE", help="Write a counterexample for a wave viewer.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("prove")(prove_file)
+
+
+def prove_file(
+    file: SourceFile,
+    parameters: Parameters = None,
+    module: ModuleName = None,
+    vcd: Vcd = None,
+    *,
+    as_json: AsJson = False,
+) -> int:
+    """Prove that the RTL of FILE does what the language says, for all inputs and all times."""
+    datapath = load(file, parse_parameters(parameters)).datapath
+    try:
+        proof = prove(datapath, module)
+    except (HdlError, ValueError, KeyError) as error:
+        message = str(error.args[0] if isinstance(error, KeyError) else error)
+        print(json.dumps({"error": {"message": message}}) if as_json else f"error: {message}", file=sys.stderr)
+        return 1
+    if vcd is not None and proof.trace:
+        vcd.write_text(proof.trace, encoding="utf-8")
+    print(json.dumps(as_document(proof)) if as_json else "\n".join(as_lines(proof)))
+    return 0 if proof.ok else 1
+
+
+def as_document(proof: Proof) -> dict[str, Any]:
+    """The proof as one JSON document."""
+    return {
+        "ok": proof.ok,
+        "datapath": proof.datapath,
+        "results": [
+            {
+                "module": each.module,
+                "property": each.property,
+                "verdict": each.verdict.value,
+                "part": each.part,
+                "cycle": each.cycle,
+            }
+            for each in proof.results
+        ],
+        "covered": [
+            {"module": each.module, "part": each.part, "what": each.what, "reached": each.reached}
+            for each in proof.covered
+        ],
+        "counterexample": list(proof.counterexample),
+    }
+
+
+def as_lines(proof: Proof) -> list[str]:
+    """A line for every property of every module, what was reached, and the counterexample."""
+    says = {fact.name: fact.says for fact in PROPERTIES}
+    lines = []
+    for module in dict.fromkeys(each.module for each in proof.results):
+        lines.append(f"{module}")
+        for each in proof.results:
+            if each.module == module:
+                where = f" at {each.part} in cycle {each.cycle}" if each.verdict is Verdict.FAILED else ""
+                lines.append(f"  {each.verdict.value + where:<14}  {each.property:<7} {says[each.property]}")
+    reached = [each for each in proof.covered if each.reached]
+    lines.append(f"reached: {len(reached)} of {len(proof.covered)} fires, stalls and commits")
+    lines += [
+        f"  not within {COVER_DEPTH} cycles: {each.what} of {each.module}.{each.part}"
+        for each in proof.covered
+        if not each.reached
+    ]
+    if proof.counterexample:
+        lines += ["counterexample, up to the cycle of the failure:", *(f"  {each}" for each in proof.counterexample)]
+    return lines

@@ -1,0 +1,156 @@
+"""Hand-written blocks beside their checks, with free inputs: the text of the proof of `fpga/rtl`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+RTL = Path(__file__).resolve().parents[1] / "rtl"
+CHECKS = Path(__file__).resolve().parent
+
+_PORT = re.compile(r"(input|output)\s+logic\s*((?:\[[^\n]*\])?)\s*(\w+)\s*[,\n]")
+
+
+@dataclass(frozen=True)
+class Proven:
+    """A block with the parameters for which it is proven.
+
+    `hidden` are registers of the block that the checks look at: their port there, path in the block, and range.
+    `extra` are other connections of the checks.
+    """
+
+    block: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    hidden: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Block and parameters in one line."""
+        values = ", ".join(f"{name} {value}" for name, value in self.parameters.items())
+        return f"{self.block} ({values})" if values else self.block
+
+
+def _sum(**parameters: object) -> Proven:
+    accumulate = parameters["Accumulate"] == "1'b1"
+    hidden = {"base_i": ("gen_accumulate.sum_q", "[Width-1:0]")} if accumulate else {}
+    extra = {"check_i": "1'b1"} if accumulate else {"check_i": "1'b1", "base_i": "'0"}
+    return Proven("count_action_sum", parameters, hidden, extra)
+
+
+_LANES = {"Lanes": 4, "Width": 4}
+
+PROVEN = (
+    Proven(
+        "count_action", {"Accumulate": "1'b1", "Width": 16, "IncrementWidth": 5, "TargetWidth": 16}
+    ),
+    Proven("count_action", {"Accumulate": "1'b1", "Width": 4, "IncrementWidth": 6, "TargetWidth": 8}),
+    Proven("count_action", {"Accumulate": "1'b1", "Width": 32, "IncrementWidth": 1, "TargetWidth": 16}),
+    Proven("count_action", {"Accumulate": "1'b0", "Width": 16, "IncrementWidth": 5, "TargetWidth": 16}),
+    Proven("count_action_targets", {"Width": 40, "Reset": "40'h12_3456_789a"}),
+    Proven("count_action_ones", {"Bits": 16, "Width": 5}),
+    Proven("count_action_beat", {"Width": 16}),
+    _sum(Samples=4, SampleWidth=4, SampleSigned="1'b1", Width=8, Accumulate="1'b1", Shift=2, Signed="1'b1"),
+    _sum(Samples=4, SampleWidth=4, SampleSigned="1'b0", Width=8, Accumulate="1'b1", Shift=2, Signed="1'b0"),
+    _sum(Samples=4, SampleWidth=4, SampleSigned="1'b1", Width=6, Accumulate="1'b0", Shift=0, Signed="1'b1"),
+    Proven("count_action_flag"),
+    Proven("count_action_advance", {"Width": 2, "Last": "2'd1"}),
+    Proven("adder_tree", {"Stages": 2, "Width": 4}),
+    Proven("signed_products", _LANES),
+    Proven("pairwise_means", {"Positions": 8, "Distance": 2, "Width": 4}),
+    Proven("preamble_match", {**_LANES, "Published": "1'b0"}),
+    Proven("preamble_match", {**_LANES, "Published": "1'b1"}),
+    Proven("highest_bit", {"Width": 16, "PlaceWidth": 4}),
+    Proven("normalised_activation"),
+    Proven(
+        "running_maximum",
+        {"Width": 4, "IndexWidth": 4},
+        hidden={"any_i": ("any_q", "")},
+    ),
+)
+"""Every block for which there are checks. Data paths have 4 lanes of 4 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port of a block as its text has it; `range` is `[Width-1:0]` or empty."""
+
+    side: str
+    range: str
+    name: str
+
+
+def ports_of_block(text: str) -> tuple[Port, ...]:
+    """The ports in the head of a block."""
+    head = text[: text.index(");")] + "\n"
+    return tuple(Port(*match.groups()) for match in _PORT.finditer(head))
+
+
+def proof_text(proofs: Iterable[Proven], mutants: Mapping[int, str] | None = None) -> str:
+    """A top `proof` in which each block stands as `b0`, `b1`, ... beside its checks.
+
+    `mutants` are names of modules that stand in the place of the block with that number.
+    """
+    listed = list(proofs)
+    parts = [
+        "\n".join(_wrapper(place, each, (mutants or {}).get(place, each.block)))
+        for place, each in enumerate(listed)
+    ]
+    return "\n\n".join([*parts, _top(len(listed))])
+
+
+def _top(blocks: int) -> str:
+    instances = [f"  proof_{place} b{place} (.clk_i(clk_i), .rst_i(rst_i));" for place in range(blocks)]
+    return "\n".join(["module proof (input logic clk_i, input logic rst_i);", *BEGINNING, *instances, "endmodule", ""])
+
+
+BEGINNING = (
+    "  // The only assumption: the first cycle is one of reset.",
+    "  logic begun_q = 1'b0;",
+    "  always_ff @(posedge clk_i) begun_q <= 1'b1;",
+    "  always_comb if (!begun_q) assume (rst_i);",
+)
+"""What every top of a proof begins with."""
+
+
+def _wrapper(place: int, proven: Proven, module: str) -> Iterator[str]:
+    ports = ports_of_block((RTL / f"{proven.block}.sv").read_text(encoding="ascii"))
+    yield f"module proof_{place} (input logic clk_i, input logic rst_i);"
+    for name, value in proven.parameters.items():
+        yield f"  localparam {name} = {value};"
+    for port in ports:
+        if port.name not in {"clk_i", "rst_i"}:
+            yield f"  {'(* anyseq *) ' if port.side == 'input' else ''}logic {port.range} {port.name};"
+    for path, bits in proven.hidden.values():
+        yield f"  (* hierconn *) logic {bits} \\dut.{path} ;"
+    parameters = ", ".join(f".{name}({name})" for name in proven.parameters)
+    given = f"#({parameters}) " if parameters else ""
+    connections = {port.name: port.name for port in ports}
+    yield f"  {module} {given}dut ({_connected(connections)});"
+    hidden = {port: f"\\dut.{path} " for port, (path, _) in proven.hidden.items()}
+    checks = {"clk_i": "clk_i", "rst_i": "rst_i", **connections, **hidden, **proven.extra}
+    yield f"  {proven.block}_checks {given}checks ({_connected(checks)});"
+    yield "endmodule"
+
+
+def _connected(connections: Mapping[str, str]) -> str:
+    return ", ".join(f".{port}({wire})" for port, wire in connections.items())
+
+
+def proof_sources(proofs: Iterable[Proven]) -> dict[str, str]:
+    """Files of the proof of these blocks, top `proof` last."""
+    listed = list(proofs)
+    names = list(dict.fromkeys(each.block for each in listed))
+    return {
+        **{f"{name}.sv": (RTL / f"{name}.sv").read_text(encoding="ascii") for name in names},
+        **checks_sources(names),
+        "proof.sv": proof_text(listed),
+    }
+
+
+def checks_sources(blocks: Iterable[str]) -> dict[str, str]:
+    """The checks of these blocks, by file name."""
+    files = (CHECKS / f"{block}_checks.sv" for block in dict.fromkeys(blocks))
+    return {path.name: path.read_text(encoding="ascii") for path in files}

@@ -1,0 +1,62 @@
+// The sum of the samples of all beats counted since the last fire or clear, modulo 2**Width (R10, R11).
+//
+// base_i is the register of the block. check_i says when the sum is looked at: in a module, that of a level count
+// at its fire alone. expected_o is the sum as it is to be.
+module count_action_sum_checks #(
+  parameter int Samples = 1,
+  parameter int SampleWidth = 16,
+  parameter bit SampleSigned = 1'b0,
+  parameter int Width = 32,
+  parameter bit Accumulate = 1'b1,
+  parameter int Shift = 0,
+  parameter bit Signed = 1'b0
+) (
+  input  logic                           clk_i,
+  input  logic                           rst_i,
+  input  logic                           clear_i,
+  input  logic [Samples-1:0]             take_i,
+  input  logic [Samples*SampleWidth-1:0] samples_i,
+  input  logic [Width-1:0]               sum_o,
+  input  logic [Width-1:0]               base_i,
+  input  logic                           check_i,
+  output logic [Width-1:0]               expected_o
+);
+
+  logic [Width-1:0]        partial[Samples+1];
+  logic signed [Width-1:0] whole;
+  logic [Width-1:0]        sum_q;
+  logic                    known_q = 1'b0;
+
+  assign partial[0] = Accumulate ? sum_q : '0;
+
+  for (genvar i = 0; i < Samples; i++) begin : gen_samples
+    logic signed [SampleWidth:0] sample;
+    logic signed [Width-1:0]     term;
+
+    assign sample = {
+      SampleSigned && samples_i[i*SampleWidth+SampleWidth-1],
+      samples_i[i*SampleWidth+:SampleWidth]
+    };
+    assign term         = sample;
+    assign partial[i+1] = take_i[i] ? partial[i] + term : partial[i];
+  end
+
+  assign whole = partial[Samples];
+  if (Signed) begin : gen_signed
+    assign expected_o = whole >>> Shift;
+  end else begin : gen_unsigned
+    assign expected_o = partial[Samples] >> Shift;
+  end
+
+  always_ff @(posedge clk_i) begin
+    known_q <= 1'b1;
+    if (rst_i || clear_i) sum_q <= '0;
+    else sum_q <= partial[Samples];
+  end
+
+  always_comb begin
+    if (Accumulate && known_q) adds: assert (base_i == sum_q);
+    if (known_q && check_i) sums: assert (sum_o == expected_o);
+  end
+
+endmodule

@@ -1,0 +1,186 @@
+"""What the parts of a datapath mean, as expressions over the ports of its top: rules R1, R2, R5, R7, R10 and R11.
+
+Written from the model and the ports alone. The emitter is what is to be shown right: nothing of it is used here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from fpga.count_action.model import (
+    Action,
+    ActionKind,
+    Count,
+    CountKind,
+    Datapath,
+    Module,
+    Ref,
+    SignalKind,
+)
+from fpga.count_action.ports import Ports, consumed_streams, ports_of
+
+STREAMS = (ActionKind.STREAM, ActionKind.EMIT)
+ALWAYS = "1'b1"
+NEVER = "1'b0"
+INCREMENT_WIDTH = 48
+"""Bits of an increment in the checks: more than any sum of numbers needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """`width` bits from bit `low` of a port, and whether they are a number with a sign."""
+
+    port: str
+    low: int = 0
+    width: int = 1
+    signed: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.port}[{self.low}+:{self.width}]"
+
+    def fitted(self, width: int) -> str:
+        """The same number in `width` bits: extended by its own sign, or without its upper bits (R10)."""
+        if self.width >= width:
+            return str(Bits(self.port, self.low, width))
+        sign = f"{self.port}[{self.low + self.width - 1}]" if self.signed else NEVER
+        return f"{{{{{width - self.width}{{{sign}}}}}, {self}}}"
+
+
+def concatenated(first_lowest: Iterable[str]) -> str:
+    """The expressions side by side."""
+    return f"{{{', '.join(reversed(list(first_lowest)))}}}"
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """Expressions for a datapath. Wires `stall_MODULE` and `ready_MODULE_STREAM` are those of `shared_lines`."""
+
+    datapath: Datapath
+
+    @cached_property
+    def ports(self) -> Ports:
+        """The ports of the top."""
+        return ports_of(self.datapath)
+
+    @cached_property
+    def _places(self) -> dict[tuple[str, str], int]:
+        counts = enumerate(self.datapath.counts())
+        return {(module.name, count.name): place for place, (module, count) in counts}
+
+    def shared_lines(self) -> Iterator[str]:
+        """When each module is stalled, and when its output beats can leave (R7)."""
+        streams = [(module, action) for module in self.datapath.modules for action in module.drives(*STREAMS)]
+        inside = consumed_streams(self.datapath)
+        for module in self.datapath.modules:
+            yield f"logic stall_{module.name};"
+        for module, action in streams:
+            name = f"{module.name}_{action.output}"
+            taken_inside = (module.name, action.output) in inside
+            yield f"logic ready_{name};"
+            ready = self.ready(Ref(action.output, module.name)) if taken_inside else f"{name}_ready_i[0]"
+            yield f"assign ready_{name} = {ready};"
+        for module in self.datapath.modules:
+            names = [f"{module.name}_{action.output}" for action in module.drives(*STREAMS)]
+            waiting = [f"({name}_valid_o[0] && !ready_{name})" for name in names]
+            yield f"assign stall_{module.name} = {' || '.join(waiting) or NEVER};"
+
+    # ---- References
+
+    def is_stream(self, ref: Ref) -> bool:
+        """Whether beats move there."""
+        if ref.module is None:
+            return self.datapath.input(ref.name).kind is SignalKind.STREAM
+        return self._driver(ref).kind in STREAMS
+
+    def _driver(self, ref: Ref) -> Action:
+        actions = self.datapath.module(ref.module or "").actions
+        return next(action for action in actions if action.output == ref.name)
+
+    def _port(self, ref: Ref, what: str) -> str:
+        return f"{ref.name}{what}_i" if ref.module is None else f"{ref.module}_{ref.name}{what}_o"
+
+    def valid(self, ref: Ref) -> str:
+        """Whether a beat of the stream is there."""
+        return f"{self._port(ref, '_valid')}[{ref.index}]"
+
+    def moves(self, ref: Ref) -> str:
+        """Whether a beat of the stream moves in this cycle."""
+        external = ref.module is None
+        ready = f"{ref.name}_ready_o[{ref.index}]" if external else f"ready_{ref.module}_{ref.name}"
+        return f"({self.valid(ref)} && {ready})"
+
+    def sample(self, ref: Ref) -> Bits:
+        """A sample of a beat; or the flag or number itself, which has no sign."""
+        if ref.module is None:
+            signal = self.datapath.input(ref.name)
+            lanes, width, signed = signal.lanes, signal.width, signal.signed
+        else:
+            action = self._driver(ref)
+            flag = action.kind in {ActionKind.SET, ActionKind.CLEAR_FLAG, ActionKind.PULSE}
+            lanes, width, signed = 0, 1 if flag else action.width, action.signed
+        if not self.is_stream(ref):
+            return Bits(self._port(ref, ""), ref.index * width, width)
+        return Bits(self._port(ref, "_data"), (ref.index * lanes + ref.lane) * width, width, signed)
+
+    # ---- Counts
+
+    def place(self, module: Module, count: str) -> int:
+        """The bit of a count in `fire_o` and in the status."""
+        return self._places[module.name, count]
+
+    def base(self, module: Module, count: Count) -> Bits:
+        """The register of a count."""
+        before = list(self.datapath.counts())[: self.place(module, count.name)]
+        return Bits("count_o", sum(each.width for _, each in before), count.width)
+
+    def fire(self, module: Module, count: str) -> str:
+        """Whether a count fires: the port, which the checks of that count hold to its rule."""
+        return f"fire_o[{self.place(module, count)}]"
+
+    def any_fire(self, actions: Iterable[tuple[Module, Action]]) -> str:
+        """Whether one of the actions happens."""
+        return " || ".join(self.fire(module, action.on) for module, action in actions) or NEVER
+
+    def ready(self, stream: Ref) -> str:
+        """Everybody who takes the stream is ready for it; a level count is when it fires (R7)."""
+        conditions = [
+            f"!stall_{module.name}" if count.kind is CountKind.ACCUMULATE else self.fire(module, count.name)
+            for module, count in self.datapath.counts()
+            if any(_one_stream(term, stream) for term in count.terms)
+        ]
+        return " && ".join(dict.fromkeys(conditions)) or ALWAYS
+
+    def enabled(self, count: Count) -> str:
+        """The condition under which it counts."""
+        conditions = []
+        for condition in count.gate:
+            ref = condition.ref
+            holds = self.valid(ref) if self.is_stream(ref) else f"({self.sample(ref)} != 0)"
+            conditions.append(f"!{holds}" if condition.negated else holds)
+        return " && ".join(conditions) or ALWAYS
+
+    def increment(self, count: Count) -> str:
+        """What this cycle adds: a level count looks at valid, an accumulating one at beats that move (R7)."""
+        stream = self.valid if count.kind is CountKind.LEVEL else self.moves
+        terms = [stream(ref) if self.is_stream(ref) else str(self.sample(ref)) for ref in count.terms]
+        return " + ".join([f"{INCREMENT_WIDTH}'d{count.constant}", *terms])
+
+    def cleared(self, module: Module, count: Count) -> str:
+        """Whether somebody clears the count (R5)."""
+        return self.any_fire(
+            (other, action)
+            for other in self.datapath.modules
+            for action in other.drives(ActionKind.CLEAR_COUNT)
+            if action.clears == (module.name, count.name)
+        )
+
+    def taken(self, module: Module, count: Count, ref: Ref) -> str:
+        """Whether a sample is added in this cycle (R11)."""
+        counts = f"!stall_{module.name} && {self.enabled(count)}"
+        return f"{counts} && {self.moves(ref)}" if self.is_stream(ref) else counts
+
+
+def _one_stream(one: Ref, other: Ref) -> bool:
+    return (one.module, one.name, one.index) == (other.module, other.name, other.index)

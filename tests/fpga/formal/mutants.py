@@ -1,0 +1,126 @@
+"""Blocks with a fault each, and the assertion that has to notice it; tops with a fault in their wiring, likewise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fpga.formal.blocks import PROVEN, RTL, Proven, checks_sources, proof_text
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A piece of a block replaced by another, and the assertion of its checks that fails then."""
+
+    block: str
+    old: str
+    new: str
+    assertion: str
+    which: int = -1
+    """Which of the proven parameters of the block, in their order."""
+
+    @property
+    def proven(self) -> Proven:
+        return [each for each in PROVEN if each.block == self.block][self.which]
+
+    def text(self, name: str) -> str:
+        sound = (RTL / f"{self.block}.sv").read_text(encoding="ascii")
+        assert sound.count(self.old) == 1, f"{self.old!r} stands once in {self.block}"
+        return sound.replace(self.old, self.new).replace(f"module {self.block} ", f"module {name} ")
+
+
+MUTANTS = (
+    Mutant("count_action", "(value == target)", "(value >= target)", "fires", 1),
+    Mutant("count_action", "enable_i && !stall_i &&", "enable_i &&", "fires", 1),
+    Mutant("count_action", "enable_i && !stall_i &&", "!stall_i &&", "fires", 1),
+    Mutant("count_action", "else if (saturates) count_q <= '1;\n      else count_q", "else count_q", "counts_on", 1),
+    Mutant("count_action", "rst_i || clear_i || fire_o", "rst_i || clear_i", "restarts", 1),
+    Mutant("count_action", "rst_i || clear_i || fire_o", "clear_i || fire_o", "resets", 1),
+    Mutant("count_action", "rst_i || clear_i || fire_o", "rst_i || fire_o", "clears", 1),
+    Mutant("count_action", "rst_i || clear_i || fire_o", "rst_i || clear_i || counts", "conserves", 1),
+    Mutant("count_action", "(overshoot_q && !clear_status_i)", "1'b0", "overshoots", 1),
+    Mutant("count_action", "(saturated_q && !clear_status_i)", "1'b0", "saturates", 1),
+    Mutant("count_action", "assign base        = '0;", "assign base        = '1;", "keeps_nothing", 3),
+    Mutant("count_action_targets", "target_q <= shadow_i", "target_q[Width-2:0] <= shadow_i[Width-2:0]", "commits"),
+    Mutant("count_action_targets", "else if (commit_i)", "else if (commit_i || shadow_i == '1)", "holds"),
+    Mutant("count_action_targets", "target_q <= Reset", "target_q <= '0", "begins"),
+    Mutant("count_action_beat", "fire_i || stalled_o", "fire_i", "stays"),
+    Mutant("count_action_beat", "fire_i || stalled_o", "fire_i || valid_q", "appears"),
+    Mutant("count_action_beat", "fire_i || stalled_o", "(fire_i && !valid_q) || stalled_o", "conserves"),
+    Mutant("count_action_beat", "= valid_q && !ready_i", "= valid_q", "stalls"),
+    Mutant("count_action_beat", "data_q  <= '0", "data_q  <= '1", "empties"),
+    Mutant("count_action_beat", "data_q <= data_i", "data_q <= {data_i[Width-2:0], 1'b0}", "data"),
+    Mutant("count_action_beat", "if (fire_i) data_q", "if (fire_i || ready_i) data_q", "keeps"),
+    Mutant("count_action_sum", "if (rst_i || clear_i) sum_q", "if (rst_i) sum_q", "adds", 0),
+    Mutant("count_action_sum", "SampleSigned &&", "!SampleSigned &&", "adds", 1),
+    Mutant("count_action_sum", "fill  = Signed &&", "fill  = !Signed &&", "sums", 0),
+    Mutant("count_action_ones", "int i = 0;", "int i = 1;", "counts"),
+    Mutant("count_action_flag", "set_i || (flag_q && !clear_i)", "(set_i || flag_q) && !clear_i", "sets"),
+    Mutant("count_action_flag", "set_i || (flag_q && !clear_i)", "set_i || flag_q", "clears"),
+    Mutant("count_action_flag", "set_i || (flag_q && !clear_i)", "set_i", "holds"),
+    Mutant("count_action_flag", "flag_q <= 1'b0", "flag_q <= 1'b1", "resets"),
+    Mutant("count_action_advance", "number_q == Last ?", "number_q > Last ?", "wraps"),
+    Mutant("count_action_advance", "number_q == Last ?", "number_q == '1 ?", "stays_below"),
+    Mutant("count_action_advance", "number_q + {{", "number_q - {{", "advances"),
+    Mutant("count_action_advance", "else if (advance_i)", "else", "holds"),
+    Mutant("count_action_advance", "number_q <= '0;", "number_q <= '1;", "resets"),
+    Mutant("adder_tree", "{Stages{samples_i[i*Width+Width-1]}}", "{Stages{1'b0}}", "sums"),
+    Mutant("signed_products", "signs_i[i] ?", "!signs_i[i] ?", "passes"),
+    Mutant("signed_products", "-magnitude", "~magnitude", "negates"),
+    Mutant("signed_products", "keep_i[i] ?", "1'b1 ?", "drops"),
+    Mutant("pairwise_means", "sum[Width:1]", "sum[Width-1:0]", "means"),
+    Mutant("preamble_match", ">= means_i[k*Width+:Width]", "> means_i[k*Width+:Width]", "matches", 0),
+    Mutant("preamble_match", ">= means_i[Width-1:0]", "> means_i[Width-1:0]", "matches", 1),
+    Mutant("highest_bit", "word_i[i] ? i", "word_i[i-1] ? i", "highest"),
+    Mutant("normalised_activation", "result_i[15] ? 8'd0 :", "1'b0 ? 8'd0 :", "rectifies"),
+    Mutant("normalised_activation", "raised >> highest_i", "raised >> highest_i[2:0]", "shifts"),
+    Mutant("running_maximum", "$signed(sample_i) > $signed", "$signed(sample_i) >= $signed", "keeps"),
+    Mutant("running_maximum", "$signed(sample_i) > $signed(largest_q)", "sample_i > largest_q", "rises"),
+)
+
+
+def sources() -> dict[str, str]:
+    """All mutants beside their checks in one top: mutant `i` is `b<i>`."""
+    blocks = [mutant.proven for mutant in MUTANTS]
+    names = {place: f"{mutant.block}_mutant_{place}" for place, mutant in enumerate(MUTANTS)}
+    texts = {f"{names[place]}.sv": mutant.text(names[place]) for place, mutant in enumerate(MUTANTS)}
+    return {**texts, **checks_sources(each.block for each in blocks), "proof.sv": proof_text(blocks, names)}
+
+
+@dataclass(frozen=True)
+class WiringMutant:
+    """A piece of a generated top replaced by another; module and property that have to fail."""
+
+    old: str
+    new: str
+    module: str
+    property: str
+
+
+WIRED = """
+module gate {
+  inputs:  { stream x of 4 bits signed; flag on; flag restart }
+  counts:  { n: sum x.valid over cycles while on; again: sum restart }
+  targets: { n: 3; one: 1 }
+  actions: {
+    on n: emit sum x.data width 6 as total;
+    on n: stream x.data as last;
+    on n: advance place modulo 3;
+    on again: clear n
+  }
+}
+module after {
+  counts:  { got: sum gate.total.valid over cycles }
+  targets: { got: 2 }
+  actions: { pulse done }
+}
+"""
+
+WIRING_MUTANTS = (
+    WiringMutant(".enable_i(on_i)", ".enable_i(1'b1)", "gate", "fires"),
+    WiringMutant(".clear_i(gate_again_fire),\n    .clear_status_i", ".clear_i(1'b0),\n    .clear_status_i", "gate", "clear"),
+    WiringMutant("assign x_ready_o = !gate_stall;", "assign x_ready_o = 1'b1;", "gate", "beats"),
+    WiringMutant(".commit_i,", ".commit_i(commit_i && !gate_stall),", "gate", "commit"),
+    WiringMutant(".data_i(x_data_i)", ".data_i(~x_data_i)", "gate", "data"),
+    WiringMutant(".set_i(after_got_fire)", ".set_i(gate_n_fire)", "after", "flags"),
+    WiringMutant(".fire_i(gate_n_fire),\n    .data_i(gate_total_sum)", ".fire_i(gate_n_fire && on_i && !x_data_i[0]),\n    .data_i(gate_total_sum)", "gate", "beats"),
+)

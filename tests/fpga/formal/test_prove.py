@@ -1,0 +1,137 @@
+"""Proofs of datapaths: the library, faults in the wiring of a top, and what the command says."""
+
+import json
+import time
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+import fpga
+
+pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
+pytest.importorskip("typer", reason="needs typer: pip install 'lightbed[fpga]'")
+
+from fpga.cli import run_app
+from fpga.count_action import load, parse_text
+from fpga.formal import Verdict, prove, specification
+from fpga.formal.properties import PROPERTIES
+from fpga.formal.waves import read_vcd, table
+from fpga.hdl.design import design_of
+
+LIBRARY = sorted((Path(fpga.__file__).parent / "library").glob("*.ca"))
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=[path.stem for path in LIBRARY])
+def test_a_module_of_the_library_is_proven_within_a_minute(prover, path):
+    started = time.monotonic()
+    proof = prove(load(path).datapath)
+    assert proof.ok, proof.results
+    assert time.monotonic() - started < 60
+    unreached = [(each.module, each.part, each.what) for each in proof.covered if not each.reached]
+    # Nothing keeps the accumulator's results waiting: the sequencer, which counts them, has no stream of its own.
+    never = [("accumulator", "result", "stall")] if path.stem == "photonic_mac_control" else []
+    assert unreached == never
+    assert sum(each.what == "fire" for each in proof.covered if each.reached) >= 1
+
+
+@pytest.fixture(scope="module")
+def wired(mutants):
+    return parse_text(mutants.WIRED, "wired.ca").datapath
+
+
+def faulty(datapath, mutant):
+    """A stand-in for `design_of` that plants the fault in the generated top."""
+    sound = design_of(datapath)
+    name, text = sound.sources[-1]
+    assert text.count(mutant.old) == 1, f"{mutant.old!r} stands once in the top"
+    sources = (*sound.sources[:-1], (name, text.replace(mutant.old, mutant.new)))
+    return lambda _: type(sound)(sound.top, sources, sound.ports)
+
+
+def test_a_sound_top_is_proven_and_every_property_applies(prover, wired):
+    proof = prove(wired)
+    assert proof.ok
+    assert {each.property for each in proof.results if each.verdict is Verdict.PROVEN} == {
+        fact.name for fact in PROPERTIES
+    }
+    assert proof.of("after", "data").verdict is Verdict.NOT_APPLICABLE
+    assert proof.counterexample == ()
+
+
+@pytest.mark.parametrize("place", range(7))
+def test_a_fault_in_the_wiring_fails_the_property_it_is_about(prover, mutants, wired, place):
+    mutant = mutants.WIRING_MUTANTS[place]
+    with mock.patch.object(specification, "design_of", faulty(wired, mutant)):
+        proof = prove(wired, cover=False)
+    result = proof.of(mutant.module, mutant.property)
+    assert result.verdict is Verdict.FAILED
+    assert not proof.ok
+    head = proof.counterexample[0].split()
+    assert head[0] == "cycle"
+    first = min(each.cycle for each in proof.results if each.cycle is not None)
+    assert int(head[-1]) == first  # the table ends with the cycle that fails
+    assert proof.trace.startswith("$")
+
+
+def test_all_wiring_mutants_are_looked_at(mutants):
+    assert len(mutants.WIRING_MUTANTS) == 7
+
+
+@pytest.fixture
+def file(tmp_path, mutants):
+    path = tmp_path / "wired.ca"
+    path.write_text(mutants.WIRED)
+    return path
+
+
+def test_the_command_shows_what_is_proven(prover, file, capsys):
+    assert run_app(["prove", str(file), "--module", "after"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("after\n")
+    assert "gate" not in shown
+    assert "proven          fires" in shown
+    assert "not applicable  data" in shown
+    assert "reached: " in shown
+
+
+def test_the_command_shows_a_counterexample_and_writes_the_waves(prover, mutants, wired, file, tmp_path, capsys):
+    waves = tmp_path / "counterexample.vcd"
+    with mock.patch.object(specification, "design_of", faulty(wired, mutants.WIRING_MUTANTS[0])):
+        assert run_app(["prove", str(file), "--json", "--vcd", str(waves)]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert not document["ok"]
+    assert {"module": "gate", "property": "fires", "verdict": "failed"}.items() <= next(
+        each for each in document["results"] if each["verdict"] == "failed"
+    ).items()
+    assert any(line.startswith("x_valid_i") for line in document["counterexample"])
+    assert "x_valid_i" in waves.read_text()
+
+
+def test_an_unknown_module_is_named(prover, file, capsys):
+    assert run_app(["prove", str(file), "--module", "nobody"]) == 1
+    said = capsys.readouterr().err
+    assert "nobody" in said
+    assert "gate" in said
+
+
+def test_a_dump_is_read_cycle_by_cycle():
+    dump = """$scope module top $end
+$var wire 1 a clk_i $end
+$var wire 4 b count_o $end
+$scope module dut $end
+$var wire 4 c count_o $end
+$upscope $end
+$upscope $end
+$enddefinitions $end
+#0
+0a
+b0001 b
+b1111 c
+#10
+bx01x b
+#20
+"""
+    series = read_vcd(dump, ["count_o", "absent"])
+    assert series == {"count_o": (1, 2)}
+    assert table(series, 3, 5) == ["cycle    3  4", "count_o  1  2"]
