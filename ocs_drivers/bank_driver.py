@@ -38,6 +38,7 @@ class BankSwitch(SwitchDriver):
     """`banks` 1x`channels` switches behind one connection, in the `words` of their make; `open` before use."""
 
     poll_s = 0.1
+    after_loss = "watch"
 
     def __init__(
         self,
@@ -147,8 +148,10 @@ class BankSwitch(SwitchDriver):
         for number, command in enumerate(self._commands(step)):
             if number:
                 guard()
-            self._session.tell(command)
-        self._settled_s = self._clock.now() + self.capabilities.switch_time_s[1]
+            try:
+                self._session.tell(command)
+            finally:  # also when the line broke, for it may have been heard; and each bank moves by itself
+                self._settled_s = self._clock.now() + self.capabilities.switch_time_s[1]
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         """The banks, and what the error queue says of the command, where there is one."""
@@ -156,7 +159,10 @@ class BankSwitch(SwitchDriver):
         if not self._words.errors:
             return snapshot, None
         refusals = self._session.drain_errors("; ".join(self._commands(step)))
-        return snapshot, refusals[0] if refusals else None
+        if not refusals:
+            return snapshot, None
+        self._settled_s = self._clock.now()  # what is refused does not move, and is told at once
+        return snapshot, refusals[0]
 
     def _commands(self, step: Step) -> list[str]:
         return [

@@ -100,10 +100,13 @@ class _Holder:
 
     def give(self) -> None:
         self.depth -= 1
-        if self.depth == 0 and self.descriptor is not None:
-            _unlock(self.descriptor)
-            self.descriptor = None
-        self.threads.release()
+        descriptor = self.descriptor
+        try:
+            if self.depth == 0 and descriptor is not None:
+                self.descriptor = None
+                _unlock(descriptor)
+        finally:
+            self.threads.release()
 
 
 class DeviceLock:
@@ -129,8 +132,9 @@ class DeviceLock:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        for holder in reversed(self._holders):
-            holder.give()
+        with ExitStack() as taken:
+            for holder in self._holders:
+                taken.callback(holder.give)
 
 
 def _locked_file(address: str) -> int:

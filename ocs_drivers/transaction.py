@@ -6,7 +6,7 @@ The judgement of a step is pure: a step, what was read afterwards, and what went
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -104,18 +104,6 @@ def _pairs_moved(step: Step, found: CrossConnects) -> list[Pair]:
     if step.kind == "replace":
         return sorted(step.before.pairs | step.after.pairs | found.pairs)
     return sorted(step.pairs.pairs)
-
-
-def judge_after_loss(
-    step: Step, error: OcsError, read: Callable[[], Snapshot], *, device_s: float
-) -> Outcome:
-    """What became of a step whose conversation broke: reconnect and read, never send again."""
-    try:
-        read_back = read()
-    except OcsError as again:
-        again.__context__ = error
-        return judge(step, None, device_s=device_s, error=error)
-    return judge(step, read_back, device_s=device_s, error=error)
 
 
 def apply(

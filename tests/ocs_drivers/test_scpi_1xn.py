@@ -262,6 +262,25 @@ def test_a_step_of_several_selections_asks_before_each(frame):
     assert asked == [{1: 3, 2: 7}, {1: 6, 2: 7}]
 
 
+def test_a_guard_that_stops_the_second_selection_leaves_the_first_time_to_arrive(frame, monkeypatch):
+    switch, made = frame()
+    target = CrossConnects({1: 6, 2: 10})
+    before, read, slow_until_s = switch.read(), switch._read, made.clock.now() + 0.1
+    monkeypatch.setattr(switch, "_read", lambda: before if made.clock.now() < slow_until_s else read())
+    step = Step("add", target, before.connections, target)
+    asked: list[int] = []
+
+    def once() -> None:
+        asked.append(1)
+        if len(asked) > 1:
+            raise DeviceError("not this one")
+
+    outcome = switch.execute(step, guard=once)
+    assert outcome.pairs == {(1, 6): Status.DONE, (2, 10): Status.FAILED}
+    assert made.truth() == {1: 6, 2: 7}
+    assert "not this one" in str(outcome.error)
+
+
 def test_a_bank_that_somebody_opened_is_nowhere_until_it_is_sent(frame):
     switch, made = frame()
     made.do("operator", disconnect=[1])

@@ -12,6 +12,7 @@ from ocs_drivers.errors import (
     Conflict,
     ConnectionLost,
     DeviceError,
+    OcsError,
     PartialApply,
     PortBusy,
     SessionExpired,
@@ -68,8 +69,15 @@ class Memory:
         }
         error = errors.get(fault)
         if isinstance(error, ConnectionLost | Timeout):
-            return transaction.judge_after_loss(step, error, self.read, device_s=0.0)
+            return self._after_loss(step, error)
         return judge(step, self.read(), error=error)
+
+    def _after_loss(self, step: Step, error: OcsError):
+        """Judged by reading where that is possible; the command is not sent again."""
+        try:
+            return judge(step, self.read(), error=error)
+        except ConnectionLost:
+            return judge(step, None, error=error)
 
     def _obeying(self, step: Step) -> CrossConnects:
         """What is held after the command: it names pairs, and leaves all others as they are."""
