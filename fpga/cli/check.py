@@ -61,6 +61,11 @@ def _print(file: Path, document: dict[str, Any]) -> None:
         for each in found:
             print(f"{kind}: {Diagnostic(**each)}", file=sys.stderr)
     if document["ok"]:
-        print(f"{file}: {len(document['modules'])} modules, no errors: {', '.join(document['modules'])}")
+        modules = _number(document["modules"], "module")
+        print(f"{file}: {modules}, no errors: {', '.join(document['modules'])}")
     else:
-        print(f"{file}: {len(document['errors'])} errors", file=sys.stderr)
+        print(f"{file}: {_number(document['errors'], 'error')}", file=sys.stderr)
+
+
+def _number(found: list[Any], what: str) -> str:
+    return f"{len(found)} {what}" if len(found) == 1 else f"{len(found)} {what}s"

@@ -40,6 +40,8 @@ def explain(
     print(
         draw(explanation, shutil.get_terminal_size((100, 24)).columns, ascii_only=not _shows_lines()), end=""
     )
+    if any(each.size > 1 for each in checked.datapath.inputs):
+        print("\nElements are numbered as in the hardware, from 0.")
     _print_remarks(checked)
 
 

@@ -41,7 +41,9 @@ def prove_file(
         proof = prove(datapath, module)
     except (HdlError, ValueError, KeyError) as error:
         message = str(error.args[0] if isinstance(error, KeyError) else error)
-        print(json.dumps({"error": {"message": message}}) if as_json else f"error: {message}", file=sys.stderr)
+        print(
+            json.dumps({"error": {"message": message}}) if as_json else f"error: {message}", file=sys.stderr
+        )
         return 1
     if vcd is not None and proof.trace:
         vcd.write_text(proof.trace, encoding="utf-8")
@@ -90,5 +92,8 @@ def as_lines(proof: Proof) -> list[str]:
         if not each.reached
     ]
     if proof.counterexample:
-        lines += ["counterexample, up to the cycle of the failure:", *(f"  {each}" for each in proof.counterexample)]
+        lines += [
+            "counterexample, up to the cycle of the failure:",
+            *(f"  {each}" for each in proof.counterexample),
+        ]
     return lines

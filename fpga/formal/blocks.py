@@ -43,9 +43,7 @@ def _sum(**parameters: object) -> Proven:
 _LANES = {"Lanes": 4, "Width": 4}
 
 PROVEN = (
-    Proven(
-        "count_action", {"Accumulate": "1'b1", "Width": 16, "IncrementWidth": 5, "TargetWidth": 16}
-    ),
+    Proven("count_action", {"Accumulate": "1'b1", "Width": 16, "IncrementWidth": 5, "TargetWidth": 16}),
     Proven("count_action", {"Accumulate": "1'b1", "Width": 4, "IncrementWidth": 6, "TargetWidth": 8}),
     Proven("count_action", {"Accumulate": "1'b1", "Width": 32, "IncrementWidth": 1, "TargetWidth": 16}),
     Proven("count_action", {"Accumulate": "1'b0", "Width": 16, "IncrementWidth": 5, "TargetWidth": 16}),
@@ -103,7 +101,9 @@ def proof_text(proofs: Iterable[Proven], mutants: Mapping[int, str] | None = Non
 
 def _top(blocks: int) -> str:
     instances = [f"  proof_{place} b{place} (.clk_i(clk_i), .rst_i(rst_i));" for place in range(blocks)]
-    return "\n".join(["module proof (input logic clk_i, input logic rst_i);", *BEGINNING, *instances, "endmodule", ""])
+    return "\n".join(
+        ["module proof (input logic clk_i, input logic rst_i);", *BEGINNING, *instances, "endmodule", ""]
+    )
 
 
 BEGINNING = (

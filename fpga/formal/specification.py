@@ -77,13 +77,15 @@ class Specification:
         ports = self.meaning.ports
         inputs = [f"  input logic [{port.width - 1}:0] {port.name}" for port in ports.inputs]
         width = sum(target.width for _, target in self.datapath.targets())
-        lines = [
-            f"logic [{port.width - 1}:0] {port.name};" for port in ports.outputs
-        ]
+        lines = [f"logic [{port.width - 1}:0] {port.name};" for port in ports.outputs]
         lines += [f"{self.datapath.name} dut (.*);", _hidden("target", width), *self.meaning.shared_lines()]
         for name, check in self.checks.items():
             lines += check.lines(name)
-        head = [f"module {self.top} (", ",\n".join(["  input logic clk_i", "  input logic rst_i", *inputs]), ");"]
+        head = [
+            f"module {self.top} (",
+            ",\n".join(["  input logic clk_i", "  input logic rst_i", *inputs]),
+            ");",
+        ]
         return "\n".join([*head, *BEGINNING, *(f"  {line}" for line in lines), "endmodule", ""])
 
     def _of(self, module: Module) -> Iterator[Check]:

@@ -38,19 +38,20 @@ def _values(lines: Iterable[str], codes: Mapping[str, str], period: int) -> dict
             while len(next(iter(series.values()), ())) < int(line[1:]) // period:
                 for name, value in now.items():
                     series[name].append(value)
-        elif found := re.match(r"b?([01xz]+) ?(\S+)", line):
-            if found[2] in codes:
-                now[codes[found[2]]] = int(re.sub("[xz]", "0", found[1]), 2)
+        elif (found := re.match(r"b?([01xz]+) ?(\S+)", line)) and found[2] in codes:
+            now[codes[found[2]]] = int(re.sub("[xz]", "0", found[1]), 2)
     return {name: tuple(values) for name, values in series.items()}
 
 
 def table(series: Mapping[str, tuple[int, ...]], first: int, last: int) -> list[str]:
     """Cycles `first` to `last` - 1 as lines: a head, then one line a signal, numbers in decimal."""
-    rows = {"cycle": tuple(range(first, last)), **{name: values for name, values in series.items()}}
+    rows = {"cycle": tuple(range(first, last)), **series}
     left = max(map(len, rows))
     texts = {name: [str(value) for value in values] for name, values in rows.items()}
     widths = [max(len(text[place]) for text in texts.values()) for place in range(last - first)]
     return [
-        "  ".join([f"{name:<{left}}", *(f"{value:>{width}}" for value, width in zip(text, widths, strict=True))])
+        "  ".join(
+            [f"{name:<{left}}", *(f"{value:>{width}}" for value, width in zip(text, widths, strict=True))]
+        )
         for name, text in texts.items()
     ]

@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def subjects() -> Iterator[Design]:
         yield design_of(load(path).datapath)
 
 
-def estimate(designs: Iterator[Design] | list[Design], *, timeout_s: float = 600) -> dict[str, dict[str, int]]:
+def estimate(designs: Iterable[Design], *, timeout_s: float = 600) -> dict[str, dict[str, int]]:
     """Look-up tables and flip-flops of each design, by its top. Raises ToolMissing and ToolFailed.
 
     Runs in a process of its own: yosys ends the process on errors.
@@ -58,7 +58,9 @@ def estimate(designs: Iterator[Design] | list[Design], *, timeout_s: float = 600
             check=False,
         )
         if done.returncode:
-            raise ToolFailed(f"yosys ended with status {done.returncode}:\n{(done.stdout + done.stderr)[-2000:]}")
+            raise ToolFailed(
+                f"yosys ended with status {done.returncode}:\n{(done.stdout + done.stderr)[-2000:]}"
+            )
         return {top: _cells((folder / f"{top}.json").read_text()) for top in tops}
 
 

@@ -95,7 +95,9 @@ def test_the_command_shows_what_is_proven(prover, file, capsys):
     assert "reached: " in shown
 
 
-def test_the_command_shows_a_counterexample_and_writes_the_waves(prover, mutants, wired, file, tmp_path, capsys):
+def test_the_command_shows_a_counterexample_and_writes_the_waves(
+    prover, mutants, wired, file, tmp_path, capsys
+):
     waves = tmp_path / "counterexample.vcd"
     with mock.patch.object(specification, "design_of", faulty(wired, mutants.WIRING_MUTANTS[0])):
         assert run_app(["prove", str(file), "--json", "--vcd", str(waves)]) == 1

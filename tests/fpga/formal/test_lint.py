@@ -1,0 +1,25 @@
+"""Lint of the checks, which are written by hand like the blocks."""
+
+import pytest
+
+from fpga.formal.blocks import CHECKS
+from fpga.hdl import find_tool, why_missing
+from fpga.hdl.lint import VERIBLE_RULES
+from fpga.hdl.tools import ToolFailed
+
+WAIVED = ("PROCASSINIT", "WIDTHEXPAND", "UNUSEDSIGNAL", "CMPCONST")
+"""Checks have registers that are known before the first edge, extend signed samples by assignment, and keep what
+only some parameters need."""
+
+
+@pytest.mark.parametrize("path", sorted(CHECKS.glob("*.sv")), ids=lambda path: path.stem)
+def test_checks_are_clean(path):
+    if reason := why_missing("verilator", "verible-verilog-lint"):
+        pytest.skip(reason)
+    waived = [f"-Wno-{each}" for each in WAIVED]
+    try:
+        find_tool("verilator").run(["--lint-only", "-Wall", "--no-timing", *waived, path], timeout_s=60)
+        said = find_tool("verible-verilog-lint").run([f"--rules={','.join(VERIBLE_RULES)}", path])
+    except ToolFailed as error:
+        said = str(error)
+    assert said == ""

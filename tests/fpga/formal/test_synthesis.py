@@ -1,0 +1,41 @@
+"""What designs cost, against the accepted numbers in `fpga/rtl/synthesis.json`."""
+
+import json
+
+import pytest
+
+pytest.importorskip("pyosys", reason="needs pyosys: pip install 'lightbed[hdl]'")
+pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
+
+from fpga.hdl.synthesis import BASELINE, estimate, grown, subjects
+
+QUICK = {"count_action", "count_action_beat", "count_action_sum", "synchronous_data_streamer"}
+"""What is estimated in every run: a few seconds each. `make test-long` estimates all."""
+
+
+@pytest.fixture(scope="module")
+def baseline():
+    return json.loads(BASELINE.read_text(encoding="ascii"))
+
+
+def test_the_baseline_has_every_design(baseline):
+    assert {design.top for design in subjects()} == set(baseline)
+
+
+def test_the_core_has_not_grown(baseline):
+    now = estimate([design for design in subjects() if design.top in QUICK])
+    assert set(now) == QUICK
+    assert grown(now, baseline) == ()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_nothing_has_grown(baseline):
+    assert grown(estimate(subjects()), baseline) == ()
+
+
+def test_growth_is_told():
+    before = {"a": {"lut": 100, "ff": 10}, "b": {"lut": 0, "ff": 1}}
+    assert grown({"a": {"lut": 110, "ff": 12}, "b": {"lut": 2, "ff": 1}}, before) == ()
+    assert grown({"a": {"lut": 111, "ff": 10}}, before) == ("a: lut 100 -> 111",)
+    assert grown({"c": {"lut": 1, "ff": 1}}, before) == ("c is not in the baseline",)
