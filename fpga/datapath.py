@@ -6,7 +6,7 @@ one. The driver alone knows offsets, the shadow bank and COMMIT.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -75,26 +75,37 @@ class Datapath:
     def load(self, program: Program, layer: int = 0) -> None:
         """Reset the hardware and put one layer of the program in force.
 
-        Raises WrongHardware when the hash in the hardware is not that of the program; nothing is written then.
+        Between the two the targets of the text are in force. When the bus fails half-way, nothing counts as loaded.
+        Raises ProgramError when there is no such layer and WrongHardware when the hash in the hardware is not that of
+        the program; nothing is written then.
         """
+        targets = program.targets(layer)
         streams = self._identify(program)
-        self._program = program
+        self._program = None
         self._table = register_map(program.datapath, streams)
-        self.reset()
-        self.use(layer)
+        self._restart(program)
+        self._put_in_force(targets)
+        self._program = program
 
     def use(self, layer: int) -> None:
-        """Put the targets of another layer in force, all in one cycle; counts go on from where they are."""
-        program = self._loaded()
-        for module, target, value in program.targets(layer):
-            self._write(("TARGET", module, target), value)
-        self._control(COMMIT)
+        """Put the targets of another layer in force, all in one cycle; counts go on from where they are.
+
+        Raises ProgramError when there is no such layer; nothing is written then.
+        """
+        self._put_in_force(self._loaded().targets(layer))
 
     def reset(self) -> None:
         """As after power-on: counts 0, targets those of the text, no beats anywhere."""
-        self._loaded()
+        self._restart(self._loaded())
+
+    def _restart(self, program: Program) -> None:
         self._control(RESET)
-        self._portal = Portal(self.bus, self._table, self._loaded().datapath)
+        self._portal = Portal(self.bus, self._table, program.datapath)
+
+    def _put_in_force(self, targets: Iterable[tuple[str, str, int]]) -> None:
+        for module, target, value in targets:
+            self._write(("TARGET", module, target), value)
+        self._control(COMMIT)
 
     def _identify(self, program: Program) -> Streams:
         identity, digest = self.bus.read32(_ID), self.bus.read32(_HASH)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,11 +47,17 @@ class Program:
         """The hash that hardware must have to run this."""
         return self.datapath.digest
 
-    def targets(self, layer: int) -> Iterator[tuple[str, str, int]]:
-        """Module, target and value of every target in a layer. Raises IndexError for a layer that is not there."""
+    def targets(self, layer: int) -> tuple[tuple[str, str, int], ...]:
+        """Module, target and value of every target in a layer. Raises ProgramError for a layer that is not there."""
+        if isinstance(layer, bool) or not isinstance(layer, int) or not 0 <= layer < len(self.layers):
+            raise ProgramError(
+                f"no layer {layer!r}: the program has {len(self.layers)}, counted from 0. Choose one of them."
+            )
         values = self.layers[layer]
-        for module, target in self.datapath.targets():
-            yield module.name, target.name, values.get(f"{module.name}.{target.name}", target.reset)
+        return tuple(
+            (module.name, target.name, values.get(f"{module.name}.{target.name}", target.reset))
+            for module, target in self.datapath.targets()
+        )
 
     def to_json(self) -> str:
         """Text that `program_from_json` takes."""

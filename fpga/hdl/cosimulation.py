@@ -91,13 +91,13 @@ class Coverage:
     stalls_at_fire: int
     """Fires of which a beat was kept waiting in the next cycle."""
     commits_while_counting: int
-    """Commits while a count was above 0."""
+    """Targets that a commit changed while a count that is compared with them was above 0."""
     overshoots: int
     saturations: int
     several: int
     """Cycles in which two counts of a module fired at once."""
     chained: int
-    """Fires of modules that stand third, or later, in a chain."""
+    """Fires that end a chain of three modules, each a cycle after the one that it counts."""
 
 
 def coverage(datapath: Datapath, inputs: Rows, outputs: Rows) -> Coverage:
@@ -109,18 +109,16 @@ def coverage(datapath: Datapath, inputs: Rows, outputs: Rows) -> Coverage:
         module.name: fires[:, [place for place, owner in enumerate(owners) if owner == module.name]]
         for module in datapath.modules
     }
-    counting = bits_of(outputs, ports.output("count_o")).any(axis=1)
-    commits = bits_of(inputs, ports.input("commit_i"))[:, 0]
     return Coverage(
         cycles=len(inputs),
         fires=int(fires.sum()),
         silent=tuple(name for name, fired in by_module.items() if not fired.any()),
         stalls_at_fire=_stalls_at_fire(datapath, outputs, fires),
-        commits_while_counting=int((commits & counting).sum()),
+        commits_while_counting=_commits_while_counting(datapath, inputs, outputs),
         overshoots=_rises(bits_of(outputs, ports.output("overshoot_o"))),
         saturations=_rises(bits_of(outputs, ports.output("saturated_o"))),
         several=int(sum((fired.sum(axis=1) > 1).sum() for fired in by_module.values())),
-        chained=int(sum(by_module[name].sum() for name in third_in_chain(datapath))),
+        chained=_chained(datapath, by_module),
     )
 
 
@@ -141,19 +139,46 @@ def _stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.bool_])
     return stalls
 
 
-def third_in_chain(datapath: Datapath) -> tuple[str, ...]:
-    """Modules that count what another one drives, which in turn counts what a third one drives."""
-    before = {module.name: _triggers(module) for module in datapath.modules}
-    return tuple(
-        name
-        for name, second in before.items()
-        if any(before[middle] - {name, middle} for middle in second - {name})
+def _commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Rows) -> int:
+    """Counts above 0 whose target a commit changes, over all commits; the run begins with a reset."""
+    ports = ports_of(datapath)
+    commits = np.flatnonzero(bits_of(inputs, ports.input("commit_i"))[:, 0])
+    shadow = bits_of(inputs, ports.input("target_shadow_i"))[commits]
+    counts = bits_of(outputs, ports.output("count_o"))[commits]
+    after, first = {}, 0
+    for module, target in datapath.targets():
+        after[module.name, target.name] = (shadow[:, first : first + target.width], target.reset)
+        first += target.width
+    total, first = 0, 0
+    for module, count in datapath.counts():
+        above_0 = counts[:, first : first + count.width].any(axis=1)
+        first += count.width
+        total += int((above_0 & _changes(*after[module.name, count.target])).sum())
+    return total
+
+
+def _changes(committed: NDArray[np.bool_], reset: int) -> NDArray[np.bool_]:
+    """Whether each committed target differs from the one before it, the first of them from `reset`."""
+    begins = np.array([[reset >> bit & 1 for bit in range(committed.shape[1])]], dtype=np.bool_)
+    return (committed != np.concatenate([begins, committed[:-1]])).any(axis=1)
+
+
+def _chained(datapath: Datapath, by_module: dict[str, NDArray[np.bool_]]) -> int:
+    """Fires that end a chain of three modules, each a cycle after the one that it counts."""
+    counted = {module.name: _counted(module) for module in datapath.modules}
+    fired = {name: bits.any(axis=1) for name, bits in by_module.items()}
+    return sum(
+        int((fired[first][:-2] & fired[second][1:-1] & fired[third][2:]).sum())
+        for third, seconds in counted.items()
+        for second in seconds
+        for first in counted[second] - {third}
     )
 
 
-def _triggers(module: Module) -> set[str]:
-    refs = [ref for count in module.counts for ref in (*count.terms, *(each.ref for each in count.gate))]
-    return {ref.module for ref in refs if ref.module is not None}
+def _counted(module: Module) -> set[str]:
+    """Other modules of which a module counts something."""
+    refs = (ref.module for count in module.counts for ref in count.terms)
+    return {name for name in refs if name is not None} - {module.name}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,14 @@ libraries are kept by the digest of everything they are made of.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import os
 import shutil
 import tempfile
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -111,11 +114,20 @@ def build(
     harness = _harness(made)
     facts = repr((_REVISION, str(tool.path), made.digest, harness, optimise))
     library = (folder or _cache()) / f"{made.top}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.so"
-    if not library.exists():
-        library.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="verilator-") as work:
-            _compile(made, harness, library, Path(work), optimise, timeout_s)
+    with _sole_builder(library):
+        if not library.exists():
+            with tempfile.TemporaryDirectory(prefix="verilator-") as work:
+                _compile(made, harness, library, Path(work), optimise, timeout_s)
     return Simulator(made, library)
+
+
+@contextmanager
+def _sole_builder(library: Path) -> Iterator[None]:
+    """One process builds a library; others that want the same one wait, and then find it."""
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with library.with_suffix(".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 def _cache() -> Path:

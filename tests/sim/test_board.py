@@ -188,6 +188,12 @@ def test_two_words_do_not_fit_into_an_answer(board):
         board.mmap(DEFAULT_BASE, 64).read(0, 8)
 
 
+def test_a_write_beyond_the_mapping_writes_nothing(board):
+    registers = board.mmap(DEFAULT_BASE, 64)
+    with pytest.raises(RuntimeError, match="whole words, and 4 bytes at most"):
+        registers.write(60, b"\x01" * 8)
+
+
 def test_hardware_of_another_hash_is_refused(datapath, server):
     other = Datapath("other", datapath.inputs, datapath.modules)
     driver = fpga.Datapath(open_remote("127.0.0.1", DEFAULT_BASE, port=server.port))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpga import Beats, BeatsNotTaken, Datapath, DatapathError, Program, WrongHardware
+from fpga import Beats, BeatsNotTaken, Datapath, DatapathError, Program, ProgramError, WrongHardware
 from fpga.beats import pack, packed_beats, unpack
 from fpga.bus import simulated_bus
 from fpga.count_action import Count, CountKind, Module, Ref, Signal, SignalKind, Target
@@ -217,3 +217,45 @@ def test_valid_bits_are_those_of_the_beat():
     assert packed_beats(signal, [[1, 2, 3], [4, 5, 6]]) == [(0b111, 0x321), (0b111, 0x654)]
     for nothing in ([], np.zeros((0, 3), int), np.zeros((0, 3, 1), int)):
         assert packed_beats(signal, nothing) == []
+
+
+class Failing:
+    """A bus of which one write fails."""
+
+    def __init__(self, bus, fails_at):
+        self._bus, self._left = bus, fails_at
+
+    def read32(self, offset):
+        return self._bus.read32(offset)
+
+    def write32(self, offset, value):
+        self._left -= 1
+        if self._left == 0:
+            raise OSError("the link is down")
+        self._bus.write32(offset, value)
+
+    def close(self):
+        self._bus.close()
+
+
+def test_what_was_loaded_half_way_is_not_loaded(demo, scenario, bus):
+    program = scenario.program_of(demo)
+    Datapath(bus).load(program)
+    writes = len(bus.writes)
+    assert writes > 3
+    for fails_at in range(1, writes + 1):
+        driver = Datapath(Failing(simulated_bus(demo, "reference"), fails_at))
+        with pytest.raises(OSError, match="link is down"):
+            driver.load(program)
+        with pytest.raises(DatapathError, match="no program is loaded"):
+            driver.counts()
+        driver.load(program)  # the link is back
+        assert driver.counts()
+
+
+@pytest.mark.parametrize("layer", [-1, 99, 1.5, True])
+def test_a_layer_that_is_not_there_is_refused_before_anything_is_written(demo, scenario, bus, layer):
+    driver = Datapath(bus)
+    with pytest.raises(ProgramError, match="counted from 0"):
+        driver.load(scenario.program_of(demo), layer)
+    assert bus.writes == []

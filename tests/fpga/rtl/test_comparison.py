@@ -23,7 +23,6 @@ from fpga.hdl.cosimulation import (
     compare,
     coverage,
     first_mismatch,
-    third_in_chain,
     values_of,
 )
 from fpga.hdl.stimulus import generated_stimulus
@@ -92,14 +91,23 @@ def test_bits_and_values_of_wide_ports():
     assert np.flatnonzero(bits_of(rows, port)[0]).tolist() == [0, 63, 64, 65]
 
 
-def test_a_third_in_a_chain_is_no_module_that_only_answers_another():
-    assert third_in_chain(chain()) == ("c",)
-
-
 def test_coverage_counts_fires_silence_and_chains():
-    inputs, outputs = run_of(chain(), fire_o=[0, 0b001, 0b100, 0b101], overshoot_o=[0, 1, 1, 0])
+    inputs, outputs = run_of(chain(), fire_o=[0b001, 0b010, 0b100, 0b101], overshoot_o=[0, 1, 1, 0])
     seen = coverage(chain(), inputs, outputs)
-    assert (seen.fires, seen.silent, seen.chained, seen.overshoots) == (4, ("b",), 2, 1)
+    assert (seen.fires, seen.silent, seen.chained, seen.overshoots) == (5, (), 1, 1)
+
+
+def test_a_third_module_that_fires_by_itself_is_no_chain():
+    inputs, outputs = run_of(chain(), fire_o=[0b001, 0b100, 0b101, 0b100])
+    seen = coverage(chain(), inputs, outputs)
+    assert (seen.silent, seen.chained) == (("b",), 0)
+
+
+def test_a_commit_counts_when_it_changes_the_target_of_a_count_above_0():
+    inputs, outputs = run_of(chain(), count_o=[1, 0, 1, 1])
+    inputs[:, ports_of(chain()).input("commit_i").column] = [0, 1, 1, 1]
+    inputs[:, ports_of(chain()).input("target_shadow_i").column] = [0, 7, 7, 8]
+    assert coverage(chain(), inputs, outputs).commits_while_counting == 1
 
 
 def test_the_same_seed_gives_the_same_stimulus():
