@@ -68,7 +68,8 @@ def test_check_refuses_parameters_that_are_none(capsys, examples, given):
     assert "is no value of a parameter" in json.loads(out)["errors"][0]["message"]
 
 
-def test_explain_draws_counts_targets_actions_and_who_triggers_whom(capsys, examples):
+def test_explain_draws_counts_targets_actions_and_who_triggers_whom(capsys, examples, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     code, out, _ = run(capsys, "explain", examples / "chain.ca")
     assert code == 0
     for shown in (

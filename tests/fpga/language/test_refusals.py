@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-import time
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -238,19 +240,37 @@ NOISE = {
 }
 
 
+TIMED = """
+import sys, time
+from fpga.count_action import CountActionError, load
+begin = time.process_time()
+try:
+    load(sys.argv[1])
+except CountActionError as refused:
+    print(time.process_time() - begin, refused.errors[0].line, len(str(refused)))
+"""
+
+
+def timed_refusal(path):
+    """Seconds until a file was refused, the line of the first error, and the length of all that was said."""
+    uncounted = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    told = subprocess.run(  # a process of its own: counting branches takes longer than reading
+        [sys.executable, "-c", TIMED, str(path)], capture_output=True, text=True, check=True, env=uncounted
+    ).stdout
+    return tuple(map(float, told.split()))
+
+
 @pytest.mark.parametrize("kind", NOISE)
 def test_a_megabyte_of_noise_is_answered_in_two_seconds(tmp_path, kind):
     (tmp_path / "noise.ca").write_text(NOISE[kind])
-    begin = time.process_time()
-    with pytest.raises(CountActionError) as caught:
-        load(tmp_path / "noise.ca")
-    assert time.process_time() - begin <= 2.0
-    assert caught.value.errors[0].line >= 1
-    assert len(str(caught.value)) < 20_000
+    seconds, line, length = timed_refusal(tmp_path / "noise.ca")
+    assert seconds <= 2.0
+    assert line >= 1
+    assert length < 20_000
 
 
-def test_absurdly_many_things_are_refused_quickly(refused):
+def test_absurdly_many_things_are_refused_quickly(refused, tmp_path):
     text = "module m { counts: { for a = 1 to 1000: sum x[i] (i = 1 to 1000) over cycles } targets: { 1 } }"
-    begin = time.process_time()
     assert "more than 65536 terms" in refused(text)[0].message
-    assert time.process_time() - begin <= 2.0
+    (tmp_path / "many.ca").write_text(text)
+    assert timed_refusal(tmp_path / "many.ca")[0] <= 2.0
