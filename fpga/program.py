@@ -49,11 +49,12 @@ class Program:
 
     def targets(self, layer: int) -> tuple[tuple[str, str, int], ...]:
         """Module, target and value of every target in a layer. Raises ProgramError for a layer that is not there."""
-        if isinstance(layer, bool) or not isinstance(layer, int) or not 0 <= layer < len(self.layers):
+        place = operator.index(layer) if hasattr(layer, "__index__") else -1
+        if not 0 <= place < len(self.layers):
             raise ProgramError(
                 f"no layer {layer!r}: the program has {len(self.layers)}, counted from 0. Choose one of them."
             )
-        values = self.layers[layer]
+        values = self.layers[place]
         return tuple(
             (module.name, target.name, values.get(f"{module.name}.{target.name}", target.reset))
             for module, target in self.datapath.targets()

@@ -70,6 +70,27 @@ def commands_of(words: list[str], known) -> list[str]:
     return names
 
 
+def countactions_in(text: str) -> Iterator[list[str]]:
+    """Words of every `countaction COMMAND ...` in code."""
+    for code in code_in(text):
+        if re.match(r"countaction [a-z]", code):
+            yield shlex.split(re.split(r";|#|&&|\||: |`", code)[0])[1:]
+
+
+@pytest.fixture(scope="module")
+def countaction():
+    """Every command of `countaction`, with the set of its long options."""
+    typer = pytest.importorskip("typer")
+    pytest.importorskip("lark")
+    from fpga.cli import build_app
+
+    commands = typer.main.get_command(build_app([])).commands
+    return {
+        name: {option for param in command.params for option in param.opts if option[:2] == "--"}
+        for name, command in commands.items()
+    }
+
+
 @by_page
 def test_links_point_to_files(page):
     links = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
@@ -109,7 +130,7 @@ def test_there_are_commands_to_check():
 
 
 def test_the_command_line_page_names_every_command_and_option(command_line):
-    text = (REFERENCE / "command-line.md").read_text(encoding="utf-8")
+    text = (REFERENCE / "command-line.md").read_text(encoding="utf-8").partition("\n# `countaction`\n")[0]
     described: dict[str, set[str]] = {}
     for section in text.split("\n## ")[1:]:
         heading = section.partition("\n")[0]
@@ -123,6 +144,27 @@ def test_the_command_line_page_names_every_command_and_option(command_line):
     assert described.keys() == command_line.keys()
     for command, options in command_line.items():
         assert options - everywhere <= described[command], command
+
+
+@by_page
+def test_commands_of_countaction_and_their_options_exist(page, countaction):
+    for words in countactions_in(page.read_text(encoding="utf-8")):
+        assert words[0] in countaction, words
+        named = {word.partition("=")[0].strip("[]") for word in words}
+        assert {word for word in named if word[:2] == "--"} <= countaction[words[0]] | {"--help"}, words
+
+
+def test_the_command_line_page_names_every_command_and_option_of_countaction(countaction):
+    text = (REFERENCE / "command-line.md").read_text(encoding="utf-8").partition("\n# `countaction`\n")[2]
+    general, *sections = text.split("\n## ")
+    everywhere = set(re.findall(r"(?<![\w-])--[a-z]+", general)) | {"--help"}
+    described = {}
+    for section in sections:
+        ((command, *_),) = countactions_in(section.partition("\n")[0])
+        described[command] = set(re.findall(r"(?<![\w-])--[a-z]+", section))
+    assert described.keys() == countaction.keys()
+    for command, options in countaction.items():
+        assert options - everywhere <= described[command] <= options, command
 
 
 def test_lab_files_in_the_documentation_are_accepted():

@@ -1,18 +1,20 @@
 """`countaction`: the command line of those who write count-action modules.
 
 Every command lives in a module of its own with a function `register(app)`, which is imported only when the command
-is asked for. Exit codes: 0 done, 1 error (usage errors too), 130 interrupted. `--json` prints one document.
+is asked for. Exit codes: 0 done, 1 error (usage errors too), 130 interrupted. `--json` prints one document, of an
+error too: `{"ok": false, "errors": [{"file", "line", "column", "message", "hint"}]}`, file "" and line 0 where it is
+in no file.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from fpga.cli.errors import ERROR, of_the_system, tell, tell_message
 from fpga.count_action.diagnostics import CountActionError
 
 COMMANDS = {
@@ -27,7 +29,6 @@ COMMANDS = {
 """Commands and the modules of this package that hold them."""
 
 DONE = 0
-ERROR = 1
 INTERRUPTED = 130
 
 
@@ -65,30 +66,13 @@ def run_app(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except CountActionError as error:
-        _tell_errors(error, as_json=as_json)
-        return ERROR
-    except TyperException as error:
-        _tell(error.format_message(), as_json=as_json)
-        return ERROR
-    except (OSError, ImportError) as error:
-        _tell(str(error), as_json=as_json)
-        return ERROR
+        return tell(error.errors, as_json=as_json)
+    except OSError as error:
+        return tell([of_the_system(error)], as_json=as_json)
+    except (TyperException, ImportError) as error:
+        message = str(error) if isinstance(error, ImportError) else error.format_message()
+        return tell_message(message, as_json=as_json)
     return result if isinstance(result, int) else DONE
-
-
-def _tell(message: str, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"error": {"message": message}}))
-    else:
-        print(f"error: {message}", file=sys.stderr)
-
-
-def _tell_errors(error: CountActionError, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"ok": False, "modules": [], "errors": [each.as_dict() for each in error.errors]}))
-    else:
-        for each in error.errors:
-            print(f"error: {each}", file=sys.stderr)
 
 
 def main() -> None:

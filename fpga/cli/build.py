@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fpga.cli.errors import tell_message
 from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
 from fpga.count_action import load
 from fpga.hdl.tools import HdlError
@@ -38,7 +38,7 @@ def build(
     try:
         files = {**build_files(datapath), **(board_files(board) if board else {})}
     except (HdlError, ValueError) as error:
-        return _refused(str(error), as_json=as_json)
+        return tell_message(str(error), as_json=as_json)
     write_files(files, output)
     if as_json:
         document = {
@@ -54,11 +54,3 @@ def build(
             f"Registers: {output / f'{datapath.name}.md'}. Bench: pytest {output / f'test_{datapath.name}.py'}"
         )
     return 0
-
-
-def _refused(message: str, *, as_json: bool) -> int:
-    if as_json:
-        print(json.dumps({"error": {"message": message}}))
-    else:
-        print(f"error: {message}", file=sys.stderr)
-    return 1

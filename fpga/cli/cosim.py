@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from typing import Annotated, Any, Protocol
 
 import numpy as np
 import typer
 
+from fpga.cli.errors import tell_message
 from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
 from fpga.count_action import load
 from fpga.count_action.model import Datapath
@@ -64,10 +64,7 @@ def cosimulate(
             for name in ("icarus", *(["verilator"] if verilator else []))
         ]
     except (HdlError, ValueError) as error:
-        print(
-            json.dumps({"error": {"message": str(error)}}) if as_json else f"error: {error}", file=sys.stderr
-        )
-        return 1
+        return tell_message(str(error), as_json=as_json)
     equal = all(each.mismatch is None for each in found)
     if as_json:
         print(json.dumps({"ok": equal, "datapath": datapath.name, "runs": [_plain(each) for each in found]}))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from fpga.cli.errors import tell_message
 from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
 from fpga.count_action import load
 from fpga.formal import Proof, Verdict, prove
@@ -41,10 +41,7 @@ def prove_file(
         proof = prove(datapath, module)
     except (HdlError, ValueError, KeyError) as error:
         message = str(error.args[0] if isinstance(error, KeyError) else error)
-        print(
-            json.dumps({"error": {"message": message}}) if as_json else f"error: {message}", file=sys.stderr
-        )
-        return 1
+        return tell_message(message, as_json=as_json)
     if vcd is not None and proof.trace:
         vcd.write_text(proof.trace, encoding="utf-8")
     print(json.dumps(as_document(proof)) if as_json else "\n".join(as_lines(proof)))

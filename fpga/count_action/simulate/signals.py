@@ -44,6 +44,11 @@ class Wire:
         return -(1 << (self.width - 1)) <= value < 1 << self.width
 
     @property
+    def mask(self) -> int:
+        """Its bits of the port."""
+        return (1 << self.width) - 1 << self.low
+
+    @property
     def range(self) -> str:
         """What fits, in words."""
         return f"{-(1 << (self.width - 1))} to {(1 << self.width) - 1}"

@@ -3,7 +3,8 @@
 CSV has a line of names and a line for every cycle. NPZ has an array for every name. A Python file defines
 `stimulus(ports)`, which yields a dictionary for every cycle. Names are those of `signals`; with `expect:` before it
 an output is named, which must then carry the value in that cycle. What is not named: ready is 1, the shadow bank
-holds the targets of the text, everything else is 0. An empty cell is 0, and expects nothing.
+holds the targets of the text, everything else is 0. An empty cell is 0, and expects nothing. A column `cycle` of a
+CSV numbers the lines from 0, for the reader; one that says anything else is refused.
 """
 
 from __future__ import annotations
@@ -13,148 +14,48 @@ import io
 import runpy
 import traceback
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count, islice, repeat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fpga.count_action.diagnostics import CountActionError, Diagnostic, did_you_mean, quoted
+from fpga.count_action.diagnostics import CountActionError, quoted
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import Rows, ports_of
-from fpga.count_action.simulate.signals import Wire, by_name
-from fpga.count_action.simulate.words import row_of
+from fpga.count_action.ports import ports_of
+from fpga.count_action.simulate.collector import Collector, Found, Stimulus
+from fpga.count_action.simulate.signals import Wire
 
-EXPECT = "expect:"
-MAX_CYCLES = 10_000_000
-
-Cells = Mapping[str, int]
+CYCLE = "cycle"
+"""The column of a CSV that numbers its lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """What an output must carry in a cycle; `line` is where the file says so."""
+def load_stimulus(datapath: Datapath, path: Path, cycles: int | None = None) -> Stimulus:
+    """The stimulus in a `.csv`, `.npz` or `.py` file; with `cycles`, no more of it is read than so many.
 
-    cycle: int
-    wire: Wire
-    value: int
-    line: int
-
-
-@dataclass(frozen=True)
-class Stimulus:
-    """Inputs of a run, and what is expected of it."""
-
-    rows: Rows
-    expectations: tuple[Expectation, ...] = ()
-
-
-def load_stimulus(datapath: Datapath, path: Path) -> Stimulus:
-    """The stimulus in a `.csv`, `.npz` or `.py` file. Raises `CountActionError` with the place of every error."""
-    readers: dict[str, Callable[[Collector, Path], None]] = {".csv": _csv, ".npz": _npz, ".py": _python}
+    Raises `CountActionError` with the place of every error, and when there are more than `MAX_CYCLES`.
+    """
+    readers: dict[str, Callable[[Collector, Path, int | None], None]] = {
+        ".csv": _csv,
+        ".npz": _npz,
+        ".py": _python,
+    }
     collector = Collector(datapath, str(path))
     if path.suffix.lower() not in readers:
         hint = f"There are: {', '.join(readers)}."
         raise collector.error(1, 1, f"a stimulus of the kind {quoted(path.suffix)} is not known", hint)
     try:
-        readers[path.suffix.lower()](collector, path)
+        readers[path.suffix.lower()](collector, path, cycles)
     except OSError as error:
         raise collector.error(1, 1, f"cannot be read: {error.strerror or error}", "Check the path.") from None
     return collector.stimulus()
 
 
-def idle_inputs(datapath: Datapath) -> dict[str, int]:
-    """Inputs by port when nothing is said about them."""
-    shadow = low = 0
-    for _, target in datapath.targets():
-        shadow |= target.reset << low
-        low += target.width
-    ready = {port.name: 1 for port in ports_of(datapath).inputs if port.name.endswith("_ready_i")}
-    return {"target_shadow_i": shadow, **ready}
-
-
-def idle_rows(datapath: Datapath, cycles: int) -> Rows:
-    """Cycles in which nothing comes in."""
-    row = row_of(ports_of(datapath).inputs, idle_inputs(datapath))
-    return np.tile(np.array(row, np.uint64), (cycles, 1))
-
-
-class Collector:
-    """Takes cells one after another, and notes what is wrong with them."""
-
-    def __init__(self, datapath: Datapath, file: str) -> None:
-        self.datapath, self.file = datapath, file
-        self._inputs = by_name(datapath, inputs=True)
-        self._outputs = by_name(datapath, inputs=False)
-        self._ports = ports_of(datapath).inputs
-        self._idle = idle_inputs(datapath)
-        self._rows: list[list[int]] = []
-        self._expectations: list[Expectation] = []
-        self._errors: list[Diagnostic] = []
-
-    def error(self, line: int, column: int, message: str, hint: str = "") -> CountActionError:
-        """An error of the file that ends the reading."""
-        return CountActionError([*self._errors, Diagnostic(self.file, line, column, message, hint)])
-
-    def note(self, line: int, column: int, message: str, hint: str = "") -> None:
-        """An error after which reading goes on."""
-        self._errors.append(Diagnostic(self.file, line, column, message, hint))
-        if len(self._errors) >= 20:
-            raise CountActionError(self._errors)
-
-    def settle(self) -> None:
-        """Raises what was noted."""
-        if self._errors:
-            raise CountActionError(self._errors)
-
-    def wire(self, name: str, line: int, column: int) -> tuple[Wire, bool] | None:
-        """What a name means, and whether it is an expectation; notes an error when nothing."""
-        expected = name.startswith(EXPECT)
-        plain = name.removeprefix(EXPECT).strip()
-        known = self._outputs if expected else self._inputs
-        if plain in known:
-            return known[plain], expected
-        other = self._inputs if expected else self._outputs
-        what = "output" if expected else "input"
-        cure = did_you_mean(plain, (each for each in known if not each.endswith(("_i", "_o"))))
-        if plain in other and not expected:
-            cure = f"It is an output: write {quoted(EXPECT + plain)} to say what it must be."
-        self.note(line, column, f"there is no {what} {quoted(plain)}", cure)
-        return None
-
-    def cycle(self, cells: Iterable[tuple[Wire, bool, int, int]], line: int) -> None:
-        """One cycle: wires, whether expected, values, and their columns in the file."""
-        values = dict(self._idle)
-        for wire, expected, value, column in cells:
-            if not wire.fits(value):
-                message = f"{value} does not fit in {quoted(wire.name)}, which has {wire.width} bits"
-                self.note(line, column, message, f"Write {wire.range}.")
-                continue
-            bits = value & (1 << wire.width) - 1
-            if expected:
-                self._expectations.append(Expectation(len(self._rows), wire, bits, line))
-            else:
-                mask = (1 << wire.width) - 1 << wire.low
-                values[wire.port.name] = values.get(wire.port.name, 0) & ~mask | bits << wire.low
-        self._rows.append(row_of(self._ports, values))
-        if len(self._rows) > MAX_CYCLES:
-            raise self.error(
-                line, 1, f"more than {MAX_CYCLES} cycles", "Use numpy rows and `simulate` instead."
-            )
-
-    def stimulus(self) -> Stimulus:
-        """What was collected. Raises `CountActionError`."""
-        self.settle()
-        columns = ports_of(self.datapath).input_columns
-        rows = np.array(self._rows, np.uint64).reshape(len(self._rows), columns)
-        return Stimulus(rows, tuple(self._expectations))
-
-
 # -------------------------------------------------------------------------------------------------- CSV
 
 
-def _csv(collector: Collector, path: Path) -> None:
+def _csv(collector: Collector, path: Path, cycles: int | None) -> None:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -173,29 +74,43 @@ def _csv(collector: Collector, path: Path) -> None:
     (first, header), *rest = lines
     columns = _header(collector, first, header)
     collector.settle()
-    for line, cells in rest:
+    for number, (line, cells) in enumerate(rest[:cycles]):
         if len(cells) > len(header):
             collector.note(
                 line, len(header) + 1, f"{len(cells)} cells under {len(header)} names", "Remove some."
             )
             continue
+        _refuse_other_number(collector, header, number, line, cells)
         collector.cycle(_cells(collector, columns, line, cells), line)
 
 
-def _header(collector: Collector, line: int, names: list[str]) -> list[tuple[Wire, bool] | None]:
-    columns: list[tuple[Wire, bool] | None] = []
+def _header(collector: Collector, line: int, names: list[str]) -> list[Found]:
+    columns: list[Found] = []
     seen: set[str] = set()
     for place, name in enumerate(each.strip() for each in names):
-        if name in seen:
+        twice = name in seen
+        if twice:
             collector.note(line, place + 1, f"{quoted(name)} stands twice", "Remove one.")
         seen.add(name)
-        ignored = name.lower() in {"cycle", "#", ""}
+        ignored = twice or name.lower() in {CYCLE, "#", ""}
         columns.append(None if ignored else collector.wire(name, line, place + 1))
+    collector.refuse_overlaps(zip(names, columns, strict=True), line, count(1))
     return columns
 
 
+def _refuse_other_number(
+    collector: Collector, header: list[str], number: int, line: int, cells: list[str]
+) -> None:
+    """Every line is one cycle: a number that leaves some out, or begins elsewhere, would mean another run."""
+    for place, (name, cell) in enumerate(zip(header, cells, strict=False)):
+        if name.strip().lower() == CYCLE and cell.strip() not in {"", str(number)}:
+            message = f"{quoted(cell.strip())} under {quoted(name.strip())}, but this line is cycle {number}"
+            hint = "Write a line for every cycle, numbered from 0, or leave the column out."
+            raise collector.error(line, place + 1, message, hint)
+
+
 def _cells(
-    collector: Collector, columns: list[tuple[Wire, bool] | None], line: int, cells: list[str]
+    collector: Collector, columns: list[Found], line: int, cells: list[str]
 ) -> Iterator[tuple[Wire, bool, int, int]]:
     for place, (column, cell) in enumerate(zip(columns, cells, strict=False)):
         if column is None or not cell.strip():
@@ -212,7 +127,7 @@ def _cells(
 # -------------------------------------------------------------------------------------------------- NPZ
 
 
-def _npz(collector: Collector, path: Path) -> None:
+def _npz(collector: Collector, path: Path, cycles: int | None) -> None:
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: np.asarray(stored[name]) for name in stored.files}
@@ -221,15 +136,16 @@ def _npz(collector: Collector, path: Path) -> None:
             1, 1, "is no NPZ file", "Write it with numpy.savez(file, NAME=values)."
         ) from None
     known = [(collector.wire(name, 1, 1), name, array) for name, array in arrays.items()]
+    collector.refuse_overlaps(((name, wire) for wire, name, _ in known), 1, repeat(1))
     collector.settle()
-    cycles = max((len(array) for array in arrays.values() if array.ndim), default=0)
+    length = max((len(array) for array in arrays.values() if array.ndim), default=0)
     for name, array in arrays.items():
-        if array.ndim != 1 or array.dtype.kind not in "iub" or len(array) != cycles:
-            message = f"{quoted(name)} is {array.dtype}{list(array.shape)}; {cycles} whole numbers are needed"
+        if array.ndim != 1 or array.dtype.kind not in "iub" or len(array) != length:
+            message = f"{quoted(name)} is {array.dtype}{list(array.shape)}; {length} whole numbers are needed"
             collector.note(1, 1, message, "All arrays have one value a cycle.")
     collector.settle()
-    series = [(*wire, array.tolist()) for wire, _, array in known if wire is not None]
-    for cycle in range(cycles):
+    series = [(*wire, array[:cycles].tolist()) for wire, _, array in known if wire is not None]
+    for cycle in range(length)[:cycles]:
         collector.cycle(
             ((wire, expected, int(values[cycle]), 1) for wire, expected, values in series), cycle + 1
         )
@@ -238,8 +154,8 @@ def _npz(collector: Collector, path: Path) -> None:
 # ----------------------------------------------------------------------------------------------- Python
 
 
-def _python(collector: Collector, path: Path) -> None:
-    """Runs the user's file: it is a program."""
+def _python(collector: Collector, path: Path, cycles: int | None) -> None:
+    """Runs the user's file: it is a program, and may never end by itself."""
     path.read_bytes()  # a file that cannot be read is told as such
     try:
         make = runpy.run_path(str(path)).get("stimulus")
@@ -247,37 +163,51 @@ def _python(collector: Collector, path: Path) -> None:
             raise collector.error(
                 1, 1, "has no function `stimulus`", "Write `def stimulus(ports): yield {...}`."
             )
-        for number, cells in enumerate(make(ports_of(collector.datapath))):
-            collector.cycle(_yielded(collector, number, cells), 1)
+        made = make(ports_of(collector.datapath))
+        for number, cells in enumerate(islice(made, cycles)):
+            line = _line_of(path, made)
+            collector.cycle(_yielded(collector, number, cells, line), line)
             collector.settle()
     except CountActionError:
         raise
     except SyntaxError as error:
         place = (error.lineno or 1, error.offset or 1)
         raise collector.error(*place, f"is no Python: {error.msg}", "Mend it.") from None
-    except Exception as error:
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # `sys.exit(0)` there must not end the command as if all were well
         message = f"{type(error).__name__} in the stimulus: {error}"
         raise collector.error(_line_in(path, error), 1, message, "Mend the generator.") from error
 
 
-def _yielded(collector: Collector, cycle: int, cells: Any) -> Iterator[tuple[Wire, bool, int, int]]:
+def _yielded(
+    collector: Collector, cycle: int, cells: Any, line: int
+) -> Iterator[tuple[Wire, bool, int, int]]:
     if not isinstance(cells, Mapping):
-        collector.note(1, 1, f"cycle {cycle} is {quoted(repr(cells))}, no dictionary", "Yield {NAME: value}.")
+        message = f"cycle {cycle} is {quoted(repr(cells))}, no dictionary"
+        collector.note(line, 1, message, "Yield {NAME: value}.")
         return
-    for name, value in cells.items():
-        wire = collector.wire(str(name), 1, 1)
+    named = [(str(name), collector.wire(str(name), line, 1)) for name in cells]
+    collector.refuse_overlaps(named, line, repeat(1))
+    for (name, wire), value in zip(named, cells.values(), strict=True):
         try:
             whole = int(value.__index__())
         except (AttributeError, TypeError):
-            collector.note(
-                1, 1, f"{quoted(str(name))} is {quoted(repr(value))} in cycle {cycle}", "Yield whole numbers."
-            )
+            message = f"{quoted(name)} is {quoted(repr(value))} in cycle {cycle}"
+            collector.note(line, 1, message, "Yield whole numbers.")
             continue
         if wire is not None:
             yield (*wire, whole, 1)
 
 
-def _line_in(path: Path, error: Exception) -> int:
+def _line_of(path: Path, made: object) -> int:
+    """Where a generator stands; 1 when that is another file, or no generator."""
+    frame = getattr(made, "gi_frame", None)
+    return frame.f_lineno if frame is not None and frame.f_code.co_filename == str(path) else 1
+
+
+def _line_in(path: Path, error: BaseException) -> int:
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
     ]

@@ -102,4 +102,18 @@ def test_build_without_its_tools_says_the_cure(streamer, tmp_path, capsys, monke
 
 def test_build_for_a_board_that_is_unknown(streamer, tmp_path, capsys):
     assert run_app(["build", str(streamer), "-o", str(tmp_path), "--board", "none", "--json"]) == 1
-    assert "there are: zcu111" in json.loads(capsys.readouterr().out)["error"]["message"]
+    document = json.loads(capsys.readouterr().out)
+    (error,) = document["errors"]
+    assert "there are: zcu111" in error["message"]
+    assert (document["ok"], error["file"], error["line"], error["column"]) == (False, "", 0, 0)
+
+
+def test_build_where_a_file_stands_says_the_cure(streamer, tmp_path, capsys):
+    (tmp_path / "taken").write_text("mine")
+    for folder, why in (("taken", "is there already"), ("taken/deeper", "a part of the path is a file")):
+        assert run_app(["build", str(streamer), "-o", str(tmp_path / folder)]) == 1
+        said = capsys.readouterr().err
+        assert said.startswith(f"error: cannot use '{tmp_path / folder}'")
+        assert why in said
+        assert ". Give " in said
+    assert (tmp_path / "taken").read_text() == "mine"

@@ -157,6 +157,19 @@ def test_the_command_in_json(command):
     assert run["coverage"]["fires"] > 20
 
 
+def test_the_command_without_its_tool_tells_programs_on_standard_output(command, monkeypatch):
+    from fpga.hdl import icarus
+    from fpga.hdl.tools import ToolMissing
+
+    def missing(*_, **__):
+        raise ToolMissing("iverilog is not installed")
+
+    monkeypatch.setattr(icarus, "run", missing)
+    code, said = command("--json")
+    error = {"file": "", "line": 0, "column": 0, "message": "iverilog is not installed", "hint": ""}
+    assert (code, json.loads(said)) == (1, {"ok": False, "errors": [error]})
+
+
 def test_the_command_shows_where_rtl_and_simulator_part(command, monkeypatch):
     from fpga.count_action.simulate import Simulator
 

@@ -78,6 +78,32 @@ def test_more_cycles_than_the_stimulus_has(command, stimulus):
     assert (code, document["cycles"], document["expectations"]) == (0, 30_000, 16)
 
 
+def test_a_generator_that_never_ends_is_cut(command, tmp_path):
+    path = tmp_path / "s.py"
+    path.write_text(
+        "def stimulus(ports):\n    while True:\n        yield {'DAC_valid': 3, 'expect:fire': 0}\n"
+    )
+    code, out, err = command("sim", EXAMPLES / "streamer.ca", "-s", path, "--cycles", 10, "--json")
+    document = json.loads(out)
+    assert (code, err, document["cycles"], document["expectations"]) == (0, "", 10, 10)
+
+
+def test_a_stimulus_does_not_end_the_command(command, tmp_path):
+    path = tmp_path / "s.py"
+    path.write_text("import sys\ndef stimulus(ports):\n    yield {}\n    sys.exit(0)\n")
+    code, out, err = command("sim", EXAMPLES / "streamer.ca", "-s", path)
+    assert (code, out) == (1, "")
+    assert f"error: {path}:4:1: SystemExit in the stimulus: 0. Mend the generator." in err
+
+
+def test_numbered_lines_with_gaps_are_refused(command, tmp_path):
+    path = tmp_path / "s.csv"
+    path.write_text("cycle,DAC_valid\n0,1\n10,1\n")
+    code, out, err = command("sim", EXAMPLES / "streamer.ca", "-s", path)
+    assert (code, out) == (1, "")
+    assert f"error: {path}:3:1: `10` under `cycle`, but this line is cycle 1. Write a line for every" in err
+
+
 def test_parameters(command, stimulus):
     code, _, err = command("sim", EXAMPLES / "streamer.ca", "-s", stimulus, "-P", "num_DACs=4")
     assert code == 1
@@ -88,7 +114,12 @@ def test_what_cannot_be_done(command, stimulus):
     assert command("sim", EXAMPLES / "streamer.ca")[0] == 1
     code, _, err = command("sim", EXAMPLES / "streamer.ca", "--init", stimulus)
     assert code == 1
-    assert "exists" in err
+    message = f"cannot use '{stimulus}': it is there already and is not replaced"
+    assert err == f"error: {message}. Give another name, or move it away.\n"
+    code, out, err = command("sim", EXAMPLES / "streamer.ca", "--init", stimulus, "--json")
+    hint = "Give another name, or move it away."
+    error = {"file": "", "line": 0, "column": 0, "message": message, "hint": hint}
+    assert (code, json.loads(out), err) == (1, {"ok": False, "errors": [error]}, "")
     code, out, _ = command("sim", EXAMPLES / "streamer.ca", "-s", "none.csv", "--json")
     assert (code, json.loads(out)["errors"][0]["file"]) == (1, "none.csv")
 

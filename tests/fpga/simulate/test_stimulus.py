@@ -19,6 +19,14 @@ cycle,x_valid[0],x_valid[1],x_data[0],x_data[1],go,expect:fire[join.both],expect
 2,,,,,1,0,5
 """
 
+ENDLESS = """\
+def stimulus(ports):
+    go = 0
+    while True:
+        go = 1 - go
+        yield {"go": go}
+"""
+
 
 def load(tmp_path, datapath, text, name="s.csv"):
     path = tmp_path / name
@@ -101,6 +109,11 @@ def test_ready_and_targets_have_sensible_values(tmp_path, generated):
         ("go\n1\nyes\n", 3, 1, "`yes` is no number", "0x1f"),
         ("go\n1,1\n", 2, 2, "2 cells under 1 names", "Remove"),
         ("go,go\n1,1\n", 1, 2, "stands twice", "Remove"),
+        ("go,x_valid,x_valid[1]\n1,3,\n", 1, 3, "`x_valid` and `x_valid[1]` give the same bits", "Keep one"),
+        ("x_valid[1],x_valid\n,3\n", 1, 2, "`x_valid[1]` and `x_valid` give the same bits", "Keep one"),
+        ("go,go_i\n1,0\n", 1, 2, "`go` and `go_i` give the same bits of `go_i`", "Keep one"),
+        ("go,cycle\n1,0\n1,10\n", 3, 2, "`10` under `cycle`, but this line is cycle 1", "for every cycle"),
+        ("Cycle,go\n1,1\n", 2, 1, "`1` under `Cycle`, but this line is cycle 0", "numbered from 0"),
         ("", 1, 1, "is empty", "--init"),
         (b"go\n\xff\n", 1, 1, "not UTF-8", "UTF-8"),
     ],
@@ -127,9 +140,20 @@ def test_several_errors_are_told_at_once(tmp_path, small):
         ),
         ("def stimulus(ports)\n", 1, "is no Python"),
         ("x = 1\n", 1, "no function `stimulus`"),
-        ("def stimulus(ports):\n    yield 1\n", 1, "no dictionary"),
-        ("def stimulus(ports):\n    yield {'go': 'a'}\n", 1, "`'a'` in cycle 0"),
-        ("def stimulus(ports):\n    yield {'gone': 1}\n", 1, "no input `gone`"),
+        ("def stimulus(ports):\n    yield 1\n", 2, "no dictionary"),
+        ("def stimulus(ports):\n    yield {'go': 'a'}\n", 2, "`'a'` in cycle 0"),
+        ("def stimulus(ports):\n    yield {'gone': 1}\n", 2, "no input `gone`"),
+        (
+            "def stimulus(ports):\n    yield {}\n    yield {'go': 1, 'go_i': 0}\n",
+            3,
+            "`go` and `go_i` give the same bits",
+        ),
+        (
+            "import sys\ndef stimulus(ports):\n    yield {}\n    sys.exit(0)\n",
+            4,
+            "SystemExit in the stimulus: 0",
+        ),
+        ("import sys\nsys.exit(0)\n", 2, "SystemExit in the stimulus: 0"),
     ],
 )
 def test_a_generator_that_is_wrong(tmp_path, small, text, line, message):
@@ -165,8 +189,40 @@ def test_cells_that_are_too_large_for_csv_are_told(tmp_path, small):
     assert "is no CSV" in refused(tmp_path, small, "go\n" + "1" * 200_000)[0].message
 
 
+def test_names_that_share_no_bits_stand_together(tmp_path, small):
+    text = "cycle,x_valid[0],x_valid[1],expect:fire,expect:fire[join.both]\n,1,0,,0\n1,0,1,,0\n"
+    stimulus = load(tmp_path, small, text)
+    assert [each["x_valid_i"] for each in inputs_of(small, stimulus)] == [1, 2]
+    assert len(stimulus.expectations) == 2
+
+
+def test_arrays_that_share_bits_are_refused(tmp_path, small):
+    np.savez(tmp_path / "o.npz", **{"x_valid": np.ones(2, int), "x_valid[0]": np.zeros(2, int)})
+    with pytest.raises(CountActionError, match=r"`x_valid` and `x_valid\[0\]` give the same bits"):
+        load_stimulus(small, tmp_path / "o.npz")
+
+
+def test_no_more_is_read_than_asked_for(tmp_path, small):
+    load(tmp_path, small, CSV)
+    np.savez(tmp_path / "s.npz", go=np.array([1, 0, 1]))
+    (tmp_path / "s.py").write_text(ENDLESS)
+    for name in ("s.csv", "s.npz", "s.py"):
+        for cycles in (1, 2):
+            stimulus = load_stimulus(small, tmp_path / name, cycles)
+            assert [each["go_i"] for each in inputs_of(small, stimulus)] == [1, 0][:cycles]
+            assert all(each.cycle < cycles for each in stimulus.expectations)
+
+
+def test_a_generator_that_never_ends_is_told_where_it_stands(tmp_path, small, monkeypatch):
+    monkeypatch.setattr("fpga.count_action.simulate.collector.MAX_CYCLES", 100)
+    (error,) = refused(tmp_path, small, ENDLESS, "s.py")
+    assert (error.line, error.message) == (5, "more than 100 cycles")
+    assert "--cycles" in error.hint
+
+
 def test_there_is_an_end(tmp_path, small, monkeypatch):
-    monkeypatch.setattr("fpga.count_action.simulate.stimulus.MAX_CYCLES", 3)
+    monkeypatch.setattr("fpga.count_action.simulate.collector.MAX_CYCLES", 3)
+    load(tmp_path, small, "go\n" + "1\n" * 3)
     assert "more than 3 cycles" in refused(tmp_path, small, "go\n" + "1\n" * 9)[0].message
 
 
