@@ -1,0 +1,59 @@
+"""What lies between the outputs and the inputs of the board: cables, or the photonic kit.
+
+A plant is asked for what arrives at one input over a stretch of samples, and asks in its turn what the outputs
+gave. It answers with the noiseless level and how large the noise of each sample is; the board draws the noise,
+anew for each round, and converts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Outputs(Protocol):
+    """What the digital-to-analogue converters put out, on one time line that begins with the program."""
+
+    def rate_hz(self, generator: int) -> float:
+        """Samples per second of this generator's converter."""
+        ...
+
+    def samples(self, generator: int, first: int, count: int) -> npt.NDArray[np.float64]:
+        """`count` samples from number `first` on (which may be negative: before the program there is silence),
+        as fractions of the converter's full scale, -1 to 1."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What arrives at one analogue-to-digital converter, sample by sample, as fractions of its full scale."""
+
+    level: npt.NDArray[np.float64]
+    """(samples,) without noise."""
+    noise: npt.NDArray[np.float64]
+    """(samples,) standard deviation; zeros for a plant without noise."""
+    correlation: float
+    """Of the noise of neighbouring samples (an autoregression of first order): what bandwidth leaves."""
+
+
+class Plant(Protocol):
+    """Cables or light."""
+
+    @property
+    def version(self) -> int:
+        """Changes with every change of the plant (drift, a knob, an instrument): a noiseless trace may be reused
+        while it stands."""
+        ...
+
+    def elapse(self, seconds: float) -> None:
+        """Let device time pass: biases drift, polarisation wanders."""
+        ...
+
+    def receive(
+        self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs
+    ) -> Received:
+        """What the input of this readout gets in `count` samples from number `first` on, at `rate_hz`."""
+        ...
