@@ -1,0 +1,66 @@
+"""Decibels and what they stand for.
+
+A loss or an extinction in dB is ten times the decimal logarithm of a ratio of powers; of voltages it is twenty times.
+"""
+
+from __future__ import annotations
+
+import math
+
+
+def power_ratio(value_db: float) -> float:
+    """Ratio of powers of a gain in dB: 10 ** (dB / 10).
+
+    >>> f"{power_ratio(3.0):.4f} {power_ratio(-140.0):.0e}"
+    '1.9953 1e-14'
+    """
+    return math.pow(10.0, value_db / 10.0)
+
+
+def passed(loss_db: float) -> float:
+    """Fraction of the power that a loss in dB (a positive number) lets through.
+
+    >>> f"{passed(4.0):.4f}"
+    '0.3981'
+    """
+    return power_ratio(-loss_db)
+
+
+def voltage_ratio(value_db: float) -> float:
+    """Ratio of voltages of a gain in dB: 10 ** (dB / 20).
+
+    >>> f"{voltage_ratio(20.0):.1f}"
+    '10.0'
+    """
+    return math.pow(10.0, value_db / 20.0)
+
+
+def decibels(ratio: float) -> float:
+    """Ratio of powers in dB. Raises ValueError unless above zero.
+
+    The leakage of one step of 255 is an extinction of 24.1 dB:
+
+    >>> f"{decibels(255.0):.2f}"
+    '24.07'
+    """
+    if not ratio > 0.0:
+        raise ValueError(f"a ratio of {ratio} has no decibels: it must be above 0")
+    return 10.0 * math.log10(ratio)
+
+
+def watts(power_dbm: float) -> float:
+    """Power in W of a power in dBm.
+
+    >>> f"{watts(0.0):.3f} {watts(10.0):.3f}"
+    '0.001 0.010'
+    """
+    return 1e-3 * power_ratio(power_dbm)
+
+
+def dbm(power_w: float) -> float:
+    """Power in dBm of a power in W. Raises ValueError unless above zero.
+
+    >>> f"{dbm(0.5e-3):.2f}"
+    '-3.01'
+    """
+    return decibels(power_w / 1e-3)

@@ -1,0 +1,69 @@
+"""Photodiode and receiver: light to current, slowly and with noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.models.photonics import checks, pole
+from sim.models.photonics.constants import ELEMENTARY_CHARGE_C
+from sim.models.photonics.laser import photon_energy_j
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Detector:
+    """A PIN photodiode with its transimpedance amplifier. Raises ValueError for what cannot be built."""
+
+    responsivity_a_w: float = 1.0
+    noise_bandwidth_hz: float = 4e9
+    """Noise-equivalent bandwidth of the whole receiver up to the converter; its 3 dB pole is `pole_hz`."""
+    dark_current_a: float = 5e-9
+    thermal_a_rthz: float = 20e-12
+    """Input-referred current noise of the transimpedance amplifier, in A per square root of Hz."""
+
+    def __post_init__(self) -> None:
+        checks.positive(responsivity_a_w=self.responsivity_a_w, noise_bandwidth_hz=self.noise_bandwidth_hz)
+        checks.not_negative(dark_current_a=self.dark_current_a, thermal_a_rthz=self.thermal_a_rthz)
+
+    @property
+    def pole_hz(self) -> float:
+        """Where the power of a sine has fallen to a half: 2 / pi of the noise bandwidth."""
+        return pole.pole_of_noise_bandwidth_hz(self.noise_bandwidth_hz)
+
+
+def photocurrent_a(detector: Detector, power_w: npt.ArrayLike) -> Array:
+    """I = R P, without the dark current (S. Kumar and M. J. Deen, Fiber Optic Communications, 5.2).
+
+    >>> f"{photocurrent_a(Detector(responsivity_a_w=0.95), 1e-3) * 1e3:.2f} mA"
+    '0.95 mA'
+    """
+    current: Array = detector.responsivity_a_w * np.asarray(power_w, dtype=np.float64)
+    return current
+
+
+def received_a(detector: Detector, power_w: npt.ArrayLike, rate_hz: float) -> Array:
+    """Current behind the pole, dark current included, of light (samples,) sampled at `rate_hz`.
+
+    One sample after a step from dark to 1 mW, at 3.072 GS/s: 1 - exp(-5.208) = 0.9945 of 1 mA.
+
+    >>> step = [0.0, 1e-3, 1e-3]
+    >>> [f"{i * 1e3:.4f}" for i in received_a(Detector(dark_current_a=0.0), step, 3.072e9)]
+    ['0.0000', '0.9945', '1.0000']
+    """
+    kept = pole.memory(detector.pole_hz, rate_hz)
+    return pole.response(photocurrent_a(detector, power_w), kept) + detector.dark_current_a
+
+
+def responsivity_a_w(quantum_efficiency: float, wavelength_m: float) -> float:
+    """R = eta q wavelength / (h c) (Kumar and Deen, 5.2).
+
+    A perfect photodiode at 1550 nm gives 1.25 A/W; 1 A/W is a quantum efficiency of 80 %.
+
+    >>> f"{responsivity_a_w(0.8, 1550e-9):.3f}"
+    '1.000'
+    """
+    return quantum_efficiency * ELEMENTARY_CHARGE_C / photon_energy_j(wavelength_m)

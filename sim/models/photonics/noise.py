@@ -1,0 +1,111 @@
+"""Noise of a receiver: how large it is, and how it grows with light.
+
+Variances in A^2 of the current in a noise-equivalent bandwidth B (one-sided densities times B; `pole` tells it from
+the 3 dB bandwidth). Independent sources add as variances.
+
+    shot        2 q I B            grows with the current: deviation as its square root
+    thermal     i_n^2 B            constant
+    intensity   10^(RIN/10) I^2 B  grows with the square: deviation in proportion
+
+Formulas that are plain arithmetic take a number or an array and give the same back.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.models.photonics import checks, pole
+from sim.models.photonics.constants import (
+    BOLTZMANN_J_K,
+    ELEMENTARY_CHARGE_C,
+    ROOM_TEMPERATURE_K,
+)
+from sim.models.photonics.decibels import power_ratio
+from sim.models.photonics.detector import Detector
+
+Array = npt.NDArray[np.float64]
+Quantity = TypeVar("Quantity", float, Array)
+
+
+def shot_a2(current_a: Quantity, bandwidth_hz: float) -> Quantity:
+    """Shot noise 2 q I B (W. Schottky 1918; S. Kumar and M. J. Deen, Fiber Optic Communications, equation 5.70). The
+    current is the whole one, dark current included (equation 5.72).
+
+    1 mA in 4 GHz: 2 * 1.602e-19 * 1e-3 * 4e9 = 1.282e-12 A^2, a deviation of 1.13 uA.
+
+    >>> f"{shot_a2(1e-3, 4e9) ** 0.5 * 1e6:.3f} uA"
+    '1.132 uA'
+    """
+    return 2.0 * ELEMENTARY_CHARGE_C * bandwidth_hz * current_a
+
+
+def thermal_a2(density_a_rthz: float, bandwidth_hz: float) -> float:
+    """Noise of the transimpedance amplifier, i_n^2 B, of its input-referred density in A per root Hz (data sheets).
+
+    20 pA per root Hz in 4 GHz: 20e-12 * 63246 = 1.265 uA.
+
+    >>> f"{thermal_a2(20e-12, 4e9) ** 0.5 * 1e6:.3f} uA"
+    '1.265 uA'
+    """
+    return density_a_rthz**2 * bandwidth_hz
+
+
+def resistor_a_rthz(
+    resistance_ohm: float, temperature_k: float = ROOM_TEMPERATURE_K, noise_figure_db: float = 0.0
+) -> float:
+    """Density of a load resistor's noise with an amplifier behind it, sqrt(4 k T F / R) (H. Nyquist, Phys. Rev. 32
+    (1928) 110; with the noise figure, G. P. Agrawal, Fiber-Optic Communication Systems, on receiver noise).
+
+    50 ohm at 290 K: 17.9 pA per root Hz.
+
+    >>> f"{resistor_a_rthz(50.0) * 1e12:.1f}"
+    '17.9'
+    """
+    checks.positive(resistance_ohm=resistance_ohm, temperature_k=temperature_k)
+    power = 4.0 * BOLTZMANN_J_K * temperature_k * power_ratio(noise_figure_db)
+    return float(np.sqrt(power / resistance_ohm))
+
+
+def intensity_a2(current_a: Quantity, rin_db_hz: float, bandwidth_hz: float) -> Quantity:
+    """Relative intensity noise of the laser, 10^(RIN/10) I^2 B (Agrawal, on intensity noise: sigma_I = R P r_I with
+    r_I^2 the integral of RIN). The current is that of the light alone.
+
+    -140 dB/Hz in 4 GHz: sqrt(1e-14 * 4e9) = 0.632 % of the current.
+
+    >>> f"{intensity_a2(1e-3, -140.0, 4e9) ** 0.5 * 1e6:.3f} uA"
+    '6.325 uA'
+    """
+    return power_ratio(rin_db_hz) * bandwidth_hz * current_a * current_a
+
+
+def receiver_a2(detector: Detector, rin_db_hz: float, current_a: Quantity) -> Quantity:
+    """Sum of shot noise (of light and dark current), thermal and intensity noise, for the light's current.
+
+    By hand at 1 mA: 1.132^2 + 1.265^2 + 6.325^2 = 42.88 uA^2, a deviation of 6.548 uA.
+
+    >>> f"{receiver_a2(Detector(), -140.0, 1e-3) ** 0.5 * 1e6:.3f} uA"
+    '6.548 uA'
+    """
+    band_hz = detector.noise_bandwidth_hz
+    shot = shot_a2(current_a + detector.dark_current_a, band_hz)
+    thermal = thermal_a2(detector.thermal_a_rthz, band_hz)
+    return shot + thermal + intensity_a2(current_a, rin_db_hz, band_hz)
+
+
+def correlated_normals(generator: np.random.Generator, shape: tuple[int, ...], correlation: float) -> Array:
+    """Normal numbers of variance 1 whose neighbours along the last axis are correlated: a stationary autoregression of
+    first order, z[n] = rho z[n-1] + sqrt(1 - rho^2) w[n] (Box and Jenkins, Time Series Analysis).
+
+    What white noise is behind a pole, sampled; multiply by the deviation of each sample. Raises ValueError for a
+    correlation outside 0..1 or of 1 (which is not noise).
+    """
+    if not 0.0 <= correlation < 1.0:
+        raise ValueError(f"correlation is {correlation}: it must be at least 0 and below 1")
+    numbers = generator.standard_normal(shape)
+    if correlation == 0.0 or not shape[-1]:
+        return numbers
+    numbers[..., 1:] *= np.sqrt(1.0 - correlation**2)
+    return pole.accumulated(numbers, correlation)
