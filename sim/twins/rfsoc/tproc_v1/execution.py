@@ -1,0 +1,178 @@
+"""One run of a program on the inner machine: makes room for events, answers `read`, explains what stopped it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.twins.rfsoc.processor import ProgramError, ReadInput, Run
+from sim.twins.rfsoc.tproc_v1 import machine
+from sim.twins.rfsoc.tproc_v1.compiled import COMPILED
+from sim.twins.rfsoc.tproc_v1.events import as_run
+from sim.twins.rfsoc.tproc_v1.instructions import CHANNEL, FIELDS, OPER, A
+from sim.twins.rfsoc.tproc_v1.memories import Memories
+
+Array: TypeAlias = npt.NDArray[np.int64]
+
+CHANNELS = 8
+INPUTS = 4
+UPPER = 0b1010
+"""The operation that makes `read` take the upper half."""
+READ_TICKS = 2
+FIRST_ROOM = 256
+"""Events for which there is room at first; the room doubles when it is used up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """After how much a program is held to be endless."""
+
+    instructions: int
+    events: int
+
+
+class Execution:
+    """A program on its way from its first instruction to `end`; `memories` are changed in place."""
+
+    def __init__(
+        self, words: npt.NDArray[np.uint64], code: Array, memories: Memories, data_ports: Collection[int]
+    ) -> None:
+        self._words = words
+        self._memories = memories
+        self._data_ports = data_ports
+        self._code = _numbers(code.reshape(-1))
+        self._registers = _numbers(memories.registers)
+        self._data = _numbers(memories.data)
+        self._stack = _numbers(memories.stack)
+        self._queues = _numbers(_empty_queues())
+        self._state = _numbers(_first_state(memories.depth))
+        self._sent = _numbers(np.zeros(FIRST_ROOM * machine.SENT_STRIDE, np.int64))
+        self._stored = _numbers(np.zeros(FIRST_ROOM * machine.STORED_STRIDE, np.int64))
+        self.has_read = False
+        """Whether the program took a word of an input port, so that another run may go another way."""
+
+    def so_far(self) -> Run:
+        """What has been sent and stored up to now, some of it to take effect later; `end` is the present tick."""
+        sent = _array(self._sent)[: self._state[machine.SENT] * machine.SENT_STRIDE]
+        stored = _array(self._stored)[: self._state[machine.STORED] * machine.STORED_STRIDE]
+        return as_run(
+            sent.reshape(-1, machine.SENT_STRIDE),
+            stored.reshape(-1, machine.STORED_STRIDE),
+            int(self._state[machine.TICK]),
+            self._data_ports,
+        )
+
+    def complete(self, read: ReadInput, limits: Limits) -> Run:
+        """Carry on to the end. Raises `ProgramError`; what the program did to the memories until then stays."""
+        try:
+            while (status := self._carry_out(limits.instructions)) != machine.ENDED:
+                self._attend(status, read, limits)
+        finally:
+            self._keep()
+        self._state[machine.TICK] += 1
+        return self.so_far()
+
+    def _attend(self, status: int, read: ReadInput, limits: Limits) -> None:
+        if status == machine.READING:
+            self._take_input(read)
+        elif status == machine.FULL and self._events() < limits.events:
+            self._make_room()
+        else:
+            raise self._error(status, limits)
+
+    def _events(self) -> int:
+        return int(self._state[machine.SENT] + self._state[machine.STORED])
+
+    def _carry_out(self, limit: int) -> int:
+        return machine.carry_out(
+            self._code,
+            self._registers,
+            self._data,
+            self._stack,
+            self._queues,
+            self._state,
+            self._sent,
+            self._stored,
+            limit,
+        )
+
+    def _take_input(self, read: ReadInput) -> None:
+        """`read`: ports 4 to 7 do not exist, and give 0."""
+        at = self._state[machine.PC] * FIELDS
+        channel, half = int(self._code[at + CHANNEL]), int(self._code[at + OPER] == UPPER)
+        tick = int(self._state[machine.TICK]) + 1
+        word = read(channel, half, tick) & machine.WORD if channel < INPUTS else 0
+        machine.assign(self._registers, self._code[at + A], word)
+        self._state[machine.PC] += 1
+        self._state[machine.TICK] += READ_TICKS
+        self._state[machine.STEPS] += 1
+        self.has_read = True
+
+    def _make_room(self) -> None:
+        if (self._state[machine.SENT] + 1) * machine.SENT_STRIDE > len(self._sent):
+            self._sent = _doubled(self._sent)
+        else:
+            self._stored = _doubled(self._stored)
+
+    def _keep(self) -> None:
+        """Hand what outlives the run back."""
+        self._memories.registers[:] = self._registers
+        self._memories.data[:] = self._data
+        self._memories.stack[:] = self._stack
+        self._memories.depth = int(self._state[machine.DEPTH])
+
+    def _error(self, status: int, limits: Limits) -> ProgramError:
+        address = int(self._state[machine.PC])
+        if status in {machine.OVERFLOW, machine.UNDERFLOW}:
+            address -= 1  # these stop in the middle of their instruction
+        if address >= len(self._words):
+            return ProgramError(
+                f"at address {address}, word none: the program has only {len(self._words)} words; "
+                "see that every way through it comes to `end`"
+            )
+        word = int(self._words[address])
+        reason = _REASONS[status].format(opcode=word >> 56, limits=limits)
+        return ProgramError(f"at address {address}, word {word:#018x}: {reason}")
+
+
+_REASONS = {
+    machine.UNKNOWN: "opcode {opcode:#04x} is none of the timed processor's (version 1), where the board would stop "
+    "without a word; compile the program anew, and see that every way through it comes to `end`",
+    machine.OVERFLOW: "`pushi` on a full stack, where the board would stop without a word; pop as often as you push",
+    machine.UNDERFLOW: "`popi` from an empty stack, where the board would stop without a word; push before you pop",
+    machine.LIMIT: "the program has not ended after {limits.instructions} instructions; see that its loops end, "
+    "or raise `instruction_limit`",
+    machine.FULL: "the program has not ended after {limits.events} words sent and stored; see that its loops end, "
+    "or raise `event_limit`",
+}
+
+
+def _numbers(array: Array) -> Any:
+    """As the machine wants them: an array when it is compiled, else a list, which is faster to index."""
+    return array if COMPILED else array.tolist()
+
+
+def _array(numbers: Any) -> Array:
+    return np.asarray(numbers, np.int64)
+
+
+def _doubled(numbers: Any) -> Any:
+    room = np.zeros(2 * len(numbers), np.int64)
+    room[: len(numbers)] = numbers
+    return _numbers(room)
+
+
+def _empty_queues() -> Array:
+    queues = np.zeros((CHANNELS, machine.QUEUE_STRIDE), np.int64)
+    queues[:, machine.LAST] = -3  # the first word has none before it
+    return queues.reshape(-1)
+
+
+def _first_state(depth: int) -> Array:
+    state = np.zeros(machine.STATE_SIZE, np.int64)
+    state[machine.TICK], state[machine.DEPTH] = 1, depth
+    return state

@@ -1,0 +1,122 @@
+"""The instruction set of the processor: one table, and words of 64 bits turned into fields by it.
+
+Bits of an instruction (firmware `axis_tproc64x32_x8_v1`, `ctrl.sv` and `tproc64x32_x8.v`):
+
+    63..56  opcode         45..41  A, the register written      30..26  D     15..11  G
+    55..53  page           40..36  B, read first                25..21  E     30..0   immediate
+    52..50  channel        35..31  C, read second               20..16  F     15..0   address of a jump
+    49..46  operation
+
+The immediate has 31 bits and is extended with its sign to 32. All registers of an instruction are on its page.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Kind(IntEnum):
+    """What the machine does with an instruction; several opcodes differ in nothing but their second operand."""
+
+    UNKNOWN = 0
+    CALCULATE = 1  # A = B oper (C or immediate)
+    ASSIGN = 2  # A = immediate
+    FETCH = 3  # A = memory[B or immediate]
+    STORE = 4  # memory[B or immediate] = C
+    PUSH = 5  # stack <- B, then A = immediate
+    POP = 6  # A <- stack
+    SYNC = 7  # t_off += C or immediate
+    SEND = 8  # word to the channel at t_off + (C or immediate)
+    WAIT = 9  # until the channel has reached t_off + (C or immediate)
+    LOOP = 10  # unless B is zero: A = B oper -1, and jump
+    BRANCH = 11  # if B oper C: jump
+    READ = 12  # A = half of an input port
+    END = 13
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One line of the table."""
+
+    name: str
+    opcode: int
+    kind: Kind
+    immediate: bool
+    """The operand is the immediate, not a register; a word to a channel has then 32 bits, not 160."""
+    ticks: int
+    """From its own decoding to the next one's: the states that `ctrl.sv` passes through at least."""
+
+
+_TABLE = (
+    Instruction("pushi", 0x10, Kind.PUSH, immediate=True, ticks=2),
+    Instruction("popi", 0x11, Kind.POP, immediate=True, ticks=4),
+    Instruction("mathi", 0x12, Kind.CALCULATE, immediate=True, ticks=5),
+    Instruction("seti", 0x13, Kind.SEND, immediate=True, ticks=4),
+    Instruction("synci", 0x14, Kind.SYNC, immediate=True, ticks=3),
+    Instruction("waiti", 0x15, Kind.WAIT, immediate=True, ticks=7),
+    Instruction("bitwi", 0x16, Kind.CALCULATE, immediate=True, ticks=5),
+    Instruction("memri", 0x17, Kind.FETCH, immediate=True, ticks=4),
+    Instruction("memwi", 0x18, Kind.STORE, immediate=True, ticks=2),
+    Instruction("regwi", 0x19, Kind.ASSIGN, immediate=True, ticks=2),
+    Instruction("setbi", 0x1A, Kind.SEND, immediate=True, ticks=4),
+    Instruction("loopnz", 0x30, Kind.LOOP, immediate=False, ticks=3),
+    Instruction("condj", 0x31, Kind.BRANCH, immediate=False, ticks=4),
+    Instruction("end", 0x3F, Kind.END, immediate=False, ticks=1),
+    Instruction("math", 0x50, Kind.CALCULATE, immediate=False, ticks=5),
+    Instruction("set", 0x51, Kind.SEND, immediate=False, ticks=4),
+    Instruction("sync", 0x52, Kind.SYNC, immediate=False, ticks=3),
+    Instruction("read", 0x53, Kind.READ, immediate=False, ticks=2),
+    Instruction("wait", 0x54, Kind.WAIT, immediate=False, ticks=7),
+    Instruction("bitw", 0x55, Kind.CALCULATE, immediate=False, ticks=5),
+    Instruction("memr", 0x56, Kind.FETCH, immediate=False, ticks=4),
+    Instruction("memw", 0x57, Kind.STORE, immediate=False, ticks=2),
+    Instruction("setb", 0x58, Kind.SEND, immediate=False, ticks=4),
+)
+
+INSTRUCTIONS = {instruction.opcode: instruction for instruction in _TABLE}
+"""By opcode."""
+
+FIELDS = 16
+"""Numbers per decoded instruction, in the order below. Machine code kept on disk has it and the kinds built in, and is
+made anew when `machine.py` is touched."""
+KIND, TICKS, IMMEDIATE, OPER, CHANNEL, A, B, C, D, E, F, G, IMM, TARGET = range(14)
+
+
+def decode(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """(words, `FIELDS`) what each word says.
+
+    Registers are numbered through all pages (page x 32 + register), the immediate is the 32-bit word that the
+    machine sees (0 to 2**32 - 1). An unknown opcode is `Kind.UNKNOWN`: no error, as long as it is not carried out.
+
+    >>> regwi_page_1_register_3_minus_2 = 0x19 << 56 | 1 << 53 | 3 << 41 | 0x7FFFFFFE
+    >>> fields = decode(np.array([regwi_page_1_register_3_minus_2], np.uint64))[0]
+    >>> int(fields[A]), int(fields[IMM]) - 2**32
+    (35, -2)
+    """
+    fields = np.zeros((len(words), FIELDS), np.int64)
+    of_opcode = _by_opcode()
+    opcode = _bits(words, 63, 56)
+    fields[:, KIND], fields[:, TICKS], fields[:, IMMEDIATE] = of_opcode[opcode].T
+    fields[:, OPER] = _bits(words, 49, 46)
+    fields[:, CHANNEL] = _bits(words, 52, 50)
+    for field, lowest in ((A, 41), (B, 36), (C, 31), (D, 26), (E, 21), (F, 16), (G, 11)):
+        fields[:, field] = _bits(words, 55, 53) * 32 + _bits(words, lowest + 4, lowest)
+    fields[:, IMM] = _bits(words, 30, 0) | _bits(words, 30, 30) << 31
+    fields[:, TARGET] = _bits(words, 15, 0)
+    return fields
+
+
+def _bits(words: npt.NDArray[np.uint64], high: int, low: int) -> npt.NDArray[np.int64]:
+    return (words >> np.uint64(low) & np.uint64((1 << (high - low + 1)) - 1)).astype(np.int64)
+
+
+def _by_opcode() -> npt.NDArray[Any]:
+    table = np.zeros((256, 3), np.int64)
+    for opcode, instruction in INSTRUCTIONS.items():
+        table[opcode] = instruction.kind, instruction.ticks, instruction.immediate
+    return table

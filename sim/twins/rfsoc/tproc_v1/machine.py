@@ -1,0 +1,285 @@
+"""The inner machine: carries instructions out, counting ticks. Compiled where numba is installed.
+
+All functions work on flat sequences of whole numbers (arrays when compiled, lists otherwise), so that both ways
+run the same text; words are kept as 0 to 2**32 - 1. Imported only when a program is run: numba takes its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+from typing import TypeAlias
+
+from sim.twins.rfsoc.tproc_v1 import instructions as field
+from sim.twins.rfsoc.tproc_v1.compiled import compiled
+from sim.twins.rfsoc.tproc_v1.instructions import FIELDS, Kind
+
+Numbers: TypeAlias = MutableSequence[int]
+
+WORD = 0xFFFF_FFFF
+SIGN = 0x8000_0000
+CLOCK = (1 << 48) - 1
+"""Times have 48 bits."""
+
+PC, TICK, OFFSET, DEPTH, STEPS, SENT, STORED = range(7)
+"""What `state` holds: address and tick at which the next instruction is decoded, the offset of time, words on the
+stack, instructions so far, words sent to channels, words stored in memory."""
+STATE_SIZE = 7
+
+STACK_SIZE = 255
+QUEUE_SIZE = 15
+"""Words that a channel's queue holds, besides the one that waits for its time."""
+QUEUE_STRIDE = QUEUE_SIZE + 2
+"""Per channel: ticks at which the last words left the queue (a ring), how many words went through, and the tick
+at which the last one took effect."""
+COUNT, LAST = QUEUE_SIZE, QUEUE_SIZE + 1
+
+SENT_STRIDE = 7  # channel, time, five words
+STORED_STRIDE = 3  # address, time, word
+
+GOING, ENDED, READING, UNKNOWN, ASTRAY, OVERFLOW, UNDERFLOW, LIMIT, FULL = range(9)
+"""Why the machine stopped: not yet; `end`; a word of an input port is wanted; an opcode that is none; an address
+behind the program; a full or an empty stack; too many instructions; no room for more events."""
+
+_ASSIGN, _FETCH, _STORE = int(Kind.ASSIGN), int(Kind.FETCH), int(Kind.STORE)
+_CALCULATE, _PUSH, _POP = int(Kind.CALCULATE), int(Kind.PUSH), int(Kind.POP)
+_SYNC, _SEND, _WAIT = int(Kind.SYNC), int(Kind.SEND), int(Kind.WAIT)
+_LOOP, _BRANCH, _READ, _END = int(Kind.LOOP), int(Kind.BRANCH), int(Kind.READ), int(Kind.END)
+_KIND, _TICKS, _IMMEDIATE, _OPER = field.KIND, field.TICKS, field.IMMEDIATE, field.OPER
+_CHANNEL, _A, _B, _C, _D, _E = field.CHANNEL, field.A, field.B, field.C, field.D, field.E
+_F, _G, _IMM, _TARGET = field.F, field.G, field.IMM, field.TARGET
+
+
+@compiled
+def signed(word: int, bits: int) -> int:
+    """The lowest bits of a word as a number with a sign."""
+    half = 1 << (bits - 1)
+    return ((word & (2 * half - 1)) ^ half) - half
+
+
+@compiled
+def calculate(oper: int, a: int, b: int) -> int:
+    """The arithmetic unit: bit-wise operations below 8, arithmetic from 8 on, zero for what is neither."""
+    result = 0
+    if oper == 8:
+        result = a + b
+    elif oper == 9:
+        result = a - b
+    elif oper == 10:
+        result = signed(a, 16) * signed(b, 16)
+    elif oper == 0:
+        result = a & b
+    elif oper == 1:
+        result = a | b
+    elif oper == 2:
+        result = a ^ b
+    elif oper == 3:
+        result = ~b
+    elif oper == 4:
+        result = a << (b & 31)
+    elif oper == 5:
+        result = a >> (b & 31)
+    return result & WORD
+
+
+@compiled
+def holds(oper: int, a: int, b: int) -> bool:
+    """Whether a comparison, with sign, is true; one that is none is never true."""
+    left, right = signed(a, 32), signed(b, 32)
+    if oper < 2:
+        return left > right or (oper == 1 and left == right)
+    if oper < 4:
+        return left < right or (oper == 3 and left == right)
+    return (oper == 4 and left == right) or (oper == 5 and left != right)
+
+
+@compiled
+def operand(code: Sequence[int], at: int, regs: Numbers, register: int) -> int:
+    """The immediate, or this register field's register."""
+    return code[at + _IMM] if code[at + _IMMEDIATE] else regs[code[at + register]]
+
+
+@compiled
+def assign(regs: Numbers, register: int, word: int) -> None:
+    """Write a register; number 0 of each page stays zero."""
+    if register & 31:
+        regs[register] = word
+
+
+@compiled
+def take_word(code: Sequence[int], at: int, regs: Numbers, memory: Numbers) -> None:
+    """Instructions that give a register a value of registers, immediate or memory."""
+    kind = code[at + _KIND]
+    if kind == _ASSIGN:
+        word = code[at + _IMM]
+    elif kind == _CALCULATE:
+        word = calculate(code[at + _OPER], regs[code[at + _B]], operand(code, at, regs, _C))
+    else:
+        word = memory[operand(code, at, regs, _B) & (len(memory) - 1)]
+    assign(regs, code[at + _A], word)
+
+
+@compiled
+def store(
+    code: Sequence[int], at: int, regs: Numbers, memory: Numbers, state: Numbers, stored: Numbers
+) -> None:
+    """A word into memory; it is there from the tick of the next decoding on."""
+    address = operand(code, at, regs, _B) & (len(memory) - 1)
+    word = regs[code[at + _C]]
+    memory[address] = word
+    to = state[STORED] * STORED_STRIDE
+    stored[to], stored[to + 1], stored[to + 2] = address, state[TICK], word
+    state[STORED] += 1
+
+
+@compiled
+def use_stack(code: Sequence[int], at: int, regs: Numbers, stack: Numbers, state: Numbers) -> int:
+    """`pushi` and `popi`; says whether the stack is full or empty instead."""
+    depth = state[DEPTH]
+    if code[at + _KIND] == _PUSH:
+        if depth == STACK_SIZE:
+            return OVERFLOW
+        stack[depth] = regs[code[at + _B]]
+        state[DEPTH] = depth + 1
+        assign(regs, code[at + _A], code[at + _IMM])
+    else:
+        if depth == 0:
+            return UNDERFLOW
+        state[DEPTH] = depth - 1
+        assign(regs, code[at + _A], stack[depth - 1])
+    return GOING
+
+
+@compiled
+def pass_queue(queues: Numbers, channel: int, entered: int, due: int) -> int:
+    """Put a word that is due at a time into a channel's queue at the tick `entered` or, if it is full, as soon as
+    it has room. Returns the tick of entering; the word's time is then the channel's `LAST`.
+
+    The word comes out two ticks after it entered, or three after the one before took effect, and then takes effect
+    when it is due or, if that has passed, at once.
+    """
+    base = channel * QUEUE_STRIDE
+    slot = base + queues[base + COUNT] % QUEUE_SIZE
+    entered = max(entered, queues[slot])
+    out = max(entered + 2, queues[base + LAST] + 3)
+    queues[slot] = out
+    queues[base + COUNT] += 1
+    queues[base + LAST] = max(out, due)
+    return entered
+
+
+@compiled
+def send(code: Sequence[int], at: int, regs: Numbers, queues: Numbers, state: Numbers, sent: Numbers) -> None:
+    """A word of 160 bits, or of 32, to a channel at its time."""
+    channel = code[at + _CHANNEL]
+    due = (state[OFFSET] + operand(code, at, regs, _C)) & CLOCK
+    earliest = state[TICK] - 2
+    state[TICK] += pass_queue(queues, channel, earliest, due) - earliest
+    to = state[SENT] * SENT_STRIDE
+    sent[to], sent[to + 1] = channel, queues[channel * QUEUE_STRIDE + LAST]
+    sent[to + 2] = regs[code[at + _B]]
+    wide = not code[at + _IMMEDIATE]
+    sent[to + 3] = regs[code[at + _D]] if wide else 0
+    sent[to + 4] = regs[code[at + _E]] if wide else 0
+    sent[to + 5] = regs[code[at + _F]] if wide else 0
+    sent[to + 6] = regs[code[at + _G]] if wide else 0
+    state[SENT] += 1
+
+
+@compiled
+def wait(code: Sequence[int], at: int, regs: Numbers, queues: Numbers, state: Numbers) -> None:
+    """Go on only when the channel has done all that was sent to it before, and the time has come."""
+    channel = code[at + _CHANNEL]
+    due = (state[OFFSET] + operand(code, at, regs, _C)) & CLOCK
+    pass_queue(queues, channel, state[TICK] - 5, due)
+    state[TICK] = queues[channel * QUEUE_STRIDE + LAST] + 3
+
+
+@compiled
+def jump(code: Sequence[int], at: int, regs: Numbers, state: Numbers) -> None:
+    """`loopnz` and `condj`."""
+    b = regs[code[at + _B]]
+    oper = code[at + _OPER]
+    if code[at + _KIND] == _BRANCH:
+        if holds(oper, b, regs[code[at + _C]]):
+            state[PC] = code[at + _TARGET]
+            state[TICK] += 1
+    elif b:
+        assign(regs, code[at + _A], calculate(oper, b, WORD))
+        state[PC] = code[at + _TARGET]
+        state[TICK] += 3
+
+
+@compiled
+def step(
+    code: Sequence[int],
+    at: int,
+    regs: Numbers,
+    memory: Numbers,
+    stack: Numbers,
+    queues: Numbers,
+    state: Numbers,
+    sent: Numbers,
+    stored: Numbers,
+) -> int:
+    """One instruction, of whatever kind but `READ`, `END` and `UNKNOWN`."""
+    kind = code[at + _KIND]
+    state[PC] += 1
+    state[TICK] += code[at + _TICKS]
+    if kind <= _FETCH:
+        take_word(code, at, regs, memory)
+    elif kind == _SEND:
+        send(code, at, regs, queues, state, sent)
+    elif kind == _SYNC:
+        state[OFFSET] = (state[OFFSET] + operand(code, at, regs, _C)) & CLOCK
+    elif kind == _STORE:
+        store(code, at, regs, memory, state, stored)
+    elif kind == _WAIT:
+        wait(code, at, regs, queues, state)
+    elif kind >= _LOOP:
+        jump(code, at, regs, state)
+    else:
+        return use_stack(code, at, regs, stack, state)
+    return GOING
+
+
+@compiled
+def stop_at(kind: int) -> int:
+    """Why the machine leaves an instruction of this kind to others, if it does."""
+    if kind == _END:
+        return ENDED
+    if kind == _READ:
+        return READING
+    return GOING if kind else UNKNOWN
+
+
+@compiled
+def carry_out(
+    code: Sequence[int],
+    regs: Numbers,
+    memory: Numbers,
+    stack: Numbers,
+    queues: Numbers,
+    state: Numbers,
+    sent: Numbers,
+    stored: Numbers,
+    limit: int,
+) -> int:
+    """Carry instructions out until something stops the machine, and say what.
+
+    The state is then that before the instruction that stopped it (after it for a stack that is full or empty).
+    """
+    status = GOING
+    while status == GOING:
+        at = state[PC] * FIELDS
+        if at >= len(code):
+            return ASTRAY
+        status = stop_at(code[at + _KIND])
+        if status != GOING:
+            return status
+        if state[STEPS] >= limit:
+            return LIMIT
+        if (state[SENT] + 1) * SENT_STRIDE > len(sent) or (state[STORED] + 1) * STORED_STRIDE > len(stored):
+            return FULL
+        state[STEPS] += 1
+        status = step(code, at, regs, memory, stack, queues, state, sent, stored)
+    return status

@@ -1,0 +1,35 @@
+"""What outlives a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+
+REGISTERS = 8 * 32
+STACK_WORDS = 255
+
+
+@dataclass(slots=True)
+class Memories:
+    """8 pages of 32 registers, data memory, the stack and how much of it is in use; words are 0 to 2**32 - 1."""
+
+    registers: npt.NDArray[np.int64]
+    data: npt.NDArray[np.int64]
+    stack: npt.NDArray[np.int64]
+    depth: int = 0
+
+    @classmethod
+    def empty(cls, dmem_words: int) -> Memories:
+        """All zero, as after power-on."""
+        registers, data, stack = (np.zeros(size, np.int64) for size in (REGISTERS, dmem_words, STACK_WORDS))
+        return cls(registers, data, stack)
+
+    def fingerprint(self) -> bytes:
+        """Equal where the contents are."""
+        digest = blake2b(self.depth.to_bytes(2), digest_size=16)
+        for words in (self.registers, self.data, self.stack[: self.depth]):
+            digest.update(words.tobytes())
+        return digest.digest()

@@ -1,0 +1,146 @@
+"""The processor as the board sees it: memories to load, a program to run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from hashlib import blake2b
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.twins.rfsoc.processor import ProgramError, ReadInput, Run
+from sim.twins.rfsoc.tproc_v1.instructions import decode
+from sim.twins.rfsoc.tproc_v1.memories import Memories
+
+if TYPE_CHECKING:
+    from sim.twins.rfsoc.tproc_v1.execution import Execution
+
+INSTRUCTION_LIMIT = 50_000_000
+EVENT_LIMIT = 10_000_000
+
+
+class TprocV1:
+    """The timed processor `axis_tproc64x32_x8` with its memories.
+
+    `pmem_words` and `dmem_words` (a power of two) are the sizes of its memories, in words of 64 and of 32 bits.
+    `data_ports` are the channels that lead to pins: a word to them is a `PIN` of the run, a word to any other is a
+    `WRITE`. A program that has not ended after `instruction_limit` instructions, or wants room for more events when
+    it has sent and stored `event_limit` words, is held to be endless.
+    """
+
+    def __init__(
+        self,
+        pmem_words: int,
+        dmem_words: int,
+        *,
+        data_ports: Collection[int] = (0,),
+        instruction_limit: int = INSTRUCTION_LIMIT,
+        event_limit: int = EVENT_LIMIT,
+    ) -> None:
+        if dmem_words < 1 or dmem_words & (dmem_words - 1):
+            raise ValueError(f"data memory of {dmem_words} words: it has a power of two")
+        self.instruction_limit = instruction_limit
+        self.event_limit = event_limit
+        self._data_ports = frozenset(data_ports)
+        self._pmem_words = pmem_words
+        self._memories = Memories.empty(dmem_words)
+        self._reads = 0
+        self._execution: Execution | None = None
+        self._set_program(np.zeros(0, np.uint64))
+
+    @property
+    def version(self) -> int:
+        """A number for all that the next run depends on: program, memory, registers, stack.
+
+        It is the same whenever these are the same, so that a shot counter cleared before each round does not make
+        the rounds differ. After a run that took words of an input port it is a new one.
+        """
+        digest = blake2b(self._program + self._memories.fingerprint(), digest_size=8)
+        digest.update(self._reads.to_bytes(8))
+        return int.from_bytes(digest.digest())
+
+    def load_bin_program(self, binprog: Any, *, load_mem: bool = True) -> None:
+        """Take a program of 64-bit words, in place of the one before.
+
+        Raises `ProgramError` for a program that does not fit, and for one of the other processor. `load_mem` means
+        nothing here: the program brings no contents for data memory.
+        """
+        if isinstance(binprog, Mapping):
+            raise ProgramError(
+                "this program is for the processor of version 2 (it has several memories), and the board has one of "
+                "version 1; write it with AveragerProgram or QickProgram instead of their V2 forms"
+            )
+        words = _as_words(binprog)
+        if not 0 < len(words) <= self._pmem_words:
+            raise ProgramError(
+                f"a program of {len(words)} words does not fit into program memory, which takes 1 to "
+                f"{self._pmem_words}; put what repeats into loops"
+            )
+        self._set_program(words)
+
+    def reload_mem(self) -> None:
+        """Nothing: there is no memory here that a program brings contents for (as in QICK's driver)."""
+
+    def load_mem(self, mem_sel: str, data: npt.NDArray[np.int32], addr: int = 0) -> None:
+        """Write words of 32 bits into data memory. Raises `ProgramError` for another memory or a block too long."""
+        words = np.asarray(data).astype(np.int64) & 0xFFFF_FFFF
+        self._block(mem_sel, len(words), addr)[:] = words
+
+    def read_mem(self, mem_sel: str, length: int, addr: int = 0) -> npt.NDArray[np.int32]:
+        """`length` words of data memory, with sign. Raises as `load_mem`."""
+        return self._block(mem_sel, length, addr).astype(np.uint32).view(np.int32)
+
+    def reset(self) -> None:
+        """Registers zero, stack empty; program and data memory stay."""
+        self._memories.registers[:] = 0
+        self._memories.depth = 0
+
+    def run(self, read: ReadInput) -> Run:
+        """Carry the program out from its beginning. Raises `ProgramError`, see `Processor`.
+
+        `read` is asked when the program comes to the instruction of that name; it may look at `so_far()`.
+        """
+        from sim.twins.rfsoc.tproc_v1.execution import Execution, Limits
+
+        self._execution = Execution(self._words, self._code, self._memories, self._data_ports)
+        try:
+            return self._execution.complete(read, Limits(self.instruction_limit, self.event_limit))
+        finally:
+            self._reads += self._execution.has_read
+            self._execution = None
+
+    def so_far(self) -> Run:
+        """While `run` asks for an input: what the program has sent and stored by then, and the present tick."""
+        if self._execution is None:
+            raise ProgramError("no program is running: so_far() is for the function that answers `read`")
+        return self._execution.so_far()
+
+    def _set_program(self, words: npt.NDArray[np.uint64]) -> None:
+        self._words = words
+        self._code = decode(words)
+        self._program = blake2b(words.tobytes()).digest()
+
+    def _block(self, mem_sel: str, length: int, addr: int) -> npt.NDArray[np.int64]:
+        if mem_sel != "dmem":
+            raise ProgramError(f"memory {mem_sel!r}: the processor of version 1 has only 'dmem' open")
+        data = self._memories.data
+        if min(addr, length) < 0 or addr + length > len(data):
+            raise ProgramError(
+                f"data memory has addresses 0 to {len(data) - 1}, and {length} words from {addr} on were asked for"
+            )
+        return data[addr : addr + length]
+
+
+def _as_words(binprog: Iterable[Any]) -> npt.NDArray[np.uint64]:
+    try:
+        numbers = [index(number) for number in binprog]
+    except TypeError as error:
+        raise ProgramError(f"a program is a list of words of 64 bits: {error}") from error
+    for address, number in enumerate(numbers):
+        if not 0 <= number < 1 << 64:
+            raise ProgramError(
+                f"at address {address}, word {number}: it has not 64 bits without sign; compile anew"
+            )
+    return np.array(numbers, np.uint64)
