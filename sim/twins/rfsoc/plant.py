@@ -23,7 +23,8 @@ class Outputs(Protocol):
 
     def samples(self, generator: int, first: int, count: int) -> npt.NDArray[np.float64]:
         """`count` samples from number `first` on (which may be negative: before the program there is silence),
-        as fractions of the converter's full scale, -1 to 1."""
+        as fractions of the converter's full scale, -1 to 1.
+        """
         ...
 
 
@@ -45,15 +46,14 @@ class Plant(Protocol):
     @property
     def version(self) -> int:
         """Changes with every change of the plant (drift, a knob, an instrument): a noiseless trace may be reused
-        while it stands."""
+        while it stands.
+        """
         ...
 
     def elapse(self, seconds: float) -> None:
         """Let device time pass: biases drift, polarisation wanders."""
         ...
 
-    def receive(
-        self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs
-    ) -> Received:
+    def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
         """What the input of this readout gets in `count` samples from number `first` on, at `rate_hz`."""
         ...

@@ -1,0 +1,240 @@
+"""The simulated kit at full rate of its converters: speed, and accuracy of all 65,536 products and of dot products.
+
+One JSON line; `--only` takes some of its parts. One thread each for numerical libraries, one core for all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import lightning
+from lightning.calibration.accuracy import accuracy, true_product
+from lightning.calibration.batch import Readings
+from lightning.calibration.decoder import fit_decoder
+from lightning.calibration.document import Calibration
+from lightning.calibration.guided import calibrate
+from lightning.calibration.transfer import coarse_peaks, sweep_all
+from lightning.compute import LightningCompute
+from lightning.dot import VectorCore
+from sim.twins.rfsoc.kit import receiver
+from sim.twins.rfsoc.kit.optics import detected_power_w
+from sim.twins.rfsoc.kit.options import photonic_kit
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+KIT_SHOTS = 400
+"""The kit's 4 repetitions times 100 soft averages."""
+FACTORS = np.arange(256)
+LENGTH = 784
+REPEATS = 30
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=sorted(PARTS), default=sorted(PARTS))
+    parser.add_argument(
+        "--factors", type=int, default=256, help="how many of the 256 values of either operand"
+    )
+    options = parser.parse_args()
+    on_one_core()
+    report: dict[str, Any] = {"benchmark": "kit"}
+    factors = np.unique(np.linspace(0, 255, options.factors).round().astype(np.int64))
+    for name in options.only:
+        report |= PARTS[name](factors)
+    print(json.dumps(report))
+    return 0
+
+
+def on_one_core() -> None:
+    """Begin anew with one thread for each numerical library, which they ask for only once."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    if any(os.environ.get(name) != "1" for name in THREADS):
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | dict.fromkeys(THREADS, "1"))
+
+
+@dataclass
+class Taken:
+    """Seconds of each repetition: of the clock on the wall, and of this process on its core.
+
+    The second does not know what others do on the same machine.
+    """
+
+    wall: list[float] = field(default_factory=list)
+    core: list[float] = field(default_factory=list)
+
+    def milliseconds(self) -> dict[str, float]:
+        return {
+            "median": round(1e3 * statistics.median(self.wall), 2),
+            "least": round(1e3 * min(self.wall), 2),
+            "median_of_core": round(1e3 * statistics.median(self.core), 2),
+        }
+
+
+def timed(work: Callable[[Any], Any], over: Iterable[Any]) -> Taken:
+    taken = Taken()
+    for each in over:
+        wall, core = time.perf_counter(), time.process_time()
+        work(each)
+        taken.wall.append(time.perf_counter() - wall)
+        taken.core.append(time.process_time() - core)
+    return taken
+
+
+def calibrated(address: str) -> tuple[Any, Calibration]:
+    """A device, and a calibration that it was just given."""
+    device = lightning.connect(address)
+    made = calibrate(device).calibration
+    assert made is not None
+    return device, made
+
+
+def acquisition(_: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """One `acquire_decimated` with the kit's defaults: 100 averages of 4 shots of 250 samples, four modulators."""
+    device, calibration = calibrated("sim://kit")
+    config = lightning.Configuration()
+    config.update(dac_0=100, dac_1=50, dac_2=200, dac_3=20)
+    runtime = lightning.LightningControl(device, config, calibration=calibration)
+    timed(lambda _: runtime.acquire_decimated(device), range(5))
+    taken = timed(lambda _: runtime.acquire_decimated(device), range(REPEATS))
+    return {"acquire_decimated_ms": taken.milliseconds(), "asked_acquire_decimated_ms": 20}
+
+
+def calibration(_: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """The whole guided run, which sweeps each of four modulators with 256 points."""
+    taken = timed(lambda _: calibrate(lightning.connect("sim://kit")), range(4))
+    return {
+        "calibration_s": round(statistics.median(taken.wall[1:]), 2),
+        "calibration_first_s": round(taken.wall[0], 2),
+        "asked_calibration_s": 10,
+    }
+
+
+def products(factors: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """All products of the factors, with noise and without."""
+    a, b = (grid.ravel() for grid in np.meshgrid(factors, factors))
+    report: dict[str, Any] = {"products": int(a.size), "below_converters_wrong": below_converters(a, b)}
+    report["asked_below_converters_wrong"] = 0
+    device, made = calibrated("sim://kit?seed=3")
+    for shots, window, asked in ((1, 1, 99.7), (KIT_SHOTS, None, 99.85)):
+        compute = LightningCompute(device, made, window=window)
+        begun = time.perf_counter()
+        answers = compute.multiply(a, b, shots=shots)
+        report[f"shots_{shots}"] = {
+            "accuracy": round(accuracy(answers, a, b), 4),
+            "asked_accuracy": asked,
+            "seconds": round(time.perf_counter() - begun, 1),
+            "asked_seconds": 300,
+        }
+    for bits, asked in ((16, 0.005), (12, 0.04)):
+        report[f"noise_off_{bits}_bits"] = off_by_one(a, b, bits) | {"asked_share": asked}
+    return report
+
+
+def off_by_one(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64], bits: int) -> dict[str, float]:
+    """Through the integers of the board, without noise."""
+    device, made = calibrated(f"sim://kit?noise=off&adc_bits={bits}")
+    answers = LightningCompute(device, made, window=1).multiply(a, b, shots=4)
+    off = np.abs(answers - np.rint(true_product(a, b)))
+    return {"share": round(float(np.mean(off > 0)), 5), "most": int(off.max())}
+
+
+def below_converters(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> int:
+    """Wrong products of the kit's light itself, in float64, with words that need not be whole."""
+    rows = LightOnly()
+    curves = [sweep.curve for _, sweep in sorted(sweep_all(rows, coarse_peaks(rows)).items())]
+    angles = np.arcsin(np.sqrt(np.arange(256) / 255))
+    exact = np.array([[curve.setting(angle) for angle in angles] for curve in curves])
+
+    def levels(values: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        return rows.read(np.stack([exact[i][values[:, i]] for i in range(4)], axis=1)).levels
+
+    training = np.random.default_rng(1).integers(0, 256, (600, 4))
+    training[:300, 2:], training[300:, :2] = 0, 0
+    decoder = fit_decoder(levels(training), training / 255, shared=1.0, full_scale=rows.COUNTS)
+    values = np.stack([a, b, np.zeros_like(a), np.zeros_like(a)], axis=1)
+    lit = np.tile([True, False], (a.size, 1))
+    found = np.rint(decoder.decode(levels(values), values / 255, lit))
+    return int((found != np.rint(true_product(a, b))).sum())
+
+
+class LightOnly:
+    """Rows of words on a kit of its own make, as the light that reaches the receiver: no samples, no integers."""
+
+    COUNTS = 32768.0
+
+    def __init__(self) -> None:
+        self.kit = photonic_kit({"seed": "5", "vary": "yes", "noise": "off"})
+
+    def read(self, words: npt.ArrayLike, *, shots: int = 1) -> Readings:
+        drives = np.asarray(words, dtype=float).T / 32768.0
+        light, idle = (self._counts(list(each)) for each in (drives, np.zeros((4, 1))))
+        levels = light - idle
+        return Readings(levels, float(idle[0]), np.repeat(levels[:, None], shots, axis=1))
+
+    def _counts(self, drives: list[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
+        now = self.kit.state.now
+        current = receiver.current_a(now.parameters, detected_power_w(now, drives))
+        return self.COUNTS * receiver.level(now.parameters, current)
+
+
+def dots(_: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """Dot products of 784 signed values, fresh ones each time, and a matrix of 300 rows."""
+    device, made = calibrated("sim://kit?seed=3")
+    core = VectorCore(device, made)
+    tuned = timed(lambda _: core.tune(), range(2))
+    rng = np.random.default_rng(8)
+    pairs = rng.integers(-255, 256, (REPEATS, 2, LENGTH))
+    truth = pairs.prod(axis=1).sum(axis=1) / 255
+    found: dict[int, list[float]] = {1: [], 16: []}
+    taken = {
+        shots: timed(
+            lambda pair, shots=shots: found[shots].append(core.analogue(*pair, shots=shots).item()), pairs
+        )
+        for shots in found
+    }
+    matrix, vector = rng.integers(-255, 256, (300, LENGTH)), rng.integers(0, 256, LENGTH)
+    rows: list[npt.NDArray[np.int64]] = []
+    of_matrix = timed(lambda _: rows.append(core.matvec(matrix, vector)), range(1))
+    return {
+        "dot_784_ms": taken[1].milliseconds(),
+        "asked_dot_784_ms": 20,
+        "dot_784": dot_errors(np.array(found[1]) - truth),
+        "dot_784_shots_16_ms": taken[16].milliseconds(),
+        "dot_784_shots_16": dot_errors(np.array(found[16]) - truth),
+        "matvec_300x784_s": round(of_matrix.wall[0], 2),
+        "matvec_300x784": dot_errors(rows[0] - matrix @ vector / 255),
+        "tune_s": round(tuned.wall[1], 2),
+    }
+
+
+def dot_errors(errors: npt.NDArray[np.float64]) -> dict[str, float]:
+    """Of sums of 784 products: accuracy of the result normalised to its largest, and the error in units of 1/255."""
+    rms = float(np.sqrt(np.mean(errors**2)))
+    return {
+        "accuracy": round(100 - 100 * rms / (LENGTH * 255), 4),
+        "rms": round(rms, 2),
+        "rms_per_root_of_length": round(rms / LENGTH**0.5, 3),
+        "mean": round(float(errors.mean()), 2),
+    }
+
+
+PARTS: dict[str, Callable[[npt.NDArray[np.int64]], dict[str, Any]]] = {
+    "acquisition": acquisition,
+    "calibration": calibration,
+    "dots": dots,
+    "products": products,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+"""Calibration: which word opens a modulator how far, and which level means which product.
+
+| module | what it is for |
+|---|---|
+| `fringe` | the curve of a modulator, found in a sweep |
+| `encoder` | from a value of 0..255 to a word |
+| `decoder` | from a level to a product |
+| `noise` | which noise there is |
+| `delay` | when the light arrives |
+| `accuracy` | how good answers are, and what they are compared with |
+| `document`, `store` | the calibration as a file; `find(device)` |
+| `batch` | many rows of words measured inside one program |
+| `transfer`, `bias`, `steps` | the guided run on a device |
+| `drift` | whether a calibration still holds |
+"""
+
+from __future__ import annotations
+
+from lightning.calibration.document import Calibration, Outcome, from_json, to_json
+from lightning.calibration.store import find, load, require, save
+
+__all__ = ["Calibration", "Outcome", "find", "from_json", "load", "require", "save", "to_json"]

@@ -1,0 +1,68 @@
+"""A device on its way to a calibration, and what the steps of the guided run have found out about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.calibration import pairs
+from lightning.calibration.batch import CHANNELS, READOUT, Reader, Window
+from lightning.calibration.decoder import Decoder
+from lightning.calibration.delay import Arrival
+from lightning.calibration.fringe import Fringe
+from lightning.calibration.noise import NoiseModel
+from lightning.calibration.transfer import Sweep
+
+CONVERTER = 8_449.0
+"""Counts of a waveform at the end of the converter's range, until the saturation step has seen it: 32767, halved by
+the readout's oscillator, times 270382/2**19, the gain of the filter of `axis_readout_v2`."""
+
+
+class Instruments(NamedTuple):
+    """What is at hand beside the board; `lightning.instruments.open_bench` gives the like."""
+
+    laser: Any = None
+    bias: Any = None
+    meter: Any = None
+
+
+@dataclass(slots=True)
+class Bench:
+    """A device on its way to a calibration, and what has been found out about it."""
+
+    soc: Any
+    instruments: Any = field(default_factory=Instruments)
+    channels: tuple[int, int, int, int] = CHANNELS
+    readout: int = READOUT
+    shots: int = 4
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    turn_paddles: Callable[[Callable[[], float]], None] | None = None
+    """Asked to turn the polarisation controller; it is given a function that reads the light."""
+    window: Window = field(default_factory=Window)
+    full_scale: float = CONVERTER
+    idle: float = 0.0
+    arrivals: tuple[Arrival, ...] = ()
+    rough: tuple[Fringe, ...] = ()
+    sweeps: dict[int, Sweep] = field(default_factory=dict)
+    coded: pairs.Encoders | None = None
+    decoder: Decoder | None = None
+    noise: NoiseModel | None = None
+    raw: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    conditions: dict[str, float | str] = field(default_factory=dict)
+
+    def reader(self, length: int | None = None) -> Reader:
+        """Rows on this device, in windows of `length` decimated samples."""
+        window = (
+            Window.after(self.ticks, length=length or self.window.length) if self.arrivals else self.window
+        )
+        return Reader(self.soc, channels=self.channels, readout=self.readout, window=window)
+
+    @property
+    def ticks(self) -> tuple[float, float, float, float]:
+        """Arrival of each modulator's light, after the time of the pulses."""
+        one, two, three, four = (arrival.ticks for arrival in self.arrivals)
+        return one, two, three, four

@@ -1,0 +1,291 @@
+"""The calibration of one device: what is kept, and what it answers.
+
+A `Calibration` is plain numbers in frozen dataclasses; `to_json` and `from_json` lead to and from a versioned
+document that a person can read. Which calibration may be used for which device is asked in `check`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning import errors
+from lightning.calibration.decoder import Decoded, Decoder, rounded
+from lightning.calibration.encoder import Encoder
+from lightning.calibration.fringe import Floats, Fringe
+from lightning.calibration.noise import NoiseModel
+
+FORMAT = "lightbed.calibration"
+VERSION = 1
+MAX_AGE = timedelta(hours=24)
+"""A bias drifts by parts of V_pi in hours; a calibration older than a day is not believed."""
+MODULATORS = 4
+CURE = "run `lightning calibrate` with this device"
+
+
+@dataclass(frozen=True, slots=True)
+class Modulator:
+    """One modulator: its transfer curve, and the words of its values."""
+
+    channel: int
+    """Generator that drives it."""
+    curve: Fringe
+    encoder: Encoder
+    shared: Encoder
+    """As `encoder`, opened less far, for rows in which both pairs are lit."""
+    partner_share: float
+    """How far its partner stood open while the curve was swept, 0..1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When the light of a pulse arrives, in ticks of the readout (decimated samples) after the pulse's time."""
+
+    arrival: tuple[float, float, float, float]
+    """Of each modulator's edge at the readout."""
+    tick_ns: float
+    offset_trigger: int
+    """Trigger offset that `lightning` uses so that a window lies inside the pulses."""
+
+    @property
+    def skew_ns(self) -> tuple[float, float]:
+        """How much later the second modulator of each pair acts than the first."""
+        first, second, third, fourth = self.arrival
+        return (second - first) * self.tick_ns, (fourth - third) * self.tick_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one step of the guided run found."""
+
+    step: str
+    passed: bool
+    figure: str
+    """What was measured, with its unit."""
+    limit: str
+    """What it had to be."""
+    cure: str
+    """What to do when it failed; empty when it passed."""
+    skipped: bool = False
+    """Nothing at hand to carry it out with; `cure` says how to do it by hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """All that is known about one device."""
+
+    device: str
+    """Identity of the device it belongs to."""
+    made: datetime
+    """With its time zone."""
+    origin: str
+    """"measured" by `lightning calibrate`, or "factory": measured on a nominal device and delivered with a twin."""
+    simulated: bool
+    readout: int
+    modulators: tuple[Modulator, Modulator, Modulator, Modulator]
+    decoder: Decoder
+    noise: NoiseModel
+    timing: Timing
+    conditions: Mapping[str, float | str] = field(default_factory=dict)
+    outcomes: tuple[Outcome, ...] = ()
+    raw: str = ""
+    """File name of the raw data kept beside the document; empty where none is kept."""
+
+    def words(self, values: Mapping[int, int]) -> dict[int, int]:
+        """Gain word per generator for a value (0..255) per generator; generators not named get value 0, dark.
+
+        Raises `OutOfRange` for a value or a generator that there is not.
+        """
+        words = self.word_table(self._row(values))[0]
+        return {m.channel: int(word) for m, word in zip(self.modulators, words, strict=True)}
+
+    def word_table(self, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """(n, 4) gain words for (n, 4) values of 0..255, in the order of the modulators."""
+        chosen = _valid(values)
+        both = _lit(chosen).all(axis=1)
+        columns = [
+            np.where(both, m.shared.words[chosen[:, i]], m.encoder.words[chosen[:, i]])
+            for i, m in enumerate(self.modulators)
+        ]
+        return np.stack(columns, axis=1)
+
+    def operands(self, values: npt.ArrayLike) -> Floats:
+        """(n, 4) operands (0..1) that those words really give."""
+        chosen = _valid(values)
+        both = _lit(chosen).all(axis=1)
+        columns = [
+            np.where(both, m.shared.operands[chosen[:, i]], m.encoder.operands[chosen[:, i]])
+            for i, m in enumerate(self.modulators)
+        ]
+        return np.stack(columns, axis=1)
+
+    def decode_table(self, levels: npt.ArrayLike, values: npt.ArrayLike) -> Floats:
+        """(n,) analogue answers in units of 1/255, for levels in counts above idle at (n, 4) values."""
+        return self.decoder.decode(levels, self.operands(values), _lit(_valid(values)))
+
+    def decode(self, level: float, values: Mapping[int, int], *, peak: float | None = None) -> Decoded:
+        """The answer of one measurement.
+
+        `level` is peak minus floor in counts of the readout (mean I of the plateau less mean I of the idle
+        line), `values` what the generators were given, `peak` the plateau itself, from which saturation is seen.
+        """
+        row = self._row(values)
+        analogue = float(self.decode_table([level], row)[0])
+        both = bool(_lit(row).all())
+        top = abs(level if peak is None else peak)
+        return Decoded(
+            value=int(rounded(analogue, products=2 if both else 1)),
+            analogue=analogue,
+            saturated=top >= 0.999 * self.decoder.full_scale,
+        )
+
+    def check(self, device: str, *, now: datetime, max_age: timedelta = MAX_AGE) -> None:
+        """Raise `ForeignCalibration` when it is of another device, `StaleCalibration` when it is too old.
+
+        A factory calibration of a twin does not age: the twin begins anew with every connection.
+        """
+        if device != self.device:
+            raise errors.ForeignCalibration(
+                f"this calibration is of {self.device}; another device's light is another",
+                device=device,
+                cure=CURE,
+            )
+        age = now - self.made
+        if self.origin != "factory" and age > max_age:
+            raise errors.StaleCalibration(
+                f"this calibration is {age / timedelta(hours=1):.1f} h old; it holds for"
+                f" {max_age / timedelta(hours=1):.1f} h, then biases have drifted",
+                device=device,
+                cure=CURE,
+            )
+
+    def describe(self) -> str:
+        """One line for a person: whose, from when, and whether measured, delivered or simulated."""
+        kind = "factory calibration" if self.origin == "factory" else "calibration"
+        suffix = " (SIMULATED device)" if self.simulated else ""
+        return f"{kind} of {self.device}, made {self.made.isoformat(timespec='seconds')}{suffix}"
+
+    def _row(self, values: Mapping[int, int]) -> npt.NDArray[np.int64]:
+        """(1, 4) of the values per generator."""
+        row = np.zeros((1, MODULATORS))
+        for channel, value in values.items():
+            row[0, self._modulator(channel)] = value
+        return _valid(row)
+
+    def _modulator(self, channel: int) -> int:
+        for index, modulator in enumerate(self.modulators):
+            if modulator.channel == channel:
+                return index
+        known = ", ".join(str(m.channel) for m in self.modulators)
+        raise errors.OutOfRange(f"generator {channel} drives no modulator; those that do are {known}")
+
+
+def _valid(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """(n, 4) whole numbers of 0..255. Raises `OutOfRange` otherwise."""
+    table = np.atleast_2d(np.asarray(values))
+    whole = table.astype(np.int64)
+    if table.shape[1:] != (MODULATORS,):
+        raise errors.OutOfRange(f"values come as rows of {MODULATORS}; this has the shape {table.shape}")
+    if (whole != table).any() or whole.min(initial=0) < 0 or whole.max(initial=0) > 255:
+        raise errors.OutOfRange("values are whole numbers of 0 to 255; scale or round them first")
+    return whole
+
+
+def _lit(values: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """(n, 2) which pairs have a value above 0; where both have, their sum must fit the converter."""
+    return np.stack([values[:, :2].any(axis=1), values[:, 2:].any(axis=1)], axis=1)
+
+
+# ------------------------------------------------------------------------------------ the document
+
+
+def to_json(calibration: Calibration) -> dict[str, Any]:
+    """The document: numbers, text, lists and dictionaries only."""
+    plain = _plain(asdict(calibration))
+    return {"format": FORMAT, "version": VERSION, **plain, "made": calibration.made.isoformat()}
+
+
+def to_text(calibration: Calibration) -> str:
+    """The document as it is kept: one line for each list of numbers."""
+    indented = json.dumps(to_json(calibration), indent=1)
+    flat = re.sub(r"\[\n[^\[\]{}]*\]", lambda found: re.sub(r"\n\s*", " ", found.group()), indented)
+    return flat + "\n"
+
+
+def from_json(document: Any, *, source: str = "this document") -> Calibration:
+    """The calibration that `to_json` wrote.
+
+    Raises `UnknownVersion` for another format or a version that is not ours, `CalibrationError` for one that is
+    damaged.
+    """
+    if not isinstance(document, Mapping) or document.get("format") != FORMAT:
+        raise errors.UnknownVersion(f"{source} is no calibration (format {FORMAT!r} is missing)", cure=CURE)
+    if document.get("version") != VERSION:
+        raise errors.UnknownVersion(
+            f"{source} has version {document.get('version')!r}; this library reads version {VERSION}",
+            cure=f"install the library that wrote it, or {CURE}",
+        )
+    try:
+        return _calibration(document)
+    except (KeyError, TypeError, ValueError) as error:
+        raise errors.CalibrationError(f"{source} is damaged ({error!r})", cure=CURE) from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        return [round(entry, 9) if isinstance(entry, float) else entry for entry in value.tolist()]
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    return value
+
+
+def _calibration(d: Mapping[str, Any]) -> Calibration:
+    one, two, three, four = (_modulator(m) for m in d["modulators"])
+    made = datetime.fromisoformat(d["made"])
+    return Calibration(
+        device=str(d["device"]),
+        made=made if made.tzinfo else made.replace(tzinfo=UTC),
+        origin=str(d["origin"]),
+        simulated=bool(d["simulated"]),
+        readout=int(d["readout"]),
+        modulators=(one, two, three, four),
+        decoder=_decoder(d["decoder"]),
+        noise=NoiseModel(**d["noise"]),
+        timing=Timing(**{**d["timing"], "arrival": _four(d["timing"]["arrival"])}),
+        conditions=dict(d["conditions"]),
+        outcomes=tuple(Outcome(**outcome) for outcome in d["outcomes"]),
+        raw=str(d["raw"]),
+    )
+
+
+def _modulator(d: Mapping[str, Any]) -> Modulator:
+    curve = Fringe(**{**d["curve"], "phase": tuple(d["curve"]["phase"])})
+    full, shared = _encoder(d["encoder"]), _encoder(d["shared"])
+    return Modulator(int(d["channel"]), curve, full, shared, float(d["partner_share"]))
+
+
+def _encoder(d: Mapping[str, Any]) -> Encoder:
+    words = np.asarray(d["words"], dtype=np.int64)
+    operands = np.asarray(d["operands"], dtype=float)
+    if words.shape != (256,) or operands.shape != (256,):
+        raise ValueError("an encoder has 256 words and 256 operands")
+    return Encoder(words, operands, float(d["floor"]), float(d["top"]))
+
+
+def _decoder(d: Mapping[str, Any]) -> Decoder:
+    first, second = d["gain"]
+    return Decoder(**{**d, "leak": _four(d["leak"]), "gain": (float(first), float(second))})
+
+
+def _four(values: Sequence[float]) -> tuple[float, float, float, float]:
+    one, two, three, four = (float(value) for value in values)
+    return one, two, three, four

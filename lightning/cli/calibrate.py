@@ -1,0 +1,209 @@
+"""`lightning calibrate`: the guided first run with a kit, step by step."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lightning.calibration import store
+from lightning.calibration.document import Outcome
+from lightning.calibration.guided import GuidedRun, guided_run
+from lightning.cli.options import TWIN, AsJson, Device, Png, Shots
+from lightning.cli.output import DONE, ERROR, print_document
+from lightning.devices import connect
+from lightning.devices.identity import DeviceIdentity, identity_of
+from lightning.errors import AddressError, CalibrationError, LightningError, MissingLibrary
+
+ROLES = ("laser", "bias", "meter")
+OWN = "bench"
+"""In place of a resource: the instrument that a twin brings along."""
+INDENT = " " * 20
+
+Resource = str | None
+Laser = Annotated[
+    Resource,
+    typer.Option(metavar="RESOURCE", help="VISA resource of a tunable laser; bench: the twin's own."),
+]
+Bias = Annotated[
+    Resource,
+    typer.Option(metavar="RESOURCE", help="VISA resource of the bias supply; bench: the twin's own."),
+]
+Meter = Annotated[
+    Resource,
+    typer.Option(metavar="RESOURCE", help="VISA resource of an optical power meter; bench: the twin's own."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: for scripts, and once it is set up.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("calibrate")(calibrate)
+
+
+def calibrate(
+    device: Device = TWIN,
+    laser: Laser = None,
+    bias: Bias = None,
+    meter: Meter = None,
+    shots: Shots = 4,
+    png: Png = None,
+    *,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> int:
+    """Set up a kit step by step, measure its modulators, and keep the calibration.
+
+    Every step passes or fails, with the figure, its limit and the cure. Instruments are optional: what needs one
+    that is not there is left to you. A twin brings its own; of sim:// only laser and meter are used unasked, because
+    that twin begins anew with every command and forgets what its supply was set to. The calibration is kept when
+    all steps pass. For example: lightning calibrate --device sim://kit
+    """
+    soc = connect(device)
+    whose = identity_of(soc)
+    asked = {role: each for role, each in zip(ROLES, (laser, bias, meter), strict=True) if each}
+    named = resources(soc, asked, lasting=not device.startswith("sim://"))
+    asks = not yes and not as_json and sys.stdin.isatty()
+    _permit(named, whose, asks=asks, yes=yes)
+    with instruments(named, insisted=bool(asked)) as bench:
+        run = guided_run(
+            soc,
+            instruments=bench,
+            shots=shots,
+            report=None if as_json else _say,
+            turn_paddles=_turn_paddles if asks and not whose.simulated else None,
+        )
+    saved = _keep(run, png, whose)
+    if as_json:
+        _print_document(run, whose, saved, png)
+    else:
+        _print_end(run, whose, saved, png)
+    return DONE if run.passed else ERROR
+
+
+def resources(soc: Any, asked: dict[str, str], *, lasting: bool) -> dict[str, str]:
+    """VISA resources by role: those asked for, or a twin's own; its bias supply only when its state is `lasting`.
+
+    Raises `AddressError` for the own instruments of a device that has none.
+    """
+    bench = getattr(soc, "bench", None)
+    own = bench() if soc.simulated and callable(bench) else {}
+    if not asked:
+        return {role: resource for role, resource in own.items() if lasting or role != "bias"}
+    for role, resource in asked.items():
+        if resource == OWN and role not in own:
+            raise AddressError(f"this device brings no {role} along", cure="Give the VISA resource of yours")
+    return {role: own[role] if resource == OWN else resource for role, resource in asked.items()}
+
+
+@contextlib.contextmanager
+def instruments(named: dict[str, str], *, insisted: bool) -> Iterator[Any]:
+    """The instruments at these resources; None for none, or, unless `insisted` on, where PyVISA is missing.
+
+    Raises `MissingLibrary`, and the errors of the instruments.
+    """
+    opened = None
+    if named:
+        from lightning.instruments import open_bench
+
+        try:
+            opened = open_bench(named)
+        except MissingLibrary:
+            if insisted:
+                raise
+    with opened or contextlib.nullcontext() as bench:
+        yield bench
+
+
+def _permit(named: dict[str, str], whose: DeviceIdentity, *, asks: bool, yes: bool) -> None:
+    """Real lasers and supplies are set only for somebody who said so."""
+    if not named or whose.simulated or yes:
+        return
+    if not asks:
+        raise LightningError(
+            f"{' and '.join(named)} would be set, and nobody is there to be asked",
+            device=whose.name,
+            cure="Give --yes",
+        )
+    listed = "\n".join(f"  {role}: {resource}" for role, resource in named.items())
+    typer.confirm(f"These instruments will be switched on and set:\n{listed}\nGo on?", abort=True)
+
+
+def _turn_paddles(brightness: Callable[[], float]) -> None:
+    """Let a person turn the polarisation controller, and read the light as often as wanted."""
+    print("Turn the paddles of the polarisation controller until this is greatest.")
+    best = 0.0
+    while True:
+        found = brightness()
+        best = max(best, found)
+        told = f"{INDENT}{found:6.1%} of the converter (best {best:.1%}). Enter reads again, d is done: "
+        if input(told).strip().lower().startswith("d"):
+            return
+
+
+def _keep(run: GuidedRun, png: Path | None, whose: DeviceIdentity) -> Path | None:
+    """Save what passed; the picture also of what did not, where there are sweeps."""
+    if png is not None and run.calibration is not None:
+        from lightning import pictures
+        from lightning.pictures.curves import kept_sweeps
+
+        pictures.save(pictures.transfer_curves(kept_sweeps(run.calibration, run.raw), whose), png)
+    if not run.passed or run.calibration is None:
+        return None
+    try:
+        return store.save(run.calibration, raw=run.raw)
+    except OSError as error:
+        raise CalibrationError(
+            f"the calibration cannot be kept in {store.folder()} ({error.strerror})",
+            device=whose.name,
+            cure=f"Set {store.FOLDER_VARIABLE} to a folder that can be written",
+        ) from error
+
+
+def _say(outcome: Outcome) -> None:
+    verdict = "skip" if outcome.skipped else "pass" if outcome.passed else "FAIL"
+    _print_wrapped(f"{verdict}  {outcome.step:<13} {outcome.figure}; limit: {outcome.limit}")
+    if outcome.cure:
+        kind = "by hand" if outcome.skipped else "cure"
+        _print_wrapped(f"{INDENT}{kind}: {outcome.cure}")
+
+
+def _print_wrapped(line: str) -> None:
+    width = min(shutil.get_terminal_size((110, 24)).columns, 130)
+    print("\n".join(textwrap.wrap(line, width, subsequent_indent=INDENT, drop_whitespace=True)), flush=True)
+
+
+def _print_end(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, png: Path | None) -> None:
+    failed = [each.step for each in run.outcomes if not each.passed]
+    if failed:
+        print(f"{whose.label}: {', '.join(failed)} failed; nothing was kept")
+    else:
+        print(f"{whose.label}: all {len(run.outcomes)} steps passed")
+    for kept in (saved, png if run.calibration is not None else None):
+        if kept is not None:
+            print(f"written: {kept}")
+
+
+def _print_document(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, png: Path | None) -> None:
+    document: dict[str, Any] = {
+        "steps": [asdict(each) for each in run.outcomes],
+        "saved": None if saved is None else str(saved),
+        "written": [str(png)] if png is not None and run.calibration is not None else [],
+    }
+    failed = next((each for each in run.outcomes if not each.passed), None)
+    if failed is not None:
+        what = f"the step {failed.step!r} failed: {failed.figure}; wanted {failed.limit}"
+        document["error"] = {
+            "code": CalibrationError.code,
+            "message": what,
+            "device": whose.name,
+            "cure": failed.cure,
+        }
+    print_document(whose, document, ok=run.passed)

@@ -1,0 +1,72 @@
+"""`lightning dot WEIGHTS INPUTS`: a dot product, or a matrix times a vector, by light."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from lightning.cli.options import TWIN, AsJson, Device
+from lightning.cli.output import DONE, marked, print_document
+from lightning.devices import connect
+from lightning.devices.identity import identity_of
+from lightning.errors import OutOfRange
+
+_HOW = "Whole numbers of -255 to 255 with commas, or a file (.npy, or text with commas and lines)."
+Weights = Annotated[str, typer.Argument(metavar="WEIGHTS", help=f"{_HOW} Lines are rows of a matrix.")]
+Inputs = Annotated[str, typer.Argument(metavar="INPUTS", help=f"{_HOW} As many as a row of weights.")]
+Plays = Annotated[
+    int, typer.Option("--shots", min=1, max=65535, help="Times that all is played, and averaged.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command; a number may begin with a minus."""
+    app.command("dot", context_settings={"ignore_unknown_options": True})(dot)
+
+
+def dot(
+    weights: Weights, inputs: Inputs, device: Device = TWIN, shots: Plays = 1, *, as_json: AsJson = False
+) -> int:
+    """Add up products of two vectors by light, many in one acquisition: sum of weights times inputs over 255.
+
+    For example: lightning dot 10,20,30,40 255,128,64,0
+    """
+    rows, column = numbers(weights), numbers(inputs)
+    soc = connect(device)
+    whose = identity_of(soc)
+    from lightning.dot import VectorCore
+
+    found = np.asarray(VectorCore(soc).dot(rows, column, shots=shots))
+    exact = np.round((rows * column).sum(axis=-1) / 255, 4)
+    if as_json:
+        print_document(whose, {"result": found.tolist(), "exact": exact.tolist(), "shots": shots})
+    else:
+        print(marked(f"{_listed(found)}", whose))
+        print(f"exact: {_listed(exact)}")
+    return DONE
+
+
+def numbers(text: str) -> Any:
+    """An array of whole numbers from a list or a file. Raises `OutOfRange`."""
+    try:
+        found = _read(text)
+    except (OSError, ValueError) as error:
+        raise OutOfRange(
+            f"{text!r} is no list of numbers ({error})", cure="Write 1,2,3, or name a .npy or text file"
+        ) from error
+    return found.astype(np.int64) if np.array_equal(found, np.rint(found)) else found
+
+
+def _read(text: str) -> Any:
+    if Path(text).suffix == ".npy":
+        return np.load(text, allow_pickle=False)
+    if Path(text).is_file():
+        return np.loadtxt(text, delimiter=",")
+    return np.array([float(each) for each in text.split(",")])
+
+
+def _listed(values: Any) -> str:
+    return ", ".join(f"{each:g}" for each in np.atleast_1d(values).ravel())

@@ -1,0 +1,39 @@
+"""`lightning multiply A B`: one product of light."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lightning.cli.options import TWIN, AsJson, Device, Shots
+from lightning.cli.output import DONE, marked, print_document
+from lightning.compute import LightningCompute
+from lightning.devices import connect
+from lightning.devices.identity import identity_of
+
+First = Annotated[int, typer.Argument(metavar="A", help="A whole number of -255 to 255.")]
+Second = Annotated[int, typer.Argument(metavar="B", help="A whole number of -255 to 255.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command; a number may begin with a minus."""
+    app.command("multiply", context_settings={"ignore_unknown_options": True})(multiply)
+
+
+def multiply(a: First, b: Second, device: Device = TWIN, shots: Shots = 4, *, as_json: AsJson = False) -> int:
+    """Multiply two numbers by light: A times B over 255, rounded.
+
+    For example: lightning multiply 100 50 --device sim://kit
+    """
+    soc = connect(device)
+    compute = LightningCompute(soc, shots=shots)
+    analogue = float(compute.analogue_product(a, b))
+    result, exact, whose = min(max(round(analogue), -255), 255), a * b / 255, identity_of(soc)
+    if as_json:
+        found = {"a": a, "b": b, "result": result, "analogue": round(analogue, 4), "exact": round(exact, 4)}
+        print_document(whose, {**found, "shots": shots, "calibration": compute.calibration.describe()})
+    else:
+        print(marked(f"{a} × {b} / 255 = {result}", whose))
+        print(f"measured {analogue:.2f}, exact {exact:.2f}; {compute.calibration.describe()}")
+    return DONE

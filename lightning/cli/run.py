@@ -1,0 +1,28 @@
+"""`lightning run SCRIPT`: an unmodified QICK script, on the twin or on any other device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lightning.run_script import run_script
+
+Script = Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python script that uses QickSoc.")]
+Device = Annotated[
+    str, typer.Option("--device", metavar="ADDRESS", help="As sim://kit, sim://loopback, qick://HOST.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command. What it does not know goes to the script; after `--` everything does."""
+    app.command("run", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(run)
+
+
+def run(context: typer.Context, script: Script, device: Device = "sim://kit") -> int:
+    """Run a QICK script with a device as its QickSoc; the exit code is the script's.
+
+    For example: lightning run talk.py --device sim://kit
+    """
+    return run_script(script, device, context.args)

@@ -1,0 +1,147 @@
+"""`lightning scope [VALUES]`: one acquisition, as a picture."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lightning.cli.options import TWIN, AsJson, Csv, Device
+from lightning.cli.output import DONE, marked, print_document, write_csv, written
+from lightning.config import Configuration
+from lightning.control import LightningControl
+from lightning.devices import connect
+from lightning.errors import ConfigError, LightningError, NotCalibrated, OutOfRange
+from lightning.signal_processing import LightningSignalProcessing
+from lightning.waveform import Waveform
+
+Values = Annotated[
+    list[int] | None, typer.Argument(metavar="[VALUES]...", help="Of modulators 0 to 3, each 0 to 255.")
+]
+Picture = Annotated[Path, typer.Option("--png", metavar="FILE", help="The picture (.png, .svg or .pdf).")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting, e.g. soft_avgs=1; repeatable."),
+]
+Record = Annotated[
+    Path | None, typer.Option("--record", metavar="FILE", help="Keep what happens for replay://FILE.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("scope")(scope)
+
+
+def scope(
+    values: Values = None,
+    device: Device = TWIN,
+    png: Picture = Path("waveform.png"),
+    csv: Csv = None,
+    settings: Sets = None,
+    record: Record = None,
+    *,
+    as_json: AsJson = False,
+) -> int:
+    """Draw what the detector sees, and decode it where there is a calibration.
+
+    Settings are those of LightningConfig; word_0=20000 drives a modulator past any encoder. With --record the
+    session is kept, also when it fails, and anybody can look at it again with --device replay://FILE. For example:
+    lightning scope 100 50 --png waveform.png
+    """
+    soc = connect(device)
+    config = configured(values or [], settings or [], soc if device.startswith("replay://") else None)
+    with _recorded(soc, record) as used:
+        waveform = LightningControl(used, config).acquire_decimated(used)
+    result, why = decoded(waveform)
+    draw(waveform, result, png)
+    files = written((png, csv, record))
+    if csv is not None:
+        write_csv(csv, *_table(waveform), waveform.device)
+    if as_json:
+        plain = {"settings": waveform.origin.settings.as_dict(), "words": list(waveform.origin.words)}
+        print_document(waveform.device, {"result": result, "why": why, **plain, "written": files})
+    else:
+        print(marked(f"{_operands(waveform)}: {why or f'decoded {result}'}", waveform.device))
+        for name in files:
+            print(f"written: {name}")
+    return DONE
+
+
+def configured(values: list[int], settings: list[str], recording: Any = None) -> Configuration:
+    """The configuration of the values and `KEY=VALUE` texts, on the defaults or on a recording's own.
+
+    Raises `ConfigError` and what `Configuration` raises.
+    """
+    if len(values) > 4:
+        raise OutOfRange(f"{len(values)} values are given", cure="Give at most four, one per modulator")
+    config: Configuration = recording.config if recording is not None else Configuration()
+    config.update({f"dac_{index}": value for index, value in enumerate(values)})
+    config.update(dict(map(_setting, settings)))
+    return config
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    key, mark, value = text.partition("=")
+    if not mark:
+        raise ConfigError(
+            f"{text!r} is no setting", cure="Write KEY=VALUE, as in soft_avgs=1 or readouts=0,1"
+        )
+    if key == "readouts":
+        return key, [_number(each) for each in value.split(",")]
+    return key, None if value == "none" else _number(value)
+
+
+def _number(text: str) -> Any:
+    """A number where it is one; the configuration says what is wrong with everything else."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
+
+
+@contextlib.contextmanager
+def _recorded(soc: Any, file: Path | None) -> Iterator[Any]:
+    if file is None:
+        yield soc
+        return
+    from lightning.devices.recording import record
+
+    with record(soc, file) as recorded:
+        yield recorded
+
+
+def decoded(waveform: Waveform) -> tuple[int | None, str]:
+    """The product, or why there is none."""
+    try:
+        return LightningSignalProcessing().decode(waveform), ""
+    except NotCalibrated as error:
+        return None, f"not decoded: {error.what}. {error.cure}"
+    except LightningError as error:
+        return None, f"not decoded: {error.what}"
+
+
+def draw(waveform: Waveform, result: int | None, file: Path) -> None:
+    """Save the picture."""
+    from lightning import pictures
+
+    pictures.save(pictures.waveform(waveform, decoded=result), file)
+
+
+def _operands(waveform: Waveform) -> str:
+    pairs = zip(waveform.origin.settings.values, waveform.origin.words, strict=True)
+    told = (f"word {word}" if value is None else str(value) for value, word in pairs)
+    return f"modulators at {', '.join(told)}"
+
+
+def _table(waveform: Waveform) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Time, then mean I and Q of every readout."""
+    names, columns = ["time_us"], [waveform.time_us(0).round(6).tolist()]
+    for index, readout in enumerate(waveform.origin.settings.readouts):
+        mean = waveform[index].mean(axis=0)
+        names += [f"i_{readout}", f"q_{readout}"]
+        columns += [mean[0].tolist(), mean[1].tolist()]
+    return tuple(names), list(zip(*columns, strict=True))

@@ -1,0 +1,17 @@
+"""Devices: where an address leads, and what stands between us and a board that hangs.
+
+| module | what it is for |
+|---|---|
+| `address` | `connect("sim://kit")`: the scheme names an entry point |
+| `board` | `qick://host` (Pyro4) and `qick://local` |
+| `deadline`, `guard`, `worker` | deadlines for every device |
+| `identity` | a name by which a calibration knows its device |
+| `recording`, `replay` | an acquisition in a file, and the device that the file makes |
+"""
+
+from __future__ import annotations
+
+from lightning.devices.address import connect
+from lightning.devices.deadline import Patience
+
+__all__ = ["Patience", "connect"]

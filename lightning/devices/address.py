@@ -1,0 +1,96 @@
+"""Where the address of a device leads: `scheme://rest`, the scheme naming an entry point of `lightning.devices`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from lightning.devices.deadline import Patience
+from lightning.errors import AddressError, DeviceGone, LightningError, UnknownScheme
+from lightning.optional import needed
+
+GROUP = "lightning.devices"
+_OURS = {
+    "sim": "sim.twins.rfsoc:connect",
+    "qick": "lightning.devices.board:connect",
+    "replay": "lightning.devices.replay:connect",
+}
+"""As in our own distribution's entry points: also in a source tree that is not installed."""
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+
+
+def connect(address: str, *, patience: Patience | None = None) -> Any:
+    """The device at this address, a QickSoc (and QickConfig) with deadlines.
+
+    `sim://kit` and `sim://loopback` are twins, `qick://HOST` is a board in the network, `qick://local` the one this
+    runs on, `replay://FILE` a recording. Others come by entry points of the group `lightning.devices`, which lead to
+    a function from the address to a QickSoc. `patience` are other deadlines than the usual. Raises `AddressError`,
+    `UnknownScheme`, `DeviceGone`, `MissingLibrary`.
+    """
+    found = _entry_point(scheme_of(address))
+    needed("qick", f"for {address}")
+    from lightning.devices.guard import guarded
+
+    soc = guarded(_connected(found, address))
+    if patience is not None:
+        soc.be_patient(patience)
+    if about := getattr(soc, "about", "") or (_introduced(soc) if soc.simulated else ""):
+        _say(f"{address}: {about}")
+    return soc
+
+
+def scheme_of(address: str) -> str:
+    """The part before `://`. Raises `AddressError`.
+
+    >>> scheme_of("sim://kit?seed=1")
+    'sim'
+    """
+    scheme, mark, rest = str(address).partition("://")
+    if not mark or not rest or not _SCHEME.fullmatch(scheme):
+        raise AddressError(
+            f"{address!r} is no address of a device",
+            cure="Write one as sim://kit, qick://HOST or qick://local",
+        )
+    return scheme
+
+
+def schemes() -> dict[str, EntryPoint]:
+    """What is installed, by scheme; nobody replaces ours."""
+    others = {each.name: each for each in entry_points(group=GROUP)}
+    return {**others, **{name: EntryPoint(name, value, GROUP) for name, value in _OURS.items()}}
+
+
+def _entry_point(scheme: str) -> EntryPoint:
+    known = schemes()
+    if scheme not in known:
+        raise UnknownScheme(
+            f"nothing is installed for {scheme}://",
+            cure=f"Known are {', '.join(f'{each}://' for each in sorted(known))}",
+        )
+    return known[scheme]
+
+
+def _connected(found: EntryPoint, address: str) -> Any:
+    try:
+        return found.load()(address)
+    except LightningError:
+        raise
+    except ValueError as error:
+        raise AddressError(str(error), cure="Correct the address") from error
+    except OSError as error:
+        raise DeviceGone(str(error), device=address, cure="Check that it is there and switched on") from error
+
+
+def _introduced(soc: Any) -> str:
+    """What kind of twin it is; its calibration was not measured on it, and that is said."""
+    ask = getattr(soc, "factory_calibration", None)
+    calibrated = callable(ask) and ask() is not None
+    suffix = ", with its factory calibration" if calibrated else ", without a calibration"
+    return f"SIMULATED device {soc.identity}{suffix}"
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")

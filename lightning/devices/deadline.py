@@ -1,0 +1,86 @@
+"""How long a program may take before its device counts as stuck. A machine without a clock of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lightning.errors import DeviceStuck
+
+Clock = Callable[[], float]
+"""Seconds that only grow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long is waited for what."""
+
+    progress_s: float = 5.0
+    """Without a new shot being counted."""
+    call_s: float = 10.0
+    """For the answer to a single call over the network or to the board's own hardware."""
+    slowness: float = 10.0
+    """A run may take this much longer than its compiled length (and `progress_s` more)."""
+
+
+SIMULATED = Patience(call_s=120.0, slowness=10_000.0)
+"""A twin works as fast as its computer lets it: how long it takes says nothing about the device."""
+
+
+class Progress:
+    """Follows the shot counter of one device through its runs."""
+
+    def __init__(self, device: str, patience: Patience, clock: Clock) -> None:
+        self._device = device
+        self.patience = patience
+        self._clock = clock
+        self._count = 0
+        self._runs = 0
+        self._begun = self._moved = clock()
+        self._limit_s: float | None = None
+        self.external = False
+        """Whether the run waits for a trigger from outside."""
+
+    @property
+    def reached(self) -> str:
+        """How far the device was when it was last seen."""
+        return f"in run {self._runs}, after {self._count} shots" if self._runs else "before the first run"
+
+    def loaded(self) -> None:
+        """A program was loaded: runs are counted anew."""
+        self._runs = self._count = 0
+
+    def begin(self, expected_s: float | None) -> None:
+        """A run starts, of this compiled length if that is known."""
+        self._runs += 1
+        self._count = 0
+        self._begun = self._moved = self._clock()
+        slack = self.patience.progress_s
+        self._limit_s = None if expected_s is None else slack + self.patience.slowness * expected_s
+
+    def seen(self, count: int) -> None:
+        """The counter stands at `count`. Raises `DeviceStuck`."""
+        if count != self._count:
+            first_from_outside = self.external and self._count == 0
+            self._count, self._moved = count, self._clock()
+            self._begun = self._moved if first_from_outside else self._begun
+            self._check_total()
+            return
+        silent_s = self._clock() - self._moved
+        if silent_s > self.patience.progress_s:
+            raise self._stuck(f"its shot counter has stood still for {silent_s:.1f} s")
+
+    def _check_total(self) -> None:
+        taken_s = self._moved - self._begun
+        if self._limit_s is not None and taken_s > self._limit_s:
+            raise self._stuck(f"the run has taken {taken_s:.1f} s, where {self._limit_s:.1f} s would be long")
+
+    def _stuck(self, what: str) -> DeviceStuck:
+        waiting = self.external and self._count == 0
+        cure = (
+            'Give the external trigger that start_src("external") waits for'
+            if waiting
+            else "Load its firmware anew (or restart the server of the board), then try again; nothing was kept. If one"
+            " shot takes so long, connect with patience=Patience(progress_s=...)"
+        )
+        return DeviceStuck(f"{what}, {self.reached}", device=self._device, cure=cure)

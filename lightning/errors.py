@@ -1,0 +1,209 @@
+"""Everything that can go wrong in photonic inference, sorted by who must act.
+
+    LightningError
+    ├── MissingLibrary            an optional library is needed here                    (user)
+    ├── ConfigError               what was asked for cannot be                          (user)
+    │   ├── UnknownKey            the configuration has no such key
+    │   ├── AmbiguousConfig       a key that means two things: name the vocabulary by its adapter
+    │   └── OutOfRange            a value outside its range
+    ├── ProgramError              the device cannot carry this out; nothing was sent    (user)
+    │   ├── WrongChannel          the firmware has no such generator or readout
+    │   ├── ReadoutTooLong        more samples than the buffer holds
+    │   └── UnsupportedClock      the board runs at a clock for which nothing here is made
+    ├── AddressError              the address cannot be understood                      (user)
+    │   ├── UnknownScheme         nothing is installed for this kind of address
+    │   └── UnknownProfile        no firmware profile of this name
+    ├── DeviceError               the device itself                                     (device)
+    │   ├── DeviceGone            it does not answer any more, or never did
+    │   └── DeviceStuck           it answers, but the shot counter stands still or is far too late
+    ├── RecordingError            a recording that cannot be read, or was made of something else  (user)
+    ├── NoWaveformError           nothing has been acquired and bound yet               (user)
+    ├── NotCalibrated             the device has no calibration: run `lightning calibrate`  (user)
+    ├── CalibrationError          a calibration that must not be used                   (user)
+    │   ├── ForeignCalibration    of another device
+    │   ├── StaleCalibration      too old, or the device has drifted since
+    │   └── UnknownVersion        written by a later version, or no calibration at all
+    └── ScriptError               a script that cannot be run                           (user)
+
+Each class has a stable `code` and says in `who` whose turn it is. A message says what, why, and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from lightning import neighbours
+
+# Here, because every module of ours imports this one, also when `lightning/__init__.py` is no longer ours.
+neighbours.refuse(__file__)
+
+Who = Literal["user", "device"]
+
+
+class LightningError(Exception):
+    """Root of all errors raised by `lightning`.
+
+    `what` says in one sentence what happened and why; `device` is the name of the device, `cure` what to do. They
+    are kept as attributes and joined into the message.
+    """
+
+    code: ClassVar[str] = "lightning.error"
+    who: ClassVar[Who] = "user"
+
+    def __init__(self, what: str, *, device: str = "", cure: str = "") -> None:
+        self.what = what
+        self.device = device
+        self.cure = cure
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        """The whole message, as `sim-kit-0001: what. Cure`."""
+        named = f"{self.device}: {self.what}" if self.device else self.what
+        return f"{named}. {self.cure}" if self.cure else named
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """As itself, also through another process."""
+        return _rebuilt, (type(self), self.what, self.device, self.cure)
+
+
+def _rebuilt(kind: type[LightningError], what: str, device: str, cure: str) -> LightningError:
+    return kind(what, device=device, cure=cure)
+
+
+class MissingLibrary(LightningError, ImportError):
+    """An optional library is needed here."""
+
+    code = "library.missing"
+
+
+class ConfigError(LightningError):
+    """What was asked for cannot be."""
+
+    code = "config"
+
+
+class UnknownKey(ConfigError, KeyError):
+    """The configuration has no such key."""
+
+    code = "config.unknown-key"
+
+
+class AmbiguousConfig(ConfigError):
+    """A key that means one thing in the talk and another in the published library."""
+
+    code = "config.ambiguous"
+
+
+class OutOfRange(ConfigError, ValueError):
+    """A value outside its range."""
+
+    code = "config.out-of-range"
+
+
+class ProgramError(LightningError):
+    """The device cannot carry this out. Nothing was sent."""
+
+    code = "program"
+
+
+class WrongChannel(ProgramError):
+    """The firmware has no such generator or readout."""
+
+    code = "program.wrong-channel"
+
+
+class ReadoutTooLong(ProgramError):
+    """More samples than the buffer of the readout holds."""
+
+    code = "program.readout-too-long"
+
+
+class UnsupportedClock(ProgramError):
+    """The board runs at a clock for which nothing here is made."""
+
+    code = "program.unsupported-clock"
+
+
+class AddressError(LightningError):
+    """The address cannot be understood."""
+
+    code = "address"
+
+
+class UnknownScheme(AddressError):
+    """Nothing is installed for this kind of address."""
+
+    code = "address.unknown-scheme"
+
+
+class UnknownProfile(AddressError):
+    """No firmware profile of this name."""
+
+    code = "address.unknown-profile"
+
+
+class DeviceError(LightningError):
+    """The device itself."""
+
+    code = "device"
+    who = "device"
+
+
+class DeviceGone(DeviceError, ConnectionError):
+    """It does not answer any more, or never did."""
+
+    code = "device.gone"
+
+
+class DeviceStuck(DeviceError, TimeoutError):
+    """It answers, but its shot counter stands still, or the program is far too late."""
+
+    code = "device.stuck"
+
+
+class RecordingError(LightningError):
+    """A recording that cannot be read, or was made of something else."""
+
+    code = "recording"
+
+
+class NoWaveformError(LightningError):
+    """Nothing has been acquired and bound yet."""
+
+    code = "waveform.none"
+
+
+class NotCalibrated(LightningError):
+    """The device has no calibration."""
+
+    code = "calibration.none"
+
+
+class CalibrationError(LightningError):
+    """A calibration that must not be used."""
+
+    code = "calibration"
+
+
+class ForeignCalibration(CalibrationError):
+    """A calibration of another device."""
+
+    code = "calibration.foreign"
+
+
+class StaleCalibration(CalibrationError):
+    """A calibration that is too old, or of a device that has drifted since."""
+
+    code = "calibration.stale"
+
+
+class UnknownVersion(CalibrationError):
+    """Written by a later version, or no calibration at all."""
+
+    code = "calibration.unknown-version"
+
+
+class ScriptError(LightningError):
+    """A script that cannot be run."""
+
+    code = "script"

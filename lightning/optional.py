@@ -1,0 +1,37 @@
+"""Optional libraries: imported where they are needed, and named with the cure where they are missing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+from lightning.errors import MissingLibrary
+
+EXTRAS = {
+    "qick": "qick",
+    "Pyro4": "qick",
+    "psutil": "qick",
+    "matplotlib": "kit",
+    "numba": "kit",
+    "scipy": "kit",
+    "typer": "kit",
+    "rich": "kit",
+    "pyvisa": "kit",
+}
+"""Which extra of ours brings a library along."""
+
+
+def needed(module: str, purpose: str) -> ModuleType:
+    """Import `module`, which `purpose` (as in "to speak to a board") needs. Raises `MissingLibrary`."""
+    library = module.partition(".")[0]
+    try:
+        return import_module(module)
+    except ImportError as error:
+        if (error.name or library).partition(".")[0] not in {library, *EXTRAS}:
+            raise
+        missing = (error.name or library).partition(".")[0]
+        extra = EXTRAS.get(missing, "kit")
+        raise MissingLibrary(
+            f"{missing} is needed {purpose}, and is not installed",
+            cure=f"Run: pip install 'lightbed[{extra}]'",
+        ) from error

@@ -1,0 +1,146 @@
+"""Any QICK script on any device: `lightning run SCRIPT --device sim://kit`.
+
+A script written for a board begins with `from qick import QickSoc` and calls it. Off board QICK has no such class;
+here it gets one that returns the chosen device, also as `qick.qick.QickSoc` and behind `qick.pyro.make_proxy`. The
+script runs as `__main__` with its own arguments, and everything is put back afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import runpy
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import FrameType, ModuleType, TracebackType
+from typing import Any
+
+from lightning.devices import connect
+from lightning.errors import ScriptError
+from lightning.optional import needed
+
+INTERRUPTED = 130
+
+
+def run_script(script: str | Path, device: str | Any, arguments: Sequence[str] = ()) -> int:
+    """Run a script with this device as its QickSoc, and give the exit code that Python would have given.
+
+    `device` is an address, or what `lightning.connect` returned. A script that fails prints its traceback, as under
+    Python, and gives 1. Raises `ScriptError` when there is no such script, and what `connect` raises.
+    """
+    path = Path(script)
+    if not path.is_file():
+        raise ScriptError(f"there is no script {str(path)!r}", cure="Check the path")
+    soc = connect(device) if isinstance(device, str) else device
+    with supplied(soc), _as_main(path, arguments):
+        return _ended(path)
+
+
+def _ended(path: Path) -> int:
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    except SystemExit as ended:
+        return _exit_code(ended.code)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BaseException as error:  # noqa: BLE001  the script's own, whatever it is
+        error.__traceback__ = _from_script_on(error.__traceback__, path)
+        traceback.print_exception(error)
+        return 1
+    return 0
+
+
+def _exit_code(code: Any) -> int:
+    """As Python: nothing is 0, a number is itself, a text is printed and is 1."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code
+    sys.stderr.write(f"{code}\n")
+    return 1
+
+
+def _from_script_on(found: TracebackType | None, path: Path) -> TracebackType | None:
+    """Without the frames through which the script was started; all of them when it never began."""
+    step = found
+    while step is not None and not _is_of(step.tb_frame, path):
+        step = step.tb_next
+    return step or found
+
+
+def _is_of(frame: FrameType, path: Path) -> bool:
+    return frame.f_code.co_filename == str(path)
+
+
+@contextlib.contextmanager
+def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
+    """`sys.argv` and the first entry of `sys.path` as under `python SCRIPT ARGUMENTS`."""
+    argv, search = sys.argv, sys.path
+    sys.argv = [str(path), *arguments]
+    sys.path = [str(path.resolve().parent), *search[1:]]
+    try:
+        yield
+    finally:
+        sys.argv, sys.path = argv, search
+
+
+@contextlib.contextmanager
+def supplied(soc: Any) -> Iterator[None]:
+    """QICK with this device as its QickSoc, in all the places where scripts look for it."""
+    qick = needed("qick", "to run QICK scripts")
+    stand_in = _stand_in(soc)
+    module = ModuleType("qick.qick", "QickSoc of the chosen device.")
+    module.QickSoc = stand_in  # type: ignore[attr-defined]
+    proxies = _proxies(soc, qick)
+    with (
+        _replaced(sys.modules, {"qick.qick": module, "qick.pyro": proxies}),
+        _replaced(vars(qick), {"QickSoc": stand_in, "qick": module, "pyro": proxies}),
+    ):
+        yield
+
+
+def _stand_in(soc: Any) -> type:
+    """A class that gives this device whenever it is called, with whatever arguments a board would take."""
+
+    class OneDevice(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            return soc
+
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return instance is soc
+
+    return OneDevice("QickSoc", (), {"__doc__": "The device that `lightning run` was given."})
+
+
+def _proxies(soc: Any, qick: ModuleType) -> ModuleType:
+    """`qick.pyro` whose proxy is this device; the rest is QICK's own where Pyro4 is installed."""
+    module = ModuleType("qick.pyro", "QICK's proxies; the one made here is the chosen device.")
+    with contextlib.suppress(ImportError):
+        vars(module).update(
+            {k: v for k, v in vars(import_module("qick.pyro")).items() if not k.startswith("__")}
+        )
+
+    def make_proxy(*_: Any, **__: Any) -> tuple[Any, Any]:
+        return soc, qick.QickConfig(soc.get_cfg())
+
+    module.make_proxy = make_proxy  # type: ignore[attr-defined]
+    return module
+
+
+_ABSENT = object()
+
+
+@contextlib.contextmanager
+def _replaced(table: dict[str, Any], entries: Mapping[str, Any]) -> Iterator[None]:
+    before = {name: table.get(name, _ABSENT) for name in entries}
+    table.update(entries)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is _ABSENT:
+                table.pop(name, None)
+            else:
+                table[name] = value

@@ -1,0 +1,34 @@
+"""A board with QICK firmware and what is cabled to it, without either: `sim://kit` and `sim://loopback`.
+
+    soc = connect("sim://loopback?delay_ns=35.5&gain=0.5")
+
+The object behaves as QICK's `QickSoc` (and is a `QickConfig`), so QICK's own program classes run on it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sim.twins.rfsoc.not_simulated import NotSimulated
+from sim.twins.rfsoc.processor import ProgramError
+
+if TYPE_CHECKING:
+    from sim.twins.rfsoc.soc import SimulatedSoc
+
+__all__ = ["NotSimulated", "ProgramError", "connect"]
+
+
+def connect(address: str) -> SimulatedSoc:
+    """A fresh twin at `sim://PLANT?OPTION=VALUE&...`, see `docs/reference/rfsoc-twin.md`.
+
+    Raises `ValueError` for an address that names no twin, and `ModuleNotFoundError` where QICK is not installed.
+    """
+    try:
+        from sim.twins.rfsoc.soc import SimulatedSoc
+    except ModuleNotFoundError as error:
+        if error.name and error.name.partition(".")[0] in {"qick", "tqdm"}:
+            raise ModuleNotFoundError(
+                f"the twin of a QICK board needs {error.name}: pip install 'lightbed[qick]'", name=error.name
+            ) from error
+        raise
+    return SimulatedSoc(address)

@@ -1,0 +1,61 @@
+"""Where a twin is asked for: `sim://kit?seed=1&adc_bits=16`, taken apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+PLANTS = ("kit", "loopback")
+DEFAULT_PROFILES = {"kit": "lightning-zcu111", "loopback": "zcu111"}
+
+
+class AddressError(ValueError):
+    """An address that names no twin, or an option that none has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What is cabled to the board, which board, and options."""
+
+    plant: str
+    profile: str
+    options: Mapping[str, str]
+
+
+def parsed(address: str) -> Address:
+    """Raises `AddressError`.
+
+    >>> parsed("sim://kit?seed=2&profile=zcu216")
+    Address(plant='kit', profile='zcu216', options={'seed': '2'})
+    """
+    parts = urlsplit(address)
+    if parts.scheme != "sim" or parts.netloc not in PLANTS or parts.path not in {"", "/"}:
+        raise AddressError(
+            f"{address!r} is no twin; there are " + " and ".join(f"sim://{name}" for name in PLANTS)
+        )
+    try:
+        options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+    except ValueError:
+        raise AddressError(f"options of {address!r} are to be NAME=VALUE, with & between them") from None
+    return Address(parts.netloc, options.pop("profile", DEFAULT_PROFILES[parts.netloc]), options)
+
+
+def profiles() -> list[str]:
+    """Names of the boards that there are configurations of."""
+    folder = resources.files(__package__) / "profiles"
+    return sorted(
+        entry.name.removesuffix(".json") for entry in folder.iterdir() if entry.name.endswith(".json")
+    )
+
+
+def configuration(profile: str) -> dict[str, Any]:
+    """A board's configuration, as QICK writes it. Raises `AddressError`."""
+    if profile not in profiles():
+        raise AddressError(f"no board {profile!r}; there are {', '.join(profiles())}")
+    text = (resources.files(__package__) / "profiles" / f"{profile}.json").read_text(encoding="utf-8")
+    configured: dict[str, Any] = json.loads(text)
+    return configured

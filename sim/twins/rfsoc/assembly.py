@@ -1,0 +1,81 @@
+"""A board and what is cabled to it, put together from an address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from sim.twins.rfsoc.address import Address, AddressError, configuration, parsed
+from sim.twins.rfsoc.board import Board, refuse_unknown
+from sim.twins.rfsoc.knobs import BoardKnobs
+from sim.twins.rfsoc.loopback import Loopback
+from sim.twins.rfsoc.plant import Plant
+
+CONVERTER_BITS = {0: 12, 1: 12, 2: 14}
+"""Of the analogue-to-digital converters, by generation of the chip (`ip_type`)."""
+BOARD_OPTIONS = ("adc_bits", "filter", "fault")
+"""All others are the plant's, but `seed` is the board's too."""
+
+
+class TunablePlant(Plant, Protocol):
+    """A plant with knobs."""
+
+    @property
+    def knobs(self) -> MutableMapping[str, Any]:
+        """What can be set, by name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """What a twin consists of."""
+
+    identity: str
+    plant: TunablePlant
+    knobs: BoardKnobs
+    board: Board
+
+
+def assembled(address: str) -> Assembly:
+    """The twin that an address describes. Raises `AddressError`, `NotSimulated`."""
+    where = parsed(address)
+    cfg = configuration(where.profile)
+    refuse_unknown(cfg)
+    options = {name: value for name, value in where.options.items() if name in BOARD_OPTIONS}
+    with _told_of(where):
+        seed = _seed(where.options.get("seed", "1"))
+        plant = _plant(where, cfg)
+        knobs = BoardKnobs(CONVERTER_BITS[cfg["rf"]["ip_type"]], plant.knobs, options)
+    identity = str(getattr(plant, "identity", f"sim-{where.plant}-0001"))
+    return Assembly(identity, plant, knobs, Board(cfg, plant, knobs, seed=seed))
+
+
+def _seed(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"seed is a whole number from 0 on, not {text!r}")
+    return int(text)
+
+
+def _plant(where: Address, cfg: Mapping[str, Any]) -> TunablePlant:
+    """What is cabled to the board. Raises `KeyError` and `ValueError` for options that are none."""
+    options = {name: value for name, value in where.options.items() if name not in BOARD_OPTIONS}
+    if where.plant == "kit":
+        from sim.twins.rfsoc.kit import photonic_kit
+
+        return cast("TunablePlant", photonic_kit(options))
+    plant = Loopback(len(cfg["gens"]), len(cfg["readouts"]))
+    for name, value in options.items():
+        if name != "seed":
+            plant.knobs[name] = value
+    return plant
+
+
+@contextmanager
+def _told_of(where: Address) -> Iterator[None]:
+    """What an option of an address cannot be, told as the address's mistake."""
+    try:
+        yield
+    except (KeyError, ValueError) as error:
+        raise AddressError(f"sim://{where.plant}: {error.args[0]}") from error

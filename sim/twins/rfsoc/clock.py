@@ -1,0 +1,47 @@
+"""Time on the board: it passes when somebody talks to it, by what that takes on a real one."""
+
+from __future__ import annotations
+
+CALL_S = 20e-6
+"""Registers written over a memory bus, Python on the board included."""
+LOOK_S = 50e-6
+"""One look at the counter of shots."""
+TRANSFER_S = 200e-6
+"""One transfer by direct memory access."""
+START_S = 5e-6
+"""Between a start and the first instruction."""
+PATIENCE = 2.0
+"""By how much each look that found nothing new takes longer than the one before."""
+
+
+class DeviceClock:
+    """Seconds since power-on, and those that nobody has accounted for yet."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._unaccounted_s = 0.0
+        self._look_s = LOOK_S
+
+    def spend(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now_s += seconds
+        self._unaccounted_s += seconds
+
+    def account(self) -> float:
+        """Seconds that have passed since this was last asked."""
+        passed_s, self._unaccounted_s = self._unaccounted_s, 0.0
+        return passed_s
+
+    def look(self, next_news_s: float | None) -> None:
+        """One look at a counter that will change at `next_news_s`, the end of it included; never, for None.
+
+        Looks in vain take ever longer, so that a program that waits for a second needs twenty of them and not
+        twenty thousand, but none goes past the news by more than one look.
+        """
+        longest_s = self._look_s if next_news_s is None else max(next_news_s - self.now_s, 0.0) + LOOK_S
+        self.spend(min(self._look_s, longest_s))
+        self._look_s = min(self._look_s * PATIENCE, 1.0)
+
+    def refreshed(self) -> None:
+        """There was something new: looks are short again."""
+        self._look_s = LOOK_S

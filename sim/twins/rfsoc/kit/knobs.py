@@ -1,0 +1,151 @@
+"""Everything about a simulated kit that can be set, by name: what a test, an operator or an address turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any, get_args
+
+from sim.twins.rfsoc.kit.parameters import MODULATORS, KitParameters, ModulatorParameters, Noise
+from sim.twins.rfsoc.kit.state import KitState
+
+Setting = float | bool | str
+
+_YES_NO = {
+    "on": True,
+    "yes": True,
+    "true": True,
+    "1": True,
+    "off": False,
+    "no": False,
+    "false": False,
+    "0": False,
+}
+
+
+class UnknownKnob(KeyError):
+    """There is no such knob; says which there are."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One knob: which field it turns, what that is, and between which ends."""
+
+    field: str
+    modulator: int | None
+    kind: str
+    about: str
+    low: float
+    high: float
+
+    def read(self, kit: KitParameters) -> Setting:
+        """Where it stands."""
+        owner = kit if self.modulator is None else kit.modulators[self.modulator]
+        value: Setting = getattr(owner, self.field)
+        return value
+
+    def turned(self, kit: KitParameters, value: object) -> KitParameters:
+        """The parameters with this knob at `value`, a number, a truth or its text. Raises `ValueError`."""
+        setting: Any = self._parsed(value)
+        if self.modulator is None:
+            return replace(kit, **{self.field: setting})
+        return kit.with_modulator(self.modulator, **{self.field: setting})
+
+    def _parsed(self, value: object) -> Setting:
+        if self.kind == "bool":
+            return self._truth(value)
+        if self.kind == "Noise":
+            return self._choice(value)
+        return self._number(value)
+
+    def _truth(self, value: object) -> bool:
+        if isinstance(value, bool):
+            return value
+        try:
+            return _YES_NO[str(value).lower()]
+        except KeyError:
+            raise ValueError(f"{self.field} is on or off, not {value!r}") from None
+
+    def _choice(self, value: object) -> str:
+        word = {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+        if word not in get_args(Noise):
+            raise ValueError(f"{self.field} is one of {', '.join(get_args(Noise))}, not {value!r}")
+        return word
+
+    def _number(self, value: object) -> float:
+        try:
+            number = float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            raise ValueError(f"{self.field} is a number, not {value!r}") from None
+        if not self.low <= number <= self.high:
+            raise ValueError(f"{self.field} lies between {self.low:g} and {self.high:g}, {number:g} does not")
+        return number
+
+
+def _knobs_of(owner: type, modulator: int | None, suffix: str) -> dict[str, Knob]:
+    return {
+        one.name + suffix: Knob(one.name, modulator, str(one.type), **one.metadata)
+        for one in fields(owner)
+        if one.metadata
+    }
+
+
+KNOBS: Mapping[str, Knob] = _knobs_of(KitParameters, None, "") | {
+    name: knob
+    for index in range(MODULATORS)
+    for name, knob in _knobs_of(ModulatorParameters, index, f"_{index}").items()
+}
+"""By name; a modulator's carry its number."""
+
+
+class KitKnobs(MutableMapping[str, Setting]):
+    """The knobs of one kit. Reading gives a number, a truth or a word; setting takes those or their text.
+
+    Raises `UnknownKnob`, and `ValueError` for what the knob cannot be.
+    """
+
+    def __init__(self, state: KitState) -> None:
+        self._state = state
+        self._made = state.now.parameters
+
+    def __getitem__(self, name: str) -> Setting:
+        return knob_named(name).read(self._state.now.parameters)
+
+    def __setitem__(self, name: str, value: Setting) -> None:
+        self._state.change(partial(_turn, knob_named(name), value))
+
+    def __delitem__(self, name: str) -> None:
+        """Back to where it stood when the kit was made."""
+        self[name] = knob_named(name).read(self._made)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(KNOBS)
+
+    def __len__(self) -> int:
+        return len(KNOBS)
+
+
+def knob_named(name: str) -> Knob:
+    """The knob of a name. Raises `UnknownKnob`."""
+    try:
+        return KNOBS[name]
+    except KeyError:
+        known = ", ".join(
+            sorted({knob.field + ("_0..3" if knob.modulator is not None else "") for knob in KNOBS.values()})
+        )
+        raise UnknownKnob(f"the kit has no knob {name!r}; it has {known}") from None
+
+
+def turned(kit: KitParameters, settings: Mapping[str, object]) -> KitParameters:
+    """The parameters with some knobs turned. Raises `UnknownKnob` and `ValueError`."""
+    for name, value in settings.items():
+        kit = knob_named(name).turned(kit, value)
+    return kit
+
+
+def _turn(knob: Knob, value: object, kit: KitParameters) -> KitParameters:
+    return knob.turned(kit, value)

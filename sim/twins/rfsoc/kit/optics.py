@@ -1,0 +1,96 @@
+"""Light through the kit: from what drives four modulators to the power on the one detector.
+
+The physics are `sim.models.photonics`; here stands what is connected to what.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.models.photonics.decibels import passed, watts
+from sim.models.photonics.modulator import Modulator, transmission
+from sim.models.photonics.polarisation import transmission as polarised
+from sim.models.photonics.wavelengths import combined_w
+from sim.twins.rfsoc.kit.drift import polariser, present_null_v
+from sim.twins.rfsoc.kit.parameters import KitParameters
+from sim.twins.rfsoc.kit.state import Snapshot
+
+Samples = npt.NDArray[np.float64]
+
+ARMS = ((0, 1), (2, 3))
+"""Modulators in series, by arm; the arms' light adds on the detector."""
+
+
+def modulator(snapshot: Snapshot, index: int) -> Modulator:
+    """A modulator as its generator finds it: 0 V stand where the bias, drift and temperature have put it."""
+    one = snapshot.parameters.modulators[index]
+    return Modulator(
+        half_wave_v=one.v_pi,
+        null_v=present_null_v(snapshot, index) - one.bias_v,
+        extinction_db=one.extinction_db,
+        insertion_loss_db=one.insertion_loss_db,
+    )
+
+
+def channel_transmission(detuning_nm: float, width_nm: float) -> float:
+    """What a multiplexer's channel lets through beside its centre: a Gaussian of full width `width_nm` at half power.
+
+    >>> channel_transmission(0.0, 0.4), round(channel_transmission(0.2, 0.4), 12)
+    (1.0, 0.5)
+    """
+    return math.exp(-4.0 * math.log(2.0) * (detuning_nm / width_nm) ** 2)
+
+
+def line_power_w(snapshot: Snapshot) -> float:
+    """Power of one line of the laser that an arm without modulators would bring to the detector."""
+    kit = snapshot.parameters
+    if not snapshot.is_lit:
+        return 0.0
+    on_channel = channel_transmission(kit.wavelength_nm - kit.channel_nm, kit.channel_width_nm)
+    aligned = float(polarised(polariser(kit), kit.polarisation_rad + snapshot.walk_rad))
+    return watts(kit.laser_dbm) * passed(kit.path_loss_db) * on_channel * aligned
+
+
+def full_product_w(kit: KitParameters) -> float:
+    """Power on the detector with both modulators of arm 0 wide open and the laser as set, on its channel and aligned.
+
+    10 dBm - 2 dB - 2 x 4 dB = 0 dBm:
+
+    >>> round(full_product_w(KitParameters()), 12)
+    0.001
+    """
+    losses_db = kit.path_loss_db + sum(kit.modulators[index].insertion_loss_db for index in ARMS[0])
+    return watts(kit.laser_dbm) * passed(losses_db)
+
+
+def detected_power_w(snapshot: Snapshot, drives: Sequence[Samples]) -> Samples:
+    """Power on the detector; `drives` are four arrays (samples,) or (1,), fractions of the generators' full scale.
+
+    Each line passes its own arm and leaks a little through the other, where it comes out in phase or not; the two
+    lines add as powers.
+    """
+    kit = snapshot.parameters
+    power_w, leak = line_power_w(snapshot), passed(kit.crosstalk_db)
+    one_w, other_w = (power_w * _arm(snapshot, drives, pair) for pair in ARMS)
+    phase = kit.crosstalk_phase_rad
+    return combined_w(one_w, leak * other_w, phase) + combined_w(other_w, leak * one_w, phase)
+
+
+def _arm(snapshot: Snapshot, drives: Sequence[Samples], pair: tuple[int, int]) -> Samples:
+    first, second = (
+        transmission(
+            modulator(snapshot, index), drives[index] * snapshot.parameters.modulators[index].drive_v
+        )
+        for index in pair
+    )
+    return first * second
+
+
+def tapped_power_w(snapshot: Snapshot) -> float:
+    """Power at the tap for the power meter while all generators rest."""
+    resting = [np.zeros(1)] * len(snapshot.parameters.modulators)
+    return float(detected_power_w(snapshot, resting)[0]) * passed(snapshot.parameters.meter_tap_db)

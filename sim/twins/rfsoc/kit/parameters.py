@@ -1,0 +1,140 @@
+"""What the simulated photonic kit is made of and how it is set, in numbers with units.
+
+A real kit has the same numbers, which nobody who works with it knows: they are here to be set by tests and
+operators, and never to be read by a calibration. Each field is a knob under its own name (`knobs`); those of
+`ModulatorParameters` carry the number of the modulator behind them (`v_pi_2`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+MODULATORS = 4
+"""0 and 1 stand in series in arm 0, 2 and 3 in arm 1."""
+
+NOMINAL_WORD = 20000
+"""Gain word at which a generator moves its modulator by one half-wave voltage, as set at the factory."""
+
+GAIN_WORDS = 32766
+"""Gain word of the converter's full scale."""
+
+Noise = Literal["on", "off", "constant"]
+
+
+def _knob(default: Any, about: str, low: float = -math.inf, high: float = math.inf) -> Any:
+    return field(default=default, metadata=_about(about, low, high))
+
+
+def _about(about: str, low: float = -math.inf, high: float = math.inf) -> dict[str, Any]:
+    return {"about": about, "low": low, "high": high}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModulatorParameters:
+    """One Mach-Zehnder intensity modulator with its driver amplifier, bias and fibre."""
+
+    v_pi: float = _knob(5.0, "half-wave voltage in volts", 0.1, 50.0)
+    null_v: float = _knob(3.0, "bias voltage at which it is darkest, at 25 °C and before drift", -50.0, 50.0)
+    bias_v: float = _knob(3.0, "bias voltage that the supply gives it", -50.0, 50.0)
+    extinction_db: float = _knob(27.0, "ratio of brightest to darkest", 1.0, 80.0)
+    insertion_loss_db: float = _knob(4.0, "loss at its brightest", 0.0, 60.0)
+    drive_v: float = _knob(
+        5.0 * GAIN_WORDS / NOMINAL_WORD, "volts at the modulator for full scale of the generator", 0.0, 100.0
+    )
+    skew_ns: float = _knob(0.0, "its delay to the detector beyond `delay_ns`", -100.0, 100.0)
+
+
+_SKEWS_NS = (0.0, 0.41, 0.13, 0.57)
+
+
+def _nominal_modulators() -> tuple[ModulatorParameters, ...]:
+    return tuple(ModulatorParameters(skew_ns=skew_ns) for skew_ns in _SKEWS_NS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KitParameters:
+    """The whole kit from the laser to the input of the analogue-to-digital converter.
+
+    With the defaults a product of two open modulators brings 10 dBm - 2 dB - 2 x 4 dB = 0 dBm = 1 mW to the detector,
+    1 mA, 0.47 V, 0.94 of the converter's full scale of 0.5 V. Two full products are 1.88 of it and are clipped: who
+    adds two products drives one operand of each at half its transmission.
+    """
+
+    modulators: tuple[ModulatorParameters, ...] = field(default_factory=_nominal_modulators)
+    laser: bool = _knob(True, "whether the laser's output is on")
+    shutter_open: bool = _knob(True, "whether the laser's shutter is open")
+    laser_dbm: float = _knob(10.0, "power of each of the two lines", -60.0, 20.0)
+    laser_dropped: bool = _knob(False, "a fault: no light, whatever the laser was told")
+    wavelength_nm: float = _knob(1550.0, "of line 0; line 1 is 0.8 nm above", 1200.0, 1700.0)
+    channel_nm: float = _knob(1550.0, "centre of the multiplexer's channel of line 0", 1200.0, 1700.0)
+    channel_width_nm: float = _knob(0.4, "full width of a channel at half its transmission", 0.01, 100.0)
+    path_loss_db: float = _knob(2.0, "of fibres, couplers and multiplexers in an arm", 0.0, 100.0)
+    polarisation_rad: float = _knob(0.0, "angle between the light and the modulators' axis")
+    polariser_db: float = _knob(30.0, "extinction of the modulators' polarisers", 0.0, 100.0)
+    crosstalk_db: float = _knob(60.0, "isolation of an arm from the other line's light", 0.0, 200.0)
+    crosstalk_phase_rad: float = _knob(
+        math.pi / 2, "phase between a line and what leaked through the other arm"
+    )
+    delay_ns: float = _knob(380.0, "from a sample leaving a generator to its effect at a readout", 0.0, 1e5)
+    responsivity_a_w: float = _knob(1.0, "of the detector", 0.0, 2.0)
+    dark_current_a: float = _knob(5e-9, "of the detector", 0.0, 1e-3)
+    bandwidth_hz: float = _knob(4e9, "noise-equivalent bandwidth of the receiver, one pole", 5e7, 1e12)
+    rin_db_hz: float = _knob(-140.0, "relative intensity noise of the laser", -250.0, -60.0)
+    thermal_a_rthz: float = _knob(20e-12, "input current noise of the receiver", 0.0, 1e-6)
+    transimpedance_ohm: float = _knob(
+        470.0, "volts for an ampere of the detector, amplifier included", 0.0, 1e6
+    )
+    saturation_v: float = _knob(
+        math.inf, "to which the receiver's amplifier tends; inf is a linear one", 1e-3
+    )
+    offset_v: float = _knob(0.01, "at the converter's input without any light", -10.0, 10.0)
+    adc_full_scale_v: float = _knob(0.5, "volts of the converter's largest code", 1e-3, 100.0)
+    adc_enob: float = _knob(9.0, "effective bits of the converter: its own noise", 1.0, 24.0)
+    jitter_s: float = _knob(100e-15, "standard deviation of the converter's sampling instant", 0.0, 1e-9)
+    noise: Noise = field(
+        default="on",
+        metadata=_about("on: physical; off: none; constant: `noise_lsb`, whatever the light"),
+    )
+    noise_lsb: float = _knob(1.6569279459762971, "of 255, a full product; with `noise` constant", 0.0, 255.0)
+    drift: bool = _knob(True, "whether device time moves the null voltages and the polarisation")
+    drift_v_pi: float = _knob(
+        0.01, "standard deviation of a null voltage in the long run, of V_pi", 0.0, 10.0
+    )
+    drift_time_s: float = _knob(86400.0, "correlation time of the drift", 1e-3, 1e12)
+    polarisation_rad2_s: float = _knob(1e-9, "diffusion of the polarisation's angle", 0.0, 10.0)
+    temperature_c: float = _knob(25.0, "of the modulators", -50.0, 150.0)
+    null_v_per_k: float = _knob(0.005, "shift of every null voltage with temperature", -10.0, 10.0)
+    meter_tap_db: float = _knob(20.0, "loss of the tap in front of the optical power meter", 0.0, 100.0)
+    seed: int = 1
+
+    def with_modulator(self, index: int, **changes: float) -> KitParameters:
+        """These parameters with some of one modulator changed."""
+        changed = list(self.modulators)
+        changed[index] = replace(changed[index], **changes)
+        return replace(self, modulators=tuple(changed))
+
+
+def varied(parameters: KitParameters, seed: int) -> KitParameters:
+    """The same kit as another day's make: every modulator is its own, within what a data sheet allows.
+
+    Half-wave voltage: normal, 4 %. Null: normal, 3 % of V_pi away from where the bias stands. Extinction: evenly
+    25 to 30 dB. Insertion loss: evenly 4.0 to 4.6 dB. Skew: evenly within 0.6 ns.
+    """
+    rng = np.random.default_rng((seed, 0x6B6974))
+    return replace(parameters, modulators=tuple(_varied(one, rng) for one in parameters.modulators))
+
+
+def _varied(one: ModulatorParameters, rng: np.random.Generator) -> ModulatorParameters:
+    v_pi = one.v_pi * (1 + 0.04 * float(np.clip(rng.standard_normal(), -2.5, 2.5)))
+    return replace(
+        one,
+        v_pi=v_pi,
+        null_v=one.bias_v + 0.03 * v_pi * float(np.clip(rng.standard_normal(), -2.5, 2.5)),
+        extinction_db=float(rng.uniform(25.0, 30.0)),
+        insertion_loss_db=float(rng.uniform(4.0, 4.6)),
+        skew_ns=float(rng.uniform(0.0, 0.6)),
+    )

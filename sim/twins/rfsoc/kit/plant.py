@@ -1,0 +1,174 @@
+"""The photonic kit as the board sees it: four generators drive it, one detector answers."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import weakref
+from collections.abc import Sequence
+from functools import partial
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.models.photonics import pole
+from sim.twins.rfsoc.kit import receiver
+from sim.twins.rfsoc.kit.drift import DRIFT_STEP_S, drifted
+from sim.twins.rfsoc.kit.knobs import KitKnobs
+from sim.twins.rfsoc.kit.optics import Samples, detected_power_w
+from sim.twins.rfsoc.kit.parameters import MODULATORS, KitParameters
+from sim.twins.rfsoc.kit.state import KitState, Snapshot
+from sim.twins.rfsoc.kit.waveforms import delayed
+from sim.twins.rfsoc.plant import Outputs, Received
+
+if TYPE_CHECKING:
+    from sim.twins.bench import Bench
+
+FACTORY_IDENTITY = "sim-kit-0001"
+"""Of the kit with the modulators of `KitParameters`, the only one with a factory calibration."""
+
+_WORTH_GROUPING = 4
+"""Light is worked out once a stretch of equal samples, where stretches are at least so long on average."""
+
+
+class PhotonicKit:
+    """A laser, four modulators in two arms, a detector and an amplifier, between generators and readouts.
+
+    Generators 0 to 3 drive modulators 0 to 3; a modulator without a generator (`generators` of
+    a smaller board) rests at its bias.
+    Every readout gets the same signal. Levels are exact in float64; with `noise` off nothing is left to chance.
+    """
+
+    def __init__(
+        self,
+        parameters: KitParameters | None = None,
+        *,
+        identity: str = FACTORY_IDENTITY,
+        generators: int = MODULATORS,
+    ) -> None:
+        self.identity = identity
+        self.state = KitState(KitParameters() if parameters is None else parameters)
+        self.knobs = KitKnobs(self.state)
+        self._driven = min(generators, MODULATORS)
+        self._bench: Bench | None = None
+        self._making = threading.Lock()
+        self._unspent_s = 0.0
+
+    @property
+    def version(self) -> int:
+        """Changes with every change of the kit."""
+        return self.state.now.version
+
+    def factory_calibration(self) -> dict[str, Any] | None:
+        """The calibration document that came with this device; None for one that left the factory without.
+
+        It was measured, as any other, on a kit with all knobs at their defaults and no drift yet.
+        """
+        path = resources.files(__package__) / "factory_calibration.json"
+        if self.identity != FACTORY_IDENTITY or not path.is_file():
+            return None
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return document
+
+    @property
+    def instruments(self) -> Bench:
+        """The laboratory instruments around the kit; they listen once `bench` is asked."""
+        from sim.twins.bench import Bench
+
+        with self._making:
+            if self._bench is None:
+                self._bench = Bench(self.state, self.identity)
+                weakref.finalize(self, self._bench.close)
+            return self._bench
+
+    def bench(self) -> dict[str, str]:
+        """Role ("laser", "bias", "meter") to the VISA resource of its instrument, on the loopback interface."""
+        return self.instruments.resources()
+
+    def close(self) -> None:
+        """Stop the instruments; does nothing when none was asked for."""
+        if self._bench is not None:
+            self._bench.close()
+
+    def elapse(self, seconds: float) -> None:
+        """Let device time pass. The kit moves in steps of a second: until one is full, the version stands."""
+        self._unspent_s += seconds
+        if self._unspent_s >= DRIFT_STEP_S:
+            spent_s, self._unspent_s = self._unspent_s, 0.0
+            if self.state.now.parameters.drift:
+                self.state.drift(partial(drifted, seconds=spent_s))
+
+    def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
+        """What arrives in `count` samples at `rate_hz` from number `first` on."""
+        now = self.state.now
+        kit = now.parameters
+        light_a, slope_a_s = _light(now, self._driven, rate_hz, first, count, outputs)
+        correlation = 0.0 if kit.noise == "constant" else receiver.memory(kit, rate_hz)
+        return Received(receiver.level(kit, light_a), receiver.noise(kit, light_a, slope_a_s), correlation)
+
+
+def _light(
+    now: Snapshot, driven: int, rate_hz: float, first: int, count: int, outputs: Outputs
+) -> tuple[Samples, Samples]:
+    """Current that the light makes at the converter's samples, behind the receiver's one pole, and its slope.
+
+    Light is worked out at the rate of the generators, at which it changes.
+    """
+    kit = now.parameters
+    fine_hz = outputs.rate_hz(0)
+    ratio = round(fine_hz / rate_hz, 9)
+    begin = math.floor(first * ratio)
+    warm = receiver.remembered(kit, fine_hz)
+    length = math.ceil((first + count - 1) * ratio) + 1 - begin + warm
+    drives = _drives(kit, driven, fine_hz, begin - warm, length, outputs)
+    before_a = receiver.current_a(kit, _power_w(now, drives))
+    if len(before_a) == 1:
+        return np.full(count, before_a[0]), np.zeros(count)
+    behind_a = pole.response(before_a, receiver.memory(kit, fine_hz))
+    slope_a_s = receiver.slope_a_s(kit, before_a, behind_a)
+    place = first * ratio - begin + warm
+    return _picked(behind_a, ratio, place, count), _picked(slope_a_s, ratio, place, count)
+
+
+def _drives(
+    kit: KitParameters, driven: int, rate_hz: float, first: int, count: int, outputs: Outputs
+) -> list[Samples]:
+    """What each modulator gets, (count,) or (1,) where it does not change; nothing beyond the first `driven`."""
+    drives = [np.zeros(1) for _ in kit.modulators]
+    for index, one in enumerate(kit.modulators[:driven]):
+        delay_s = (kit.delay_ns + one.skew_ns) * 1e-9
+        drives[index] = delayed(outputs, index, rate_hz=rate_hz, first=first, count=count, delay_s=delay_s)
+    return drives
+
+
+def _power_w(now: Snapshot, drives: Sequence[Samples]) -> Samples:
+    """Power on the detector, worked out once for each stretch in which no drive changes."""
+    heads = _stretches(drives)
+    if len(heads) == 0:
+        return detected_power_w(now, drives)
+    count = max(len(drive) for drive in drives)
+    few = detected_power_w(now, [drive[heads] if len(drive) > 1 else drive for drive in drives])
+    return np.repeat(few, np.diff(heads, append=count))
+
+
+def _stretches(drives: Sequence[Samples]) -> npt.NDArray[np.intp]:
+    """Where stretches of equal samples begin; empty when grouping them is not worth it."""
+    moving = [drive for drive in drives if len(drive) > 1]
+    if not moving:
+        return np.zeros(0, np.intp)
+    changes = np.zeros(len(moving[0]), bool)
+    changes[0] = True
+    for drive in moving:
+        changes[1:] |= drive[1:] != drive[:-1]
+    heads = np.flatnonzero(changes)
+    return heads if len(heads) * _WORTH_GROUPING <= len(changes) else np.zeros(0, np.intp)
+
+
+def _picked(fine: Samples, ratio: float, start: float, count: int) -> Samples:
+    """The samples of the converter, `ratio` samples of the time line apart, the first at place `start`."""
+    if ratio == int(ratio):
+        return fine[int(start) :: int(ratio)][:count]
+    return np.asarray(np.interp(start + np.arange(count) * ratio, np.arange(len(fine)), fine))

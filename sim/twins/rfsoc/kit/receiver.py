@@ -1,0 +1,80 @@
+"""From the power on the detector to what the analogue-to-digital converter sees: level, noise, memory."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.models.photonics import pole
+from sim.models.photonics.amplifier import Amplifier, amplified_v
+from sim.models.photonics.converter import Converter, converter_v2, jitter_v2
+from sim.models.photonics.detector import Detector, photocurrent_a
+from sim.models.photonics.noise import receiver_a2
+from sim.twins.rfsoc.kit.optics import full_product_w
+from sim.twins.rfsoc.kit.parameters import KitParameters
+
+Samples = npt.NDArray[np.float64]
+
+_FORGOTTEN = 1e-17
+"""Weight below which an earlier sample is no longer remembered: less than the rounding of the sum."""
+
+
+def detector(kit: KitParameters) -> Detector:
+    """The kit's detector."""
+    return Detector(kit.responsivity_a_w, kit.bandwidth_hz, kit.dark_current_a, kit.thermal_a_rthz)
+
+
+def memory(kit: KitParameters, rate_hz: float) -> float:
+    """How much of the last sample is left in the next; of neighbouring samples' noise, the correlation.
+
+    >>> round(memory(KitParameters(), 3.072e9), 5)
+    0.00547
+    """
+    return pole.memory(detector(kit).pole_hz, rate_hz)
+
+
+def remembered(kit: KitParameters, rate_hz: float) -> int:
+    """How many earlier samples have a say.
+
+    >>> remembered(KitParameters(), 6.144e9)
+    16
+    """
+    times = 2.0 * math.pi * detector(kit).pole_hz / rate_hz
+    return max(1, math.ceil(-math.log(_FORGOTTEN) / times))
+
+
+def current_a(kit: KitParameters, power_w: Samples) -> Samples:
+    """Current of the detector for light (samples,), before the pole and without the dark current."""
+    return photocurrent_a(detector(kit), power_w)
+
+
+def level(kit: KitParameters, light_a: Samples) -> Samples:
+    """Fraction of the converter's full scale for the light's current behind the pole."""
+    volts = (light_a + kit.dark_current_a) * kit.transimpedance_ohm
+    if math.isfinite(kit.saturation_v):
+        volts = amplified_v(Amplifier(gain=1.0, saturation_v=kit.saturation_v), volts)
+    return (volts + kit.offset_v) / kit.adc_full_scale_v
+
+
+def noise(kit: KitParameters, light_a: Samples, slope_a_s: Samples) -> Samples:
+    """Standard deviation of the noise of one sample, as a fraction of full scale.
+
+    `light_a` is the current behind the pole, `slope_a_s` how fast it changes, which the converter's jitter makes noise.
+    """
+    if kit.noise == "off":
+        return np.zeros(len(light_a))
+    per_ampere = kit.transimpedance_ohm / kit.adc_full_scale_v
+    if kit.noise == "constant":
+        step_a = kit.responsivity_a_w * full_product_w(kit) / 255.0
+        return np.full(len(light_a), kit.noise_lsb * step_a * per_ampere)
+    adc = Converter(bits=32, full_scale_v=2.0, effective_bits=kit.adc_enob, jitter_s=kit.jitter_s)
+    variance_a2 = receiver_a2(detector(kit), kit.rin_db_hz, light_a)
+    own = converter_v2(adc) + jitter_v2(adc, slope_a_s * per_ampere)
+    return np.asarray(np.sqrt(variance_a2 * per_ampere**2 + own))
+
+
+def slope_a_s(kit: KitParameters, before_a: Samples, behind_a: Samples) -> Samples:
+    """How fast the current behind the pole moves towards that before it: 2 pi f_3dB of the difference."""
+    return 2.0 * math.pi * detector(kit).pole_hz * (before_a - behind_a)

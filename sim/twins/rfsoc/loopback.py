@@ -1,0 +1,214 @@
+"""Cables from every generator to every readout: a delay, a gain and a phase for each, and a little noise.
+
+The plant of `sim://loopback`, for ordinary QICK programs. What generators put out is taken as band limited: between
+its samples it is interpolated with a windowed sinc, so that delays need not be whole samples. A phase turns all
+frequencies alike (Hilbert transform), and a level at zero frequency has its cosine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.twins.rfsoc.plant import Outputs, Received
+from sim.twins.rfsoc.timeline import whole_ratio
+
+Samples = npt.NDArray[np.float64]
+
+TAPS = 32
+BETA = 8.0
+HILBERT_MARGIN = 4096
+"""Samples on either side of a stretch whose phase is turned."""
+
+DEFAULTS: Mapping[str, float] = {"delay_ns": 200.0, "gain": 0.5, "phase_deg": 0.0}
+LIMITS: Mapping[str, tuple[float, float]] = {
+    "delay_ns": (0.0, 1e6),
+    "gain": (-10.0, 10.0),
+    "phase_deg": (-360.0, 360.0),
+    "noise_rms": (0.0, 1.0),
+}
+NOISE_RMS = 1e-3
+"""Of full scale: two steps of a converter with 12 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cable:
+    """From one generator to one readout."""
+
+    delay_ns: float
+    gain: float
+    phase_deg: float
+
+
+class LoopbackKnobs(MutableMapping[str, Any]):
+    """`delay_ns`, `gain`, `phase_deg` of all cables, the same of one (`gain_0_1`: generator 0, readout 1),
+    `noise` ("on", "off") and `noise_rms` (fraction of full scale).
+
+    Raises `KeyError` for a knob that is none, `ValueError` for a value that cannot be.
+    """
+
+    def __init__(self, generators: int, readouts: int) -> None:
+        self._common: dict[str, float] = dict(DEFAULTS)
+        self._own: dict[tuple[str, int, int], float] = {}
+        self._noise: dict[str, float | str] = {"noise": "on", "noise_rms": NOISE_RMS}
+        self._paths = [(g, r) for g in range(generators) for r in range(readouts)]
+        self.version = 0
+
+    @property
+    def noise_rms(self) -> float:
+        """Standard deviation of the noise of one sample, as a fraction of full scale."""
+        return 0.0 if self._noise["noise"] == "off" else float(self._noise["noise_rms"])
+
+    def cable(self, generator: int, readout: int) -> Cable:
+        """As set now."""
+        return Cable(*(self._own.get((name, generator, readout), self._common[name]) for name in DEFAULTS))
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._noise:
+            return self._noise[name]
+        quantity, path = self._split(name)
+        if path is None:
+            return self._common[quantity]
+        return self._own.get((quantity, *path), self._common[quantity])
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name == "noise":
+            if value not in {"on", "off"}:
+                raise ValueError(f"noise is on or off, not {value!r}")
+            self._noise[name] = value
+        elif name == "noise_rms":
+            self._noise[name] = _number(name, name, value)
+        else:
+            quantity, path = self._split(name)
+            if path is None:
+                self._common[quantity] = _number(name, quantity, value)
+            else:
+                self._own[quantity, *path] = _number(name, quantity, value)
+        self.version += 1
+
+    def __delitem__(self, name: str) -> None:
+        """Back to what it was made with."""
+        fresh = LoopbackKnobs(0, 0)
+        quantity, path = ("noise", None) if name in self._noise else self._split(name)
+        if path is not None:
+            self._own.pop((quantity, *path), None)
+            self.version += 1
+        else:
+            self[name] = fresh[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._noise
+        yield from self._common
+        yield from (f"{name}_{g}_{r}" for name in DEFAULTS for g, r in self._paths)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _split(self, name: str) -> tuple[str, tuple[int, int] | None]:
+        if name in self._common:
+            return name, None
+        quantity, _, path = name.rpartition("_")
+        quantity, _, generator = quantity.rpartition("_")
+        if quantity in self._common and generator.isdecimal() and path.isdecimal():
+            pair = int(generator), int(path)
+            if pair in self._paths:
+                return quantity, pair
+        raise KeyError(
+            f"the loopback has no knob {name!r}; it has noise, noise_rms, {', '.join(DEFAULTS)} and these with "
+            "the numbers of a generator and a readout behind them (gain_0_1)"
+        )
+
+
+def _number(name: str, quantity: str, value: Any) -> float:
+    low, high = LIMITS[quantity]
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} is a number, not {value!r}") from None
+    if not low <= number <= high:
+        raise ValueError(f"{name} lies between {low:g} and {high:g}, {number:g} does not")
+    return number
+
+
+class Loopback:
+    """The plant: what a readout receives is the sum of its cables."""
+
+    def __init__(self, generators: int, readouts: int) -> None:
+        self._generators = generators
+        self.knobs = LoopbackKnobs(generators, readouts)
+
+    @property
+    def version(self) -> int:
+        """Changes with every knob."""
+        return self.knobs.version
+
+    def elapse(self, seconds: float) -> None:
+        """Cables do not age."""
+
+    def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
+        """See `Plant`."""
+        level = np.zeros(count)
+        for generator in range(self._generators):
+            cable = self.knobs.cable(generator, readout)
+            if cable.gain:
+                level += cable.gain * carried(outputs, generator, cable, rate_hz, first, count)
+        return Received(level, np.full(count, self.knobs.noise_rms), 0.0)
+
+
+def carried(
+    outputs: Outputs, generator: int, cable: Cable, rate_hz: float, first: int, count: int
+) -> Samples:
+    """(count,) of what a generator gave, delayed and turned by a cable (its gain left out)."""
+    own_hz = outputs.rate_hz(generator)
+    step, lanes = whole_ratio(own_hz / rate_hz)
+    place = first * step / lanes - cable.delay_ns * 1e-9 * own_hz
+    start = math.floor(place) - TAPS
+    length = 2 * TAPS + math.ceil((count + 1) * step / lanes) + 1
+    samples = _turned(outputs, generator, math.radians(cable.phase_deg), start, length)
+    if (samples == samples[0]).all():
+        return np.full(count, samples[0])
+    return _picked(samples, place - start, step, lanes, count)
+
+
+def _turned(outputs: Outputs, generator: int, radians: float, start: int, count: int) -> Samples:
+    if radians == 0.0:
+        return outputs.samples(generator, start, count)
+    wide = outputs.samples(generator, start - HILBERT_MARGIN, count + 2 * HILBERT_MARGIN)
+    spectrum = np.fft.rfft(wide)
+    spectrum[1:] *= np.exp(1j * radians)
+    spectrum[0] *= math.cos(radians)
+    return np.fft.irfft(spectrum, len(wide))[HILBERT_MARGIN : HILBERT_MARGIN + count]
+
+
+def _picked(samples: Samples, place: float, step: int, lanes: int, count: int) -> Samples:
+    """`count` values, `step / lanes` samples apart, the first at `place`.
+
+    Of each lane all values lie at the same fraction of a sample, `step` samples apart: one filter serves them all.
+    """
+    out = np.empty(count)
+    seen = np.lib.stride_tricks.sliding_window_view(samples, TAPS)
+    for lane in range(min(lanes, count)):
+        at = place + lane * step / lanes
+        whole = math.floor(at)
+        mine = seen[whole - TAPS // 2 + 1 :: step][: len(range(lane, count, lanes))]
+        out[lane::lanes] = mine @ interpolation(round(at - whole, 9))
+    return out
+
+
+@lru_cache(maxsize=256)
+def interpolation(late: float) -> Samples:
+    """Taps for the value `late` of a sample behind tap TAPS / 2 - 1: a sinc in a Kaiser window, sum 1.
+
+    >>> [round(abs(tap), 6) for tap in interpolation(0.0)[14:18].tolist()]
+    [0.0, 1.0, 0.0, 0.0]
+    """
+    places = np.arange(TAPS) - (TAPS // 2 - 1) - late
+    inside = np.clip(1.0 - (places / (TAPS / 2)) ** 2, 0.0, None)
+    taps = np.sinc(places) * np.i0(BETA * np.sqrt(inside))
+    return np.asarray(taps / taps.sum())

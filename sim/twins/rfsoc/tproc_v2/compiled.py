@@ -1,0 +1,41 @@
+"""Machine code of `machine`, made by numba when it is installed and worth the seconds that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from types import FunctionType
+from typing import Any
+
+from sim.twins.rfsoc.tproc_v2 import arithmetic, branches, machine, registers, timing, transfers, units
+
+MODULES = (arithmetic, units, timing, registers, branches, transfers, machine)
+
+_ready: list[Callable[..., int]] = []
+
+
+@cache
+def executor() -> Callable[..., int] | None:
+    """`machine.execute` for arrays of 64-bit integers, or None without numba.
+
+    The functions of MODULES stay as they are: copies of them, each of which finds compiled copies under the names
+    that it calls, are given to numba. It compiles on the first call.
+    """
+    try:
+        import numba
+    except ImportError:
+        return None
+    names: dict[str, Any] = {}
+    for module in MODULES:
+        names |= vars(module)
+    for name, function in list(names.items()):
+        if isinstance(function, FunctionType):
+            names[name] = numba.njit(FunctionType(function.__code__, names, name))
+    compiled: Callable[..., int] = names["execute"]
+    _ready.append(compiled)
+    return compiled
+
+
+def ready() -> bool:
+    """Whether machine code is there already, so that even a short program may use it."""
+    return bool(_ready)

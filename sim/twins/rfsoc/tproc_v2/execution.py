@@ -1,0 +1,128 @@
+"""One run of the machine: its cells, as lists or as arrays, and what it has sent so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.twins.rfsoc.processor import COUNT, PIN, WRITE, ReadInput, Run
+from sim.twins.rfsoc.tproc_v2 import cells, machine
+from sim.twins.rfsoc.tproc_v2.cells import Cells
+from sim.twins.rfsoc.tproc_v2.timing import tick
+
+
+class Execution:
+    """The cells of a machine under way. `dmem` and `wmem` are flat rows of numbers without sign."""
+
+    def __init__(
+        self,
+        code: list[int],
+        registers: Mapping[int, int],
+        state: Mapping[int, int],
+        dmem: list[int],
+        wmem: list[int],
+    ) -> None:
+        self._code: Cells = code
+        self._reg: Cells = [registers.get(index, 0) for index in range(cells.REGISTERS)]
+        self._state: Cells = [state.get(index, 0) for index in range(cells.STATE)]
+        self.dmem: Cells = dmem
+        self.wmem: Cells = wmem
+        self._ring: Cells = [0] * (cells.QUEUES * self._state[cells.DEPTH])
+        self._pushed: Cells = [0] * cells.QUEUES
+        self._records: Cells = [0] * (cells.ROOM * cells.RECORD)
+        self._execute: Callable[..., int] = machine.execute
+        self._parts: list[npt.NDArray[np.int64]] = []
+        self.compiled = False
+
+    @property
+    def address(self) -> int:
+        """Program counter."""
+        return int(self._state[cells.PC])
+
+    @property
+    def steps(self) -> int:
+        """Instructions carried out so far."""
+        return int(self._state[cells.STEPS])
+
+    def compile(self, execute: Callable[..., int]) -> None:
+        """Go on with machine code, which works on arrays."""
+        for name in ("_code", "_reg", "_state", "dmem", "wmem", "_ring", "_pushed", "_records"):
+            setattr(self, name, np.array(getattr(self, name), np.int64))
+        self._execute = execute
+        self.compiled = True
+
+    def go(self, pause_at: int) -> int:
+        """Run until the machine stops, at the latest after `pause_at` instructions in all; returns its stop code."""
+        self._state[cells.PAUSE_AT] = pause_at
+        return int(
+            self._execute(
+                self._code,
+                self._reg,
+                self._state,
+                self.dmem,
+                self.wmem,
+                self._ring,
+                self._pushed,
+                self._records,
+            )
+        )
+
+    def feed(self, read: ReadInput) -> None:
+        """Give the program the two halves of the input port that it asked for."""
+        port, now = int(self._state[cells.INPUT_PORT]), int(tick(self._state))
+        for half in (0, 1):
+            self._reg[8 + half] = read(port, half, now) & cells.MASK
+
+    def collect(self) -> None:
+        """Take the records away that the machine has made."""
+        used = int(self._state[cells.RECORDS])
+        part = np.array(self._records[: used * cells.RECORD], np.int64)
+        self._parts.append(part.reshape(used, cells.RECORD))
+        self._state[cells.RECORDS] = 0
+
+    def registers(self) -> list[int]:
+        """All registers, special ones first, then data, then wave."""
+        return [int(value) for value in self._reg]
+
+    def run(self) -> Run:
+        """Everything sent, each kind in the order of its times."""
+        table = np.concatenate(self._parts)
+        return Run(
+            writes=_writes(table[table[:, 0] == cells.WAVE_OUT]),
+            pins=_pins(table[table[:, 0] <= cells.TRIGGER_PIN]),
+            counts=_counts(table[table[:, 0] == cells.COUNTER]),
+            end=int(tick(self._state)),
+        )
+
+
+def _ordered(table: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """By time; words of the same tick stay in the order in which the program sent them."""
+    return table[np.argsort(table[:, 2], kind="stable")]
+
+
+def _writes(table: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    table = _ordered(table)
+    writes = np.zeros(len(table), WRITE)
+    writes["port"], writes["time"], writes["words"] = table[:, 1], table[:, 2], table[:, 3:9]
+    return writes
+
+
+def _pins(table: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    table = _ordered(table)
+    pins = np.zeros(len(table), PIN)
+    pins["kind"], pins["port"], pins["time"], pins["word"] = (
+        table[:, 0],
+        table[:, 1],
+        table[:, 2],
+        table[:, 3],
+    )
+    return pins
+
+
+def _counts(table: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    counts = np.zeros(len(table), COUNT)
+    counts["address"], counts["time"], counts["value"] = table[:, 1], table[:, 2], table[:, 3]
+    return counts

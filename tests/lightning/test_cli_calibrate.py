@@ -1,0 +1,161 @@
+"""`lightning calibrate` on the twin: unattended, failing, and asking before it sets real instruments."""
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from lightning.calibration import store
+from lightning.calibration.steps import STEPS
+from lightning.cli import run_app
+from lightning.devices.identity import DeviceIdentity
+from lightning.errors import AddressError, LightningError
+
+for library in ("qick", "typer", "pyvisa", "matplotlib"):
+    pytest.importorskip(library, reason="the guided run needs lightbed[kit]")
+
+module = pytest.importorskip("lightning.cli.calibrate")
+DEVICE = "sim://kit?vary=yes&seed=8"
+REAL = DeviceIdentity("board-7")
+
+
+def ran(*words):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run_app(words)
+    return code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory):
+    """(folder, exit code, output) of an unattended run on a device that nobody has calibrated."""
+    folder = tmp_path_factory.mktemp("calibrated")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("LIGHTBED_CALIBRATIONS", str(folder / "kept"))
+        code, out, _ = ran("calibrate", "--device", DEVICE, "--yes", "--png", str(folder / "curves.png"))
+    return folder, code, out
+
+
+def test_every_step_is_told_with_figure_and_limit(calibrated):
+    _, code, out = calibrated
+    lines = out.splitlines()
+    told = [line.split()[1] for line in lines if line[:4] in ("pass", "skip", "FAIL")]
+    assert (code, told) == (0, list(STEPS))
+    assert out.count("limit:") == len(STEPS)
+    assert [line.split()[1] for line in lines if line[:4] == "skip"] == ["bias"]
+    assert "FAIL" not in out
+
+
+def test_the_calibration_is_kept_with_its_raw_data_and_a_picture(calibrated):
+    folder, _, out = calibrated
+    kept = folder / "kept" / "sim-kit-varied-0008.json"
+    assert out.splitlines()[-3:] == [
+        "sim-kit-varied-0008 (SIMULATED): all 10 steps passed",
+        f"written: {kept}",
+        f"written: {folder / 'curves.png'}",
+    ]
+    assert "sweep_3_levels" in store.load_raw(kept)
+    assert (folder / "curves.png").stat().st_size > 20_000
+
+
+def test_products_are_right_with_it(calibrated, monkeypatch):
+    monkeypatch.setenv("LIGHTBED_CALIBRATIONS", str(calibrated[0] / "kept"))
+    code, out, _ = ran("multiply", "211", "187", "--device", DEVICE, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert abs(found["result"] - 155) <= 1
+    assert found["calibration"].startswith("calibration of sim-kit-varied-0008")
+
+
+def test_a_failed_step_is_an_error_with_its_cure_and_nothing_is_kept():
+    code, out, _ = ran("calibrate", "--device", "sim://kit?laser_dropped=on", "--json")
+    found = json.loads(out)
+    assert (code, found["ok"], found["saved"], found["simulated"]) == (1, False, None, True)
+    assert found["error"]["code"] == "calibration"
+    failed = next(each for each in found["steps"] if not each["passed"])
+    assert found["error"]["cure"] == failed["cure"] != ""
+    assert "laser" in failed["cure"] or "interlock" in failed["cure"]
+    assert not list(Path(store.folder()).glob("*.json"))
+
+
+def test_a_failed_step_is_told_with_its_cure(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    code, out, _ = ran("calibrate", "--device", "sim://kit?laser_dropped=on", "--yes")
+    assert code == 1
+    assert "FAIL  " in out
+    assert "\n                    cure: " in out
+    assert out.splitlines()[-1].endswith("failed; nothing was kept")
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_an_instrument_that_is_not_there_is_a_named_error():
+    code, out, _ = ran("calibrate", "--laser", "TCPIP::127.0.0.1::1::SOCKET", "--json")
+    assert code == 1
+    assert json.loads(out)["error"]["code"] == "instrument.gone"
+
+
+def test_real_instruments_are_set_for_nobody_who_was_not_asked():
+    named = {"laser": "TCPIP::192.0.2.8::5000::SOCKET"}
+    with pytest.raises(LightningError, match=r"nobody is there to be asked.*--yes"):
+        module._permit(named, REAL, asks=False, yes=False)
+    module._permit(named, REAL, asks=False, yes=True)
+    module._permit({}, REAL, asks=False, yes=False)
+    module._permit(named, DeviceIdentity("sim-kit-0001", simulated=True), asks=False, yes=False)
+
+
+@pytest.mark.parametrize(("answer", "goes_on"), [("y\n", True), ("n\n", False)])
+def test_a_person_is_asked_before_real_instruments_are_set(answer, goes_on, monkeypatch, capsys):
+    import typer
+
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    with contextlib.nullcontext() if goes_on else pytest.raises(typer.Abort):
+        module._permit({"bias": "GPIB::5"}, REAL, asks=True, yes=False)
+    assert "bias: GPIB::5" in capsys.readouterr().out
+
+
+def test_paddles_are_turned_until_the_person_is_done(monkeypatch, capsys):
+    readings, answers, asked = iter([0.2, 0.6, 0.5]), iter(["", "", "d"]), []
+    monkeypatch.setattr("builtins.input", lambda prompt: (asked.append(prompt), next(answers))[1])
+    module._turn_paddles(lambda: next(readings))
+    assert [prompt.split()[0] for prompt in asked] == ["20.0%", "60.0%", "50.0%"]
+    assert "(best 60.0%)" in asked[-1]
+    assert "greatest" in capsys.readouterr().out
+
+
+def test_the_twin_brings_its_instruments(kit):
+    assert set(module.resources(kit, {}, lasting=False)) == {"laser", "meter"}
+    named = module.resources(kit, {}, lasting=True)
+    assert module.resources(kit, {"bias": "bench", "laser": "GPIB::5"}, lasting=False) == {
+        "bias": named["bias"],
+        "laser": "GPIB::5",
+    }
+    with module.instruments(named, insisted=False) as bench:
+        assert bench.laser.identity.make.lower() == "santec"
+        assert bench.bias.outputs == 4
+
+
+def test_a_board_brings_no_instruments():
+    class Board:
+        simulated = False
+
+    assert module.resources(Board(), {}, lasting=True) == {}
+    with pytest.raises(AddressError, match="brings no laser along"):
+        module.resources(Board(), {"laser": "bench"}, lasting=True)
+    with module.instruments({}, insisted=False) as bench:
+        assert bench is None
+
+
+def test_without_pyvisa_a_twin_is_calibrated_without_instruments(monkeypatch):
+    import lightning.instruments
+    from lightning.errors import MissingLibrary
+
+    def missing(resources):
+        raise MissingLibrary("pyvisa is needed")
+
+    monkeypatch.setattr(lightning.instruments, "open_bench", missing)
+    with module.instruments({"laser": "GPIB::5"}, insisted=False) as bench:
+        assert bench is None
+    with pytest.raises(MissingLibrary), module.instruments({"laser": "GPIB::5"}, insisted=True):
+        pass

@@ -1,0 +1,251 @@
+"""From triggers to memories: windows, conversion, mixing, decimation, sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.twins.rfsoc.buffers import AverageBuffer
+from sim.twins.rfsoc.conversion import Level, Mixing, converted, converted_plainly
+from sim.twins.rfsoc.decimation import EDGE, GAIN, margin, taps
+from sim.twins.rfsoc.processor import PIN
+from sim.twins.rfsoc.track import TURN
+from sim.twins.rfsoc.triggers import REST, rises, windows
+from sim.twins.rfsoc.waves import INPUT, OSCILLATOR, PRODUCT
+
+CFG = {"avg_maxlen": 16, "buf_maxlen": 64}
+VERSION_1 = {"trigger_type": "output", "trigger_port": 0, "trigger_bit": 14}
+VERSION_2 = {"trigger_type": "tport", "trigger_port": 10, "trigger_bit": 0}
+
+
+def pins(*rows):
+    return np.array(list(rows), PIN)
+
+
+def test_a_trigger_of_version_1_is_a_bit_of_a_port():
+    levels = pins(
+        (0, 0, 5, 1 << 14), (0, 0, 9, 0), (0, 1, 10, 1 << 14), (0, 0, 20, 3 << 14), (0, 0, 30, 1 << 14)
+    )
+    assert rises(levels, VERSION_1).tolist() == [5, 20]
+    assert rises(levels, VERSION_1 | {"trigger_bit": 15}).tolist() == [20]
+
+
+def test_a_trigger_of_version_2_is_a_port_of_its_own():
+    levels = pins((1, 10, 5, 1), (1, 10, 9, 0), (1, 11, 10, 1), (0, 10, 12, 1), (1, 10, 20, 1))
+    assert rises(levels, VERSION_2).tolist() == [5, 20]
+
+
+def test_windows_begin_at_the_next_tick_of_the_output():
+    assert windows(np.array([0, 1, 3]), 512 / 384, 1).tolist() == [0, 4]
+    assert windows(np.array([1, 100]), 384 / 384, 10).tolist() == [1, 100]
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 60))
+def test_windows_never_overlap_and_lose_no_trigger_that_comes_after_their_end(gaps, length):
+    at = np.cumsum(gaps)
+    opened = windows(at, 1.0, length)
+    assert opened[0] == at[0]
+    assert (np.diff(opened) >= length + REST).all()
+    for trigger in set(at.tolist()) - set(opened.tolist()):
+        assert any(start < trigger < start + length + REST for start in opened)
+
+
+def window_of(count, value=1):
+    return np.full((1, count, 2), value, np.int16)
+
+
+def test_sums_are_of_32_bits_and_samples_of_16():
+    memory = AverageBuffer(CFG)
+    memory.config_avg(0, 4)
+    memory.config_buf(0, 4)
+    memory.enable(avg=True, buf=True)
+    memory.store(np.array([[[1, -1], [2, -2], [3, -3], [32767, -32768]]], np.int16))
+    assert memory.sums(0, 1).tolist() == [[32773, -32774]]
+    assert memory.samples(0, 4).tolist() == [[1, -1], [2, -2], [3, -3], [32767, -32768]]
+    assert (memory.sums(0, 1).dtype, memory.samples(0, 1).dtype) == (np.int32, np.int16)
+
+
+def test_memories_are_written_around_their_top_and_read_so():
+    memory = AverageBuffer(CFG)
+    memory.config_avg(14, 4)
+    memory.config_buf(60, 4)
+    memory.enable(avg=True, buf=True)
+    for value in (1, 2, 3):
+        memory.store(window_of(4, value))
+    assert memory.sums(14, 3)[:, 0].tolist() == [4, 8, 12]
+    assert memory.sums(0, 1)[:, 0].tolist() == [12]
+    assert memory.samples(60, 12)[:, 0].tolist() == [1] * 4 + [2] * 4 + [3] * 4
+    assert memory.last_sum.tolist() == [12, 12]
+
+
+def test_more_than_a_memory_holds_leaves_the_latest():
+    memory = AverageBuffer(CFG)
+    memory.config_avg(0, 1)
+    memory.enable(avg=True, buf=False)
+    memory.store(np.arange(40, dtype=np.int16).repeat(2).reshape(40, 1, 2))
+    assert memory.sums(8, 15)[:, 0].tolist() == [*range(24, 39)]
+
+
+def test_configuring_disables_and_enabling_begins_at_the_start_address():
+    memory = AverageBuffer(CFG)
+    memory.config_avg(2, 4)
+    memory.enable(avg=True, buf=False)
+    memory.store(window_of(4))
+    memory.config_buf(0, 4)
+    assert memory.length == 0
+    memory.store(window_of(4, 9))
+    memory.enable(avg=True, buf=False)
+    memory.store(window_of(4, 2))
+    assert memory.sums(2, 1)[0, 0] == 8
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda memory: memory.config_buf(0, 64),
+            "requested length=64 longer or equal to decimated buffer size=64",
+        ),
+        (
+            lambda memory: memory.samples(0, 64),
+            "requested length=64 longer or equal to decimated buffer size=64",
+        ),
+        (lambda memory: memory.sums(0, 16), "length=16 longer than 16"),
+    ],
+)
+def test_lengths_are_refused_as_by_qicks_driver(call, said):
+    with pytest.raises(RuntimeError, match=said):
+        call(AverageBuffer(CFG))
+
+
+def level(trace, noise=0.0, correlation=0.0, windows=1):
+    trace = np.atleast_2d(np.asarray(trace, np.float64))
+    return Level(
+        trace, np.full(trace.shape, noise), np.full(len(trace), correlation), np.zeros(windows, np.int64)
+    )
+
+
+def mixing(freq=0, turn=0, source=PRODUCT, windows=1):
+    return Mixing(np.full(windows, freq), np.full(windows, turn), np.full(windows, source))
+
+
+BOTH = pytest.mark.parametrize("way", [converted, converted_plainly])
+FIR = taps("fir")
+
+
+@BOTH
+@pytest.mark.parametrize("source", [PRODUCT, INPUT])
+@pytest.mark.parametrize("bits", [12, 14, 16])
+def test_a_level_comes_out_halved_by_the_mixer_and_with_the_gain_of_the_filter(way, source, bits):
+    value = 0.3
+    out = way(
+        np.random.default_rng(0), level(np.full(1000, value)), mixing(source=source), bits=bits, taps=FIR
+    )
+    code = np.floor(value * 2 ** (bits - 1) + 0.5) * 2 ** (16 - bits)
+    expected = code * (0.5 if source == PRODUCT else 1.0) * GAIN
+    assert out.shape == (1, 111, 2)
+    assert out[0, :, 0] == pytest.approx(np.full(111, expected), abs=1.0)
+    assert not out[0, :, 1].any()
+
+
+@BOTH
+def test_the_converter_clips(way):
+    out = way(
+        np.random.default_rng(0), level(np.full(128, 3.0)), mixing(source=INPUT), bits=12, taps=taps("mean")
+    )
+    assert out[0, :, 0] == pytest.approx(np.full(16, 2047 * 16 * GAIN), abs=1)
+    out = way(
+        np.random.default_rng(0), level(np.full(128, -3.0)), mixing(source=INPUT), bits=12, taps=taps("mean")
+    )
+    assert out[0, :, 0] == pytest.approx(np.full(16, -32768 * GAIN), abs=1)
+
+
+@BOTH
+def test_the_oscillator_alone_turns_as_it_is_told(way):
+    freq = TURN // 800
+    out = way(
+        np.random.default_rng(0),
+        level(np.zeros(1720)),
+        mixing(freq=freq, source=OSCILLATOR),
+        bits=12,
+        taps=FIR,
+    )
+    seen = out[0] @ [1, 1j]
+    turns = (np.arange(201) * 8 + 59.5) / 800  # a filter of 120 taps looks at its middle
+    assert seen == pytest.approx(32767 * GAIN * np.exp(2j * np.pi * turns), abs=3)
+
+
+@BOTH
+def test_a_phase_turns_a_level(way):
+    out = way(np.random.default_rng(0), level(np.full(800, 0.5)), mixing(turn=TURN // 8), bits=16, taps=FIR)
+    assert np.angle(out[0].mean(axis=0) @ [1, 1j], deg=True) == pytest.approx(45.0, abs=0.05)
+
+
+def test_both_ways_give_the_same_for_the_same_seed():
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(3)
+    traces = Level(rng.uniform(-1, 1, (3, 920)), rng.uniform(0, 0.1, (3, 920)), np.array([0.0, 0.3, 0.9]),
+                   np.array([0, 2, 1, 1, 0]))  # fmt: skip
+    mixed = Mixing(
+        np.array([0, 0, 12345678, TURN - 5, 7]),
+        np.array([0, 99, 7, 0, 1 << 31]),
+        np.array([PRODUCT, INPUT, PRODUCT, OSCILLATOR, PRODUCT]),
+    )
+    one, other = (
+        way(np.random.default_rng(8), traces, mixed, bits=12, taps=FIR).astype(int)
+        for way in (converted, converted_plainly)
+    )
+    assert np.abs(one - other).max() <= 1
+    assert (one == other).mean() > 0.999
+
+
+@BOTH
+def test_noise_has_the_variance_it_is_given_and_is_narrowed_by_the_filter(way):
+    """100,000 samples out of 16 bits: the relative deviation of a variance is sqrt(2 / n) = 0.45 %; four of them."""
+    sigma, count = 0.02, 800_000
+    out = way(
+        np.random.default_rng(1),
+        level(np.zeros(count), sigma),
+        mixing(source=INPUT),
+        bits=16,
+        taps=taps("mean"),
+    )
+    expected = sigma * 32768 * GAIN / np.sqrt(8)
+    assert out[0, :, 0].astype(float).var() == pytest.approx(expected**2 + 1 / 12, rel=0.018)
+
+
+@BOTH
+@pytest.mark.parametrize("correlation", [0.005, 0.6])
+def test_neighbouring_samples_are_as_correlated_as_the_plant_says(way, correlation):
+    """The mean of eight of an autoregression: var = s^2 / 8 (1 + 2 sum (1 - k / 8) r^k)."""
+    sigma, count = 0.02, 800_000
+    out = way(
+        np.random.default_rng(2), level(np.zeros(count), sigma, correlation), mixing(source=INPUT), bits=16,
+        taps=taps("mean"),
+    )  # fmt: skip
+    k = np.arange(1, 8)
+    factor = (1 + 2 * ((1 - k / 8) * correlation**k).sum()) / 8
+    assert out[0, :, 0].astype(float).var() == pytest.approx((sigma * 32768 * GAIN) ** 2 * factor, rel=0.03)
+
+
+def test_noise_is_drawn_anew_for_each_window():
+    out = converted(
+        np.random.default_rng(1), level(np.zeros(920), 0.01, windows=2), mixing(windows=2), bits=12, taps=FIR
+    )
+    assert (out[0] != out[1]).any()
+
+
+def test_the_filter_is_down_by_six_decibels_at_its_edge_and_by_sixty_beyond():
+    response = np.abs(np.fft.rfft(FIR, 1 << 15)) / GAIN
+    turns = np.arange(len(response)) / (1 << 15)
+    assert 20 * np.log10(response[np.argmin(np.abs(turns - EDGE))]) == pytest.approx(-6.0, abs=0.1)
+    assert response[turns > 0.067].max() < 1e-3
+    assert response[turns < 0.03].min() > 0.998
+    assert margin(len(FIR)) == 56
+
+
+def test_an_unknown_filter_is_refused():
+    with pytest.raises(ValueError, match="filter is one of fir, mean, not 'boxcar'"):
+        taps("boxcar")

@@ -1,0 +1,203 @@
+"""Addresses, configurations, knobs; and every name of QICK's `QickSoc` is simulated or refused by name."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import json
+import pickle
+import sys
+from pathlib import Path
+
+import pytest
+
+from sim.twins.rfsoc import NotSimulated, connect
+from sim.twins.rfsoc.address import AddressError, configuration, parsed, profiles
+from sim.twins.rfsoc.surface import LACKING
+
+pytest.importorskip("qick")
+
+DOCS = Path(__file__).parents[3] / "docs" / "reference" / "rfsoc-twin.md"
+OWN = {
+    *("simulated", "identity", "knobs", "get_knob", "set_knob", "factory_calibration", "bench"),
+    *("elapse", "pulse_start_pin", "autoproxy"),
+}
+
+
+def qicksoc():
+    """The class `QickSoc` as its source says; it cannot be imported without a board's libraries."""
+    origin = importlib.util.find_spec("qick").origin
+    tree = ast.parse((Path(origin).parent / "qick.py").read_text())
+    return next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "QickSoc")
+
+
+def methods():
+    return {
+        node.name: node
+        for node in qicksoc().body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    }
+
+
+def simulated_names():
+    from sim.twins.rfsoc.soc import SimulatedSoc
+
+    classes = [one for one in SimulatedSoc.__mro__ if one.__module__.startswith("sim.")]
+    return {name for one in classes for name in vars(one) if not name.startswith("_")}
+
+
+def test_every_method_of_qicksoc_is_simulated_or_refused():
+    assert set(methods()) - simulated_names() - set(LACKING) == set()
+    assert simulated_names() & set(LACKING) == set()
+    assert simulated_names() - set(methods()) <= OWN
+
+
+def test_simulated_methods_take_what_qicks_take():
+    from sim.twins.rfsoc.soc import SimulatedSoc
+
+    for name in (simulated_names() & set(methods())) - {"streamer"}:
+        theirs = [argument.arg for argument in methods()[name].args.args]
+        assert list(inspect.signature(getattr(SimulatedSoc, name)).parameters) == theirs, name
+
+
+def test_what_is_lacking_is_refused_by_name(loopback):
+    soc = loopback()
+    for name in LACKING:
+        with pytest.raises(NotSimulated, match=rf"QickSoc\.{name} .* is not simulated"):
+            getattr(soc, name)
+    with pytest.raises(AttributeError):
+        soc.no_such_thing  # noqa: B018
+
+
+def test_a_refusal_survives_the_wire():
+    refusal = pickle.loads(pickle.dumps(NotSimulated("QickSoc.arm_mr", "do without")))
+    assert (refusal.what, refusal.cure) == ("QickSoc.arm_mr", "do without")
+
+
+def test_the_docs_name_what_is_simulated_and_what_is_not():
+    text = DOCS.read_text(encoding="utf-8")
+    for name in simulated_names() | set(LACKING):
+        assert f"`{name}`" in text, name
+    from sim.twins.rfsoc.faults import FAULTS
+
+    for name in (*FAULTS, *profiles(), "adc_bits", "filter", "delay_ns", "noise_rms"):
+        assert f"`{name}`" in text, name
+
+
+def test_a_twin_is_a_configuration_that_survives_json(loopback):
+    from qick import QickConfig
+
+    soc = loopback()
+    again = QickConfig(json.loads(soc.dump_cfg()))
+    assert again.get_cfg() == soc.get_cfg()
+    assert "axis_tproc64x32_x8" in soc.description()
+    assert soc["sw_version"] == __import__("qick").get_version()
+
+
+@pytest.mark.parametrize("profile", profiles())
+def test_every_board_has_a_description(profile):
+    from qick import QickConfig
+
+    cfg = configuration(profile)
+    text = QickConfig(cfg).description()
+    assert cfg["board"] in text
+    assert {tile["coupling"] for tile in cfg["rf"]["tiles"]["adc"].values()} <= {"AC", "DC"}
+
+
+def test_the_kits_board_is_as_its_firmware_says():
+    cfg = configuration("lightning-zcu111")
+    assert {gen["fs"] for gen in cfg["gens"]} == {6144.0}
+    assert [gen["type"] for gen in cfg["gens"]] == ["axis_signal_gen_v6"] * 7
+    assert [(ro["fs"], ro["buf_maxlen"], ro["avg_maxlen"], ro["f_output"]) for ro in cfg["readouts"]] == [
+        (3072.0, 1024, 16384, 384.0)
+    ] * 2
+    assert (cfg["refclk_freq"], cfg["tprocs"][0]["f_time"]) == (204.8, 384.0)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("sim://moon", "no twin; there are sim://kit and sim://loopback"),
+        ("qick://kit", "no twin"),
+        ("sim://kit/deep", "no twin"),
+        ("sim://kit?seed", "options of"),
+        ("sim://kit?profile=pdp11", "no board 'pdp11'; there are lightning-zcu111, rfsoc4x2, zcu111, zcu216"),
+        ("sim://loopback?colour=red", "the loopback has no knob 'colour'"),
+        ("sim://loopback?gain=loud", "gain is a number, not 'loud'"),
+        ("sim://loopback?delay_ns=-1", "delay_ns lies between 0 and"),
+        ("sim://loopback?noise=some", "noise is on or off"),
+        ("sim://loopback?adc_bits=99", "adc_bits lies between 4 and 16"),
+        ("sim://loopback?filter=none", "filter is one of fir, mean"),
+        ("sim://loopback?seed=x", "seed is a whole number"),
+        ("sim://kit?colour=red", "the kit has no knob 'colour'"),
+    ],
+)
+def test_addresses_that_name_nothing_are_refused(address, said):
+    with pytest.raises(AddressError, match=said):
+        connect(address)
+
+
+def test_an_address_is_taken_apart():
+    where = parsed("sim://loopback?profile=zcu216&delay_ns=35.5&gain=0.5")
+    assert (where.plant, where.profile, where.options) == (
+        "loopback",
+        "zcu216",
+        {"delay_ns": "35.5", "gain": "0.5"},
+    )
+
+
+def test_knobs_are_the_boards_and_the_plants(loopback):
+    soc = loopback(adc_bits=16, filter="mean", gain_1_0=0.25)
+    assert (soc.knobs["adc_bits"], soc.knobs["filter"], soc.get_knob("gain_1_0")) == (16, "mean", 0.25)
+    soc.set_knob("noise", "off")
+    assert soc.knobs["noise"] == "off"
+    del soc.knobs["noise"], soc.knobs["filter"], soc.knobs["gain"]
+    assert (soc.knobs["noise"], soc.knobs["filter"], soc.knobs["gain"]) == ("on", "mean", 0.5)
+    assert len(soc.knobs) == len(list(soc.knobs))
+    with pytest.raises(KeyError):
+        soc.knobs["gain_9_9"]
+
+
+def test_boards_have_converters_of_their_generation():
+    assert connect("sim://loopback").knobs["adc_bits"] == 12
+    assert connect("sim://loopback?profile=rfsoc4x2").knobs["adc_bits"] == 14
+
+
+def test_twins_share_nothing(loopback):
+    one, other = loopback(), loopback()
+    one.knobs["gain"] = 0.1
+    one["board"] = "mine"
+    assert (other.knobs["gain"], other["board"]) == (0.5, "ZCU111")
+
+
+def test_without_qick_the_cure_is_told(monkeypatch):
+    monkeypatch.delitem(sys.modules, "sim.twins.rfsoc.soc", raising=False)
+    monkeypatch.setitem(sys.modules, "qick", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'lightbed\[qick\]'"):
+        connect("sim://kit")
+
+
+def test_a_loopback_has_neither_calibration_nor_bench(loopback):
+    soc = loopback()
+    assert (soc.factory_calibration(), soc.bench()) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda soc: soc.set_nyquist(0, 3), "Nyquist zone"),
+        (lambda soc: soc.set_mixer_freq(0, 100.0), "doesn't have a mixer"),
+        (lambda soc: soc.start_src("moon"), "internal or external"),
+        (lambda soc: soc.load_mem([1], mem_sel="pmem"), "invalid mem_sel: pmem"),
+    ],
+)
+def test_what_a_board_refuses_the_twin_refuses(loopback, call, error):
+    with pytest.raises(RuntimeError, match=error):
+        call(loopback())
+
+
+def test_data_memory_is_open(loopback):
+    soc = loopback()
+    soc.load_mem([1, -2, 3], addr=7)
+    assert soc.read_mem(3, addr=7).tolist() == [1, -2, 3]
