@@ -11,13 +11,14 @@ ARGS ?=
 
 # The tests that need no more than numpy, in the environment of a board.
 # Drivers against twins at length, and with extras, are for the whole suite.
-BOARD_TESTS := tests/ocs_drivers tests/sim tests/design tests/fpga/bus tests/fpga/registers tests/test_doctests.py \
+BOARD_TESTS := tests/ocs_drivers tests/sim tests/design tests/fpga/bus tests/fpga/registers tests/lightning \
+	tests/test_doctests.py \
 	--ignore tests/ocs_drivers/test_truth.py --ignore tests/ocs_drivers/test_scpi_1xn_truth.py \
 	--ignore tests/ocs_drivers/test_conformance.py --ignore tests/ocs_drivers/test_families.py
 
 # Tests that need no namespaces and share nothing: two at a time.
-PARALLEL_TESTS := tests/ocs_drivers tests/sim tests/fpga --ignore tests/sim/lab
-OTHER_TESTS := tests --ignore tests/ocs_drivers --ignore tests/sim --ignore tests/fpga
+PARALLEL_TESTS := tests/ocs_drivers tests/sim tests/fpga tests/lightning --ignore tests/sim/lab
+OTHER_TESTS := tests --ignore tests/ocs_drivers --ignore tests/sim --ignore tests/fpga --ignore tests/lightning
 
 # Tests of the codecs alone: bytes and words, and little else.
 CODEC_TESTS := tests/fuzz $(addsuffix .py,$(addprefix tests/ocs_drivers/test_,tl1 tl1_words scpi scpi_1xn telnet prompt_cli \
@@ -46,7 +47,7 @@ test: check test-board test-full ## static checks and the whole test suite
 
 test-board: install ## core tests on the built wheel, with a board's numpy
 	@tools/install board
-	PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q -p no:cacheprovider $(BOARD_TESTS)
+	PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q -n 2 -p no:cacheprovider $(BOARD_TESTS)
 
 test-full: install ## all tests but the long ones, with coverage
 	.venv/bin/python -m pytest -n 2 --cov --cov-report= $(PARALLEL_TESTS)

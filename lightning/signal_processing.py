@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from lightning.errors import NotCalibrated, NoWaveformError, OutOfRange
+from lightning.errors import LightningError, NotCalibrated, NoWaveformError, OutOfRange
 from lightning.waveform import Floats, Waveform
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class LightningSignalProcessing:
     def plot_waveform(self, waveform: Waveform, *, draw: bool = True) -> Any:
         """Bind the waveform, and draw it: a matplotlib figure, which nobody shows; None without matplotlib."""
         self.waveform = _checked(waveform)
-        return _drawn(waveform) if draw else None
+        return _drawn(self, waveform) if draw else None
 
     @property
     def decode_adc_result(self) -> DecodedResult:
@@ -217,15 +217,13 @@ def _calibration_of(waveform: Waveform) -> Calibration:
     return waveform.calibration
 
 
-def _drawn(waveform: Waveform) -> Any:
+def _drawn(processing: LightningSignalProcessing, waveform: Waveform) -> Any:
     try:
-        from matplotlib.figure import Figure
+        from lightning import pictures
     except ImportError:
         return None
-    figure = Figure(figsize=(7, 3.5), layout="constrained")
-    axes = figure.subplots()
-    for index, readout in enumerate(waveform.origin.settings.readouts):
-        axes.plot(waveform.time_us(index), timeseries(waveform, index), label=f"readout {readout}")
-    axes.set(xlabel="time after the pulses’ start (µs)", ylabel="level (counts)", title=waveform.device.label)
-    axes.legend()
-    return figure
+    try:
+        decoded = processing.decode(waveform)
+    except LightningError:
+        decoded = None
+    return pictures.waveform(waveform, decoded=decoded)

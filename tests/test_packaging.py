@@ -1,4 +1,4 @@
-"""The wheel holds the five packages with their data, and nothing else."""
+"""The wheel holds the five packages with their data and one line for Python's start, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("fpga", "lightning", "ocs_drivers", "sim", "testbed")
+START_UP = "lightbed.pth"
+"""Where the look for a foreign `lightning` begins: see docs/decisions/0016."""
 BUILD = "import sys, setuptools.build_meta as backend; print(backend.build_wheel(sys.argv[1]))"
 
 
 def shipped_files() -> set[str]:
     """Modules and data of the five packages, as the checkout has them."""
-    wanted = (".py", ".json", ".typed", ".sv", ".ca", ".lark", ".tcl")
+    wanted = (".py", ".json", ".typed", ".sv", ".ca", ".lark", ".tcl", ".pth")
     return {
         str(path.relative_to(ROOT))
         for package in PACKAGES
@@ -33,7 +35,7 @@ def shipped_files() -> set[str]:
 def wheel(tmp_path_factory):
     """A wheel built from a copy of the sources, tests included."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in (*PACKAGES, "tests"):
+    for name in (*PACKAGES, "tests", "tools"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
@@ -47,14 +49,18 @@ def wheel(tmp_path_factory):
 
 def test_the_wheel_holds_the_five_packages_and_no_tests(wheel):
     tops = {name.partition("/")[0] for name in wheel.namelist()}
-    assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
+    assert {top for top in tops if not top.endswith(".dist-info")} == {*PACKAGES, START_UP}
 
 
 def test_every_module_and_data_file_is_in_the_wheel(wheel):
     in_wheel = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert in_wheel == shipped_files()
+    assert in_wheel == shipped_files() | {START_UP}
     assert "sim/lab/wiring.schema.json" in in_wheel
     assert {f"{package}/py.typed" for package in PACKAGES} <= in_wheel
+
+
+def test_the_line_for_pythons_start_is_the_one_that_is_tested(wheel):
+    assert wheel.read(START_UP) == (ROOT / "lightning" / "neighbours.pth").read_bytes()
 
 
 def dist_info(wheel, name: str) -> str:

@@ -8,15 +8,17 @@
 | `noise` | which noise there is |
 | `delay` | when the light arrives |
 | `accuracy` | how good answers are, and what they are compared with |
-| `document`, `store` | the calibration as a file; `find(device)` |
+| `document`, `form`, `store` | the calibration, as a document, as a file; `find(device)` |
 | `batch` | many rows of words measured inside one program |
-| `transfer`, `bias`, `steps` | the guided run on a device |
+| `transfer`, `pairs`, `bias`, `probe` | what is measured on a device |
+| `alignment`, `steps`, `guided` | the guided run |
 | `drift` | whether a calibration still holds |
 """
 
 from __future__ import annotations
 
-from lightning.calibration.document import Calibration, Outcome, from_json, to_json
+from lightning.calibration.document import Calibration, Outcome
+from lightning.calibration.form import from_json, to_json
 from lightning.calibration.store import find, load, require, save
 
 __all__ = ["Calibration", "Outcome", "find", "from_json", "load", "require", "save", "to_json"]

@@ -13,6 +13,7 @@ from lightning.calibration import pairs
 from lightning.calibration.batch import CHANNELS, READOUT, Reader, Window
 from lightning.calibration.decoder import Decoder
 from lightning.calibration.delay import Arrival
+from lightning.calibration.document import Outcome
 from lightning.calibration.fringe import Fringe
 from lightning.calibration.noise import NoiseModel
 from lightning.calibration.transfer import Sweep
@@ -66,3 +67,13 @@ class Bench:
         """Arrival of each modulator's light, after the time of the pulses."""
         one, two, three, four = (arrival.ticks for arrival in self.arrivals)
         return one, two, three, four
+
+
+def word(setting: float) -> int:
+    """The nearest word that a generator takes, room for a dither left."""
+    return round(min(max(setting, -32766), 32763))
+
+
+def judged(step: str, passed: bool, figure: str, limit: str, cure: str) -> Outcome:
+    """The outcome of a step; a cure is for what failed."""
+    return Outcome(step, bool(passed), figure, limit, "" if passed else cure)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from lightning.calibration.document import Outcome, to_text
+from lightning.calibration.document import Outcome
+from lightning.calibration.form import to_text
 from lightning.calibration.guided import calibrate
 
 SHOTS = 16

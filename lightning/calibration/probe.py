@@ -66,7 +66,7 @@ def _trace(
     soc: Any, channels: tuple[int, int], words: tuple[int, int], readout: int, window: tuple[int, int]
 ) -> Floats:
     """(length,) counts, mean of all rounds."""
-    program = _program_class()(soc, {"reps": 1, "rounds": ROUNDS}, channels, words, readout, window)
+    program = _program_class()(soc, {"reps": 1, "rounds": ROUNDS}, (channels, words, window), readout)
     received = np.asarray(program.acquire_decimated(soc, progress=False)[0], dtype=float)
     in_phase: Floats = received.reshape(2, -1)[0]
     return in_phase
@@ -89,6 +89,10 @@ def envelope(soccfg: Any, readout: int, channel: int) -> npt.NDArray[np.int64]:
     return np.pad(samples, (0, -samples.size % per_tick))
 
 
+_Played = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+"""Generators of modulator and partner; their words; offset and length of the window."""
+
+
 @lru_cache(maxsize=1)
 def _program_class() -> Any:
     """QICK's averaging program with a pattern; made when QICK is there."""
@@ -97,33 +101,22 @@ def _program_class() -> Any:
     class PatternProgram(qick.AveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types
         """One generator plays the pattern while its partner holds a modulator open."""
 
-        def __init__(
-            self,
-            soccfg: Any,
-            cfg: dict[str, Any],
-            channels: tuple[int, int],
-            words: tuple[int, int],
-            readout: int,
-            window: tuple[int, int],
-        ) -> None:
-            self.played, self.words, self.readout = channels, words, readout
-            self.offset, self.length = window
+        def __init__(self, soccfg: Any, cfg: dict[str, Any], played: _Played, readout: int) -> None:
+            self.played, self.words, (self.offset, self.length) = played
+            self.readout = readout
             super().__init__(soccfg, cfg)
 
         def initialize(self) -> None:
-            first, partner = self.played
-            self.declare_readout(ch=self.readout, length=self.length, freq=0)
-            samples = envelope(self.soccfg, self.readout, first)
             for channel in self.played:
                 self.declare_gen(ch=channel, nqz=1)
-            self.add_envelope(ch=first, name="pattern", idata=samples, qdata=np.zeros_like(samples))
-            self.set_pulse_registers(
-                ch=first, style="arb", freq=0, phase=0, gain=self.words[0], waveform="pattern"
-            )
+            self.declare_readout(ch=self.readout, length=self.length, freq=0)
+            first, partner = self.played
+            samples = envelope(self.soccfg, self.readout, first)
             held = generator_ticks(self.soccfg, self.readout, partner, pattern().size + 2 * START_TICKS)
-            self.set_pulse_registers(
-                ch=partner, style="const", freq=0, phase=0, gain=self.words[1], length=held
-            )
+            play = {"freq": 0, "phase": 0}
+            self.add_envelope(ch=first, name="pattern", idata=samples, qdata=np.zeros_like(samples))
+            self.set_pulse_registers(ch=first, style="arb", waveform="pattern", gain=self.words[0], **play)
+            self.set_pulse_registers(ch=partner, style="const", length=held, gain=self.words[1], **play)
             self.synci(200)
 
         def body(self) -> None:

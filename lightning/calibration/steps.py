@@ -11,28 +11,17 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from lightning.calibration import bias, pairs, probe
+from lightning.calibration import pairs
 from lightning.calibration.accuracy import accuracy
-from lightning.calibration.batch import SETTLE_TICKS
-from lightning.calibration.bench import Bench
+from lightning.calibration.alignment import BRIGHT, bias_point, delay, laser, light, polarisation
+from lightning.calibration.bench import Bench, judged, word
 from lightning.calibration.decoder import rounded
-from lightning.calibration.delay import Arrival
 from lightning.calibration.document import Outcome
 from lightning.calibration.noise import measured_noise
-from lightning.calibration.transfer import GUESSES, coarse_peaks, sweep_all
+from lightning.calibration.transfer import sweep_all
 
-__all__ = ["NEEDED", "STEPS", "Bench", "Step"]
+__all__ = ["NEEDED", "STEPS", "Bench", "Step", "delay", "light"]
 
-FOUND = 0.9
-"""Correlation of the received pattern with the one that was sent."""
-APART_TICKS = 10 * SETTLE_TICKS
-"""Arrivals that `Window.after` may still bring together by later starts: 0.6 us, or 125 m of fibre."""
-VISIBLE = 20.0
-"""Swing of a modulator's curve against its residuals."""
-BRIGHT = (0.4, 0.98)
-"""Share of the converter's range that one full product should fill: below, its steps count; above, noise clips."""
-NULL_OFFSET = 0.12
-"""Of V_pi, from word 0 to the null: idle light stays below 4 per cent, and words of either sign reach both ends."""
 RESIDUAL = 0.005
 """Of the swing, that a curve leaves unexplained: 1.3 of 255."""
 ADDITIVE = 0.01
@@ -45,107 +34,6 @@ NOISY = 4.0
 Step = Callable[[Bench], Outcome]
 
 
-def laser(bench: Bench) -> Outcome:
-    """Switch the laser on, and see that it says so."""
-    if bench.instruments.laser is None:
-        return Outcome(
-            "laser", True, "no laser is connected by VISA", "on", "switch it on by hand", skipped=True
-        )
-    source = bench.instruments.laser
-    if not source.is_on():
-        source.turn_on()
-    output, wanted = source.output_dbm(), source.power_dbm()
-    bench.conditions.update(laser_dbm=output, wavelength_nm=source.wavelength_nm())
-    return _judged(
-        "laser",
-        source.is_on() and output > wanted - 1.0,
-        f"{output:.2f} dBm",
-        f"within 1 dB of the {wanted:.2f} dBm that are set",
-        "see its interlock and its shutter; wait until it has settled",
-    )
-
-
-def delay(bench: Bench) -> Outcome:
-    """When light answers to each generator, by the correlation of a pattern."""
-    arrivals: list[Arrival] = []
-    for index in range(4):
-        arrivals.append(_arrival(bench, index))
-        if arrivals[-1].quality < FOUND:
-            break
-    worst = min(arrival.quality for arrival in arrivals)
-    spread = float(np.ptp([arrival.ticks for arrival in arrivals]))
-    passed = worst >= FOUND and spread <= APART_TICKS
-    bench.arrivals = tuple(arrivals) if passed else ()
-    return _judged(
-        "delay",
-        passed,
-        f"correlation {worst:.3f}, arrivals {spread:.2f} ticks apart",
-        f"correlation of {FOUND} or more, arrivals within {APART_TICKS} ticks",
-        "see that the laser is on, the fibres are joined, and each generator drives its modulator;"
-        " `lightning scope` shows the waveform",
-    )
-
-
-def light(bench: Bench) -> Outcome:
-    """A rough curve of every modulator, with nothing known but when the light comes."""
-    bench.rough = coarse_peaks(bench.reader())
-    visible = min(curve.amplitude / max(curve.rms, 1e-9) for curve in bench.rough)
-    return _judged(
-        "light",
-        visible >= VISIBLE,
-        f"the least visible modulator swings {visible:.0f} times the residuals of its curve",
-        f"{VISIBLE:.0f} times or more",
-        "see that the laser is on, each modulator has its bias, and its partner opens",
-    )
-
-
-def polarisation(bench: Bench) -> Outcome:
-    """Brightness with both modulators of the first pair open; turned to its peak by hand where asked."""
-    words = np.array([[*(_word(bench.rough[i].peak) for i in (0, 1)), 0, 0]])
-    rows = bench.reader()
-
-    def brightness() -> float:
-        return float(rows.read(words, shots=bench.shots).levels[0]) / bench.full_scale
-
-    if bench.turn_paddles is not None:
-        bench.turn_paddles(brightness)
-    found = brightness()
-    bench.conditions["brightness"] = found
-    if bench.instruments.meter is not None:
-        bench.conditions["meter_dbm"] = bench.instruments.meter.power_dbm()
-    return _judged(
-        "polarisation",
-        found >= BRIGHT[0],
-        f"a full product fills {found:.1%} of the converter",
-        f"{BRIGHT[0]:.0%} or more",
-        "turn the paddles of the polarisation controller until this is greatest (`lightning scope` shows it);"
-        " then raise the laser's power or the amplifier's gain",
-    )
-
-
-def bias_point(bench: Bench) -> Outcome:
-    """Every modulator at its null with no word: by the supply, or seen from the curves and left to a person."""
-    if bench.instruments.bias is not None:
-        found = [bias.search(bench.reader(), bench.instruments.bias, index) for index in range(4)]
-        for index, point in enumerate(found):
-            bench.conditions[f"bias_{index}_v"] = point.null_v
-            bench.conditions[f"half_wave_{index}_v"] = point.half_wave_v
-        bench.rough = coarse_peaks(bench.reader())
-    offsets = [curve.null / curve.half_wave for curve in bench.rough]
-    worst = max(offsets, key=abs)
-    listed = ", ".join(f"{offset:+.1%}" for offset in offsets)
-    return Outcome(
-        "bias",
-        abs(worst) <= NULL_OFFSET,
-        f"nulls lie {listed} of V_pi from word 0",
-        f"within {NULL_OFFSET:.0%}",
-        ""
-        if abs(worst) <= NULL_OFFSET
-        else "move each bias by the figure times its V_pi, or connect the supply",
-        skipped=bench.instruments.bias is None and abs(worst) <= NULL_OFFSET,
-    )
-
-
 def transfer(bench: Bench) -> Outcome:
     """The curve of every modulator from 256 points, against polynomials through the same points."""
     bench.sweeps = sweep_all(bench.reader(), bench.rough, shots=bench.shots)
@@ -155,7 +43,7 @@ def transfer(bench: Bench) -> Outcome:
     worst = max(sweep.residual for sweep in bench.sweeps.values())
     second = max(sweep.polynomial_residual() for sweep in bench.sweeps.values())
     third = max(sweep.chebyshev_residual() for sweep in bench.sweeps.values())
-    return _judged(
+    return judged(
         "transfer",
         worst <= RESIDUAL,
         f"residuals {worst:.3%} of the swing (polynomial of degree 2: {second:.2%},"
@@ -167,8 +55,8 @@ def transfer(bench: Bench) -> Outcome:
 
 def saturation(bench: Bench) -> Outcome:
     """Where the converter ends, and that what it sees below that adds up."""
-    peaks = [_word(sweep.curve.peak) for _, sweep in sorted(bench.sweeps.items())]
-    nulls = [_word(sweep.curve.null) for _, sweep in sorted(bench.sweeps.items())]
+    peaks = [word(sweep.curve.peak) for _, sweep in sorted(bench.sweeps.items())]
+    nulls = [word(sweep.curve.null) for _, sweep in sorted(bench.sweeps.items())]
     rows = np.array([[*peaks[:2], *nulls[2:]], [*nulls[:2], *peaks[2:]], peaks, nulls])
     readings = bench.reader().read(rows, shots=4 * bench.shots)
     one, other, both, none = (float(level) for level in readings.levels)
@@ -177,7 +65,7 @@ def saturation(bench: Bench) -> Outcome:
     if missing > ADDITIVE:
         bench.full_scale = min(bench.full_scale, both + readings.idle)
     fullest = (max(one, other) + readings.idle) / bench.full_scale
-    return _judged(
+    return judged(
         "saturation",
         fullest <= BRIGHT[1],
         f"a full product fills {fullest:.1%} of the range; the sum of both lacks {max(missing, 0.0):.1%}",
@@ -191,7 +79,7 @@ def gain(bench: Bench) -> Outcome:
     bench.coded = pairs.encoders(bench.sweeps, full_scale=bench.full_scale, idle=bench.idle)
     strength = [pairs.pair_strength(bench.sweeps, pair) for pair in (0, 1)]
     least = min(bench.coded.factors)
-    return _judged(
+    return judged(
         "gain",
         least >= 0.2,
         f"full products bring {strength[0]:.0f} and {strength[1]:.0f} counts; in sums they are dimmed to"
@@ -216,7 +104,7 @@ def decoder(bench: Bench) -> Outcome:
     found = accuracy(rounded(answers), fresh[:, 0], fresh[:, 1])
     bench.raw.update(held_values=fresh, held_levels=held.levels)
     bench.conditions["mean_error"] = float(np.mean(answers - pairs.sum_truth(fresh)))
-    return _judged(
+    return judged(
         "decoder",
         found >= HELD_OUT,
         f"accuracy {found:.3f} % on 256 products that it has not seen",
@@ -232,7 +120,7 @@ def noise(bench: Bench) -> Outcome:
     coded, mean = bench.coded, float(bench.conditions.get("mean_error", 0.0))
     bench.noise = measured_noise(bench.reader(length=1), coded.word_table, mean=mean)
     dark, full = bench.noise.sigma([0.0, bench.decoder.gain[0]]) * 255 / bench.decoder.gain[0]
-    return _judged(
+    return judged(
         "noise",
         full <= NOISY,
         f"one decimated sample: {dark:.2f} of 255 in the dark, {full:.2f} at a full product; mean error {mean:+.2f}",
@@ -257,25 +145,3 @@ STEPS: Mapping[str, Step] = {
 
 NEEDED = frozenset({"delay", "light", "transfer", "gain", "decoder"})
 """Without these there is nothing for the later steps to stand on."""
-
-
-def _arrival(bench: Bench, index: int) -> Arrival:
-    """The pattern through one modulator; other words for its partner and itself while it is not found."""
-    best = Arrival(0.0, 0.0, 0.0)
-    for partner in GUESSES:
-        for word in GUESSES[:2]:
-            found = probe.arrival(
-                bench.soc, index, (word, partner), channels=bench.channels, readout=bench.readout
-            )
-            best = max(best, found, key=lambda arrival: arrival.quality)
-            if best.quality >= FOUND:
-                return best
-    return best
-
-
-def _word(setting: float) -> int:
-    return round(min(max(setting, -32766), 32763))
-
-
-def _judged(step: str, passed: bool, figure: str, limit: str, cure: str) -> Outcome:
-    return Outcome(step, bool(passed), figure, limit, "" if passed else cure)

@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning import errors
-from lightning.calibration.document import CURE, MAX_AGE, Calibration, from_json, to_text
+from lightning.calibration.document import CURE, MAX_AGE, Calibration
+from lightning.calibration.form import from_json, to_text
 from lightning.devices.identity import identity_of
 
 FOLDER_VARIABLE = "LIGHTBED_CALIBRATIONS"

@@ -71,7 +71,7 @@ def calibrate(
     asked = {role: each for role, each in zip(ROLES, (laser, bias, meter), strict=True) if each}
     named = resources(soc, asked, lasting=not device.startswith("sim://"))
     asks = not yes and not as_json and sys.stdin.isatty()
-    _permit(named, whose, asks=asks, yes=yes)
+    _permit({role: each for role, each in asked.items() if each != OWN}, whose, asks=asks, yes=yes)
     with instruments(named, insisted=bool(asked)) as bench:
         run = guided_run(
             soc,
@@ -123,8 +123,8 @@ def instruments(named: dict[str, str], *, insisted: bool) -> Iterator[Any]:
 
 
 def _permit(named: dict[str, str], whose: DeviceIdentity, *, asks: bool, yes: bool) -> None:
-    """Real lasers and supplies are set only for somebody who said so."""
-    if not named or whose.simulated or yes:
+    """Instruments that may be real are set only for somebody who said so, also beside a simulated kit."""
+    if not named or yes:
         return
     if not asks:
         raise LightningError(
@@ -144,7 +144,11 @@ def _turn_paddles(brightness: Callable[[], float]) -> None:
         found = brightness()
         best = max(best, found)
         told = f"{INDENT}{found:6.1%} of the converter (best {best:.1%}). Enter reads again, d is done: "
-        if input(told).strip().lower().startswith("d"):
+        try:
+            answer = input(told)
+        except EOFError:
+            return
+        if answer.strip().lower().startswith("d"):
             return
 
 

@@ -85,11 +85,7 @@ def headed(figure: Picture, title: str, device: str, *, simulated: bool) -> None
 
 
 def signed(number: float, digits: int) -> str:
-    """A number with its sign, as type is set.
-
-    >>> signed(-0.25, 2)
-    '−0.25'
-    """
+    """A number with its sign as type is set: −0.25."""
     return f"{number:+,.{digits}f}".replace("-", "−")
 
 

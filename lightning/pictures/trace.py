@@ -23,7 +23,7 @@ def waveform(recorded: Waveform, *, decoded: int | None = None) -> Picture:
     axes = figure.subplots()
     for index, readout in enumerate(recorded.origin.settings.readouts):
         colour, time_us = SERIES[index % len(SERIES)], recorded.time_us(index)
-        for shot in recorded[index]:
+        for shot in recorded[index] if len(recorded[index]) > 1 else ():
             axes.plot(time_us, shot[0], color=colour, alpha=0.2, linewidth=0.8)
         mean = recorded[index].mean(axis=0)[0]
         axes.plot(time_us, mean, color=colour, linewidth=1.8, label=f"readout {readout}")

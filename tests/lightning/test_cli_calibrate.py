@@ -91,7 +91,7 @@ def test_a_failed_step_is_told_with_its_cure(monkeypatch):
 
 
 def test_an_instrument_that_is_not_there_is_a_named_error():
-    code, out, _ = ran("calibrate", "--laser", "TCPIP::127.0.0.1::1::SOCKET", "--json")
+    code, out, _ = ran("calibrate", "--laser", "TCPIP::127.0.0.1::1::SOCKET", "--yes", "--json")
     assert code == 1
     assert json.loads(out)["error"]["code"] == "instrument.gone"
 
@@ -102,7 +102,12 @@ def test_real_instruments_are_set_for_nobody_who_was_not_asked():
         module._permit(named, REAL, asks=False, yes=False)
     module._permit(named, REAL, asks=False, yes=True)
     module._permit({}, REAL, asks=False, yes=False)
-    module._permit(named, DeviceIdentity("sim-kit-0001", simulated=True), asks=False, yes=False)
+
+
+def test_a_real_laser_beside_a_simulated_kit_is_not_set_unasked_either():
+    code, out, _ = ran("calibrate", "--laser", "TCPIP::127.0.0.1::1::SOCKET", "--json")
+    assert code == 1
+    assert json.loads(out)["error"]["cure"] == "Give --yes"
 
 
 @pytest.mark.parametrize(("answer", "goes_on"), [("y\n", True), ("n\n", False)])

@@ -10,6 +10,7 @@ import pytest
 
 from lightning import doctor, profiles
 from lightning.calibration import store
+from lightning.doctor import devices, installation
 
 pytest.importorskip("qick", reason="a device is a QickConfig: pip install 'lightbed[kit]'")
 
@@ -29,7 +30,7 @@ def states(findings):
 
 
 def test_libraries_that_go_together_are_well():
-    assert set(states(doctor.versions(ALL, "x86_64")).values()) == {"ok"}
+    assert set(states(installation.versions(ALL, "x86_64")).values()) == {"ok"}
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_libraries_that_go_together_are_well():
     ],
 )
 def test_versions_that_do_not_go_together_are_told(changed, machine, name, state):
-    found = {each.name: each for each in doctor.versions(ALL | changed, machine)}
+    found = {each.name: each for each in installation.versions(ALL | changed, machine)}
     assert found[name].state == state
     assert bool(found[name].cure) is (state != "ok")
 
@@ -54,15 +55,15 @@ def test_versions_that_do_not_go_together_are_told(changed, machine, name, state
 )
 def test_a_library_that_is_missing_is_told_with_its_extra(library, state):
     without = {name: version for name, version in ALL.items() if name != library}
-    (found,) = (each for each in doctor.versions(without, "x86_64") if each.name == library)
+    (found,) = (each for each in installation.versions(without, "x86_64") if each.name == library)
     assert (found.state, found.found[:13]) == (state, "not installed")
     assert found.cure.startswith("pip install 'lightbed[")
 
 
 def test_a_foreign_lightning_is_told(tmp_path):
-    assert doctor.name_clash([str(tmp_path)]).state == "ok"
+    assert installation.name_clash([str(tmp_path)]).state == "ok"
     (tmp_path / "lightning-2.5.0.dist-info").mkdir()
-    found = doctor.name_clash([str(tmp_path)])
+    found = installation.name_clash([str(tmp_path)])
     assert found.state == "bad"
     assert "environment of its own" in found.cure
 
@@ -78,7 +79,7 @@ def test_a_foreign_lightning_is_told(tmp_path):
     ],
 )
 def test_a_server_that_others_reach_is_a_warning(sockets, state):
-    assert doctor.servers(sockets).state == state
+    assert installation.servers(sockets).state == state
 
 
 def test_what_listens_here_is_seen():
@@ -89,7 +90,7 @@ def test_what_listens_here_is_seen():
         opened.bind(("127.0.0.1", 0))
         opened.listen()
         assert psutil.CONN_LISTEN
-        found = doctor.listening()
+        found = installation.listening()
         assert found is None or opened.getsockname() in found
 
 
@@ -104,7 +105,7 @@ def test_what_listens_here_is_seen():
     ],
 )
 def test_a_board_over_the_network_is_a_warning(address, state):
-    assert doctor.exposure(address).state == state
+    assert devices.exposure(address).state == state
 
 
 @pytest.mark.parametrize(
@@ -113,18 +114,18 @@ def test_a_board_over_the_network_is_a_warning(address, state):
 )
 def test_baluns_are_warned_of_because_the_pulses_have_frequency_0(name, state):
     soccfg = profiles.load(name).soccfg()
-    found = doctor.coupling(soccfg)
+    found = devices.coupling(soccfg)
     assert found.state == state
     assert ("pulse_freq 0 droop" in found.found) is (state == "warning")
-    assert doctor.firmware(soccfg).found.startswith(f"{name}: ")
+    assert devices.firmware(soccfg).found.startswith(f"{name}: ")
 
 
 def test_firmware_that_nobody_described_is_told():
     document = profiles.load("zcu111").config | {"fw_timestamp": "Tue Jan 6 2026"}
-    assert doctor.firmware(document).state == "warning"
-    assert "another build for ZCU111" in doctor.firmware(document).found
-    assert doctor.coupling(document).state == "warning"
-    assert "no profile" in doctor.firmware(document | {"board": "KV260"}).found
+    assert devices.firmware(document).state == "warning"
+    assert "another build for ZCU111" in devices.firmware(document).found
+    assert devices.coupling(document).state == "warning"
+    assert "no profile" in devices.firmware(document | {"board": "KV260"}).found
 
 
 def test_a_healthy_twin_is_well_in_every_finding():
@@ -149,7 +150,8 @@ def test_what_is_wrong_with_a_device_is_found(address, name, word):
     assert last.cure
 
 
-def test_firmware_on_which_light_cannot_be_looked_at_is_no_fault():
+def test_firmware_on_which_light_cannot_be_looked_at_is_no_fault(kit):
+    store.save(replace(store.require(kit), origin="measured", made=datetime.now(UTC), conditions={}))
     *_, last = doctor.device("sim://kit?profile=zcu216")
     assert (last.name, last.state) == ("light", "warning")
 
@@ -157,8 +159,8 @@ def test_firmware_on_which_light_cannot_be_looked_at_is_no_fault():
 def test_the_age_of_a_calibration_is_told(kit):
     made = datetime.now(UTC) - timedelta(hours=3)
     store.save(replace(store.require(kit), origin="measured", made=made))
-    assert doctor.calibration(kit).found.endswith(", 3.0 h old")
-    stale = doctor.calibration(kit, now=made + timedelta(hours=30))
+    assert devices.calibration(kit).found.endswith(", 3.0 h old")
+    stale = devices.calibration(kit, now=made + timedelta(hours=30))
     assert (stale.state, "30.0 h old" in stale.found) == ("bad", True)
 
 

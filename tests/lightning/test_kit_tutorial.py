@@ -82,22 +82,35 @@ STEPS = list(steps_of(PAGE.read_text(encoding="utf-8")))
 COMMANDS = [(index, step.name) for index, step in enumerate(STEPS) if not step.is_file]
 
 
-@pytest.fixture(scope="module")
-def printed(tmp_path_factory):
-    """The folder of the page's reader, and what every command printed there, all run in order."""
-    folder = tmp_path_factory.mktemp("tutorial")
-    found: dict[int, str] = {}
-    for index, step in enumerate(STEPS):
+class Reader:
+    """Somebody who works through the page from its beginning, as far as a test asks, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._printed: list[str] = []
+        """Of every step so far; of a file nothing."""
+
+    def printed(self, index: int) -> str:
+        """What the command of this step printed."""
+        while len(self._printed) <= index:
+            self._printed.append(self._followed(STEPS[len(self._printed)]))
+        return self._printed[index]
+
+    def _followed(self, step: Step) -> str:
         if step.is_file:
-            (folder / step.name).write_text(step.text + "\n", encoding="utf-8")
-        else:
-            found[index] = printed_by(step.name, folder)
-    return folder, found
+            (self.folder / step.name).write_text(step.text + "\n", encoding="utf-8")
+            return ""
+        return printed_by(step.name, self.folder)
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    return Reader(tmp_path_factory.mktemp("tutorial"))
 
 
 @pytest.mark.parametrize(("index", "command"), COMMANDS)
-def test_the_output_is_that_of_the_page(index, command, printed):
-    output = printed[1][index]
+def test_the_output_is_that_of_the_page(index, command, reader):
+    output = reader.printed(index)
     assert agrees(STEPS[index].text, output), output
 
 
@@ -107,9 +120,10 @@ def test_the_page_has_all_steps():
     assert [step.name for step in STEPS if step.is_file] == ["product.py", "talk.py", "noise.py"]
 
 
-def test_the_pictures_are_drawn(printed):
+def test_the_pictures_are_drawn(reader):
+    reader.printed(len(STEPS) - 1)
     shown = (PAGE.parent / "photonic-kit.png").read_bytes()
-    drawn = [(printed[0] / name).read_bytes() for name in ("wave.png", "curves.png")]
+    drawn = [(reader.folder / name).read_bytes() for name in ("wave.png", "curves.png")]
     assert {each[:8] for each in (shown, *drawn)} == {b"\x89PNG\r\n\x1a\n"}
     assert len(shown) < 60_000
 

@@ -87,9 +87,12 @@ class Board:
         self.settle()
         cfg = self.cfg["gens"][generator]
         if len(rows) + address > cfg["maxlen"]:
-            raise RuntimeError(f"{cfg['type']}: buffer length must be {cfg['maxlen']} samples or less.")
+            raise RuntimeError(
+                f"an envelope of {len(rows)} samples from address {address} on does not fit: generator {generator} "
+                f"has room for {cfg['maxlen']}"
+            )
         if not cfg["complex_env"] and rows[:, 1].any():
-            raise NotImplementedError("This channel does not support complex envelopes.")
+            raise NotImplementedError(f"generator {generator} takes real envelopes only: leave Q zero")
         place = self.envelopes[generator][address : address + len(rows)]
         if not np.array_equal(place, rows):
             place[:] = rows

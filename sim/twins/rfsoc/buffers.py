@@ -1,7 +1,7 @@
 """The memories behind a readout (`axis_avg_buffer`): sums of windows, and the samples of windows.
 
 Both write on from their start address as long as they stay enabled, and begin again at the bottom behind the top.
-Lengths and errors are those of QICK's driver.
+Lengths that fit, and the type of errors, are those of QICK's driver.
 """
 
 from __future__ import annotations
@@ -45,10 +45,7 @@ class AverageBuffer:
     def config_buf(self, address: int, length: int) -> None:
         """Where samples go, and how many a window has; disables both memories. Raises `RuntimeError`."""
         self.disable()
-        if length >= len(self._samples):
-            raise RuntimeError(
-                f"requested length={length} longer or equal to decimated buffer size={len(self._samples)}"
-            )
+        _fits(length, len(self._samples), "samples")
         self._buf = (int(address), int(length))
 
     def enable(self, *, avg: bool, buf: bool) -> None:
@@ -73,17 +70,22 @@ class AverageBuffer:
 
     def sums(self, address: int, length: int) -> npt.NDArray[np.int32]:
         """(length, 2), a copy. Raises `RuntimeError` for more than the memory gives in one go."""
-        if length >= len(self._sums):
-            raise RuntimeError(f"length={length} longer than {len(self._sums)}")
+        _fits(length, len(self._sums), "sums")
         return _read(self._sums, address, length)
 
     def samples(self, address: int, length: int) -> npt.NDArray[np.int16]:
         """(length, 2), a copy. Raises `RuntimeError` for more than the memory gives in one go."""
-        if length >= len(self._samples):
-            raise RuntimeError(
-                f"requested length={length} longer or equal to decimated buffer size={len(self._samples)}"
-            )
+        _fits(length, len(self._samples), "samples")
         return _read(self._samples, address, length)
+
+
+def _fits(length: int, size: int, what: str) -> None:
+    """QICK's driver uses one place less than there is."""
+    if length >= size:
+        raise RuntimeError(
+            f"{length} {what} in one go are too many: the memory has {size} places, of which all but one can be used; "
+            "shorten the readout, or take fewer repetitions at a time"
+        )
 
 
 def _written(memory: npt.NDArray[Any], address: int, rows: npt.NDArray[Any]) -> int:

@@ -58,7 +58,7 @@ class SimulatedSoc(TwinDevice):
         """Nyquist zone 1 or 2; the twin's converters are flat, so it is checked and otherwise means nothing."""
         self._board.touch()
         if nqz not in {1, 2}:
-            raise RuntimeError(f"Nyquist zone must be 1 or 2, got {nqz}")
+            raise RuntimeError(f"there are Nyquist zones 1 and 2, not {nqz}")
         self["gens"][ch]
 
     def set_mixer_freq(
@@ -67,7 +67,7 @@ class SimulatedSoc(TwinDevice):
         """No generator of the twin's boards has a mixer."""
         self._board.touch()
         if f != 0:
-            raise RuntimeError("tried to set a mixer frequency, but this channel doesn't have a mixer")
+            raise RuntimeError(f"generator {ch} has no mixer: its mixer frequency is 0, not {f}")
 
     def reset_gens(self) -> None:
         """End what generators still play."""
@@ -154,12 +154,14 @@ class SimulatedSoc(TwinDevice):
 
     def _known_memory(self, mem_sel: str) -> None:
         if mem_sel not in ({"dmem"} if self.TPROC_VERSION == 1 else {"pmem", "dmem", "wmem"}):
-            raise RuntimeError(f"invalid mem_sel: {mem_sel}")
+            raise RuntimeError(
+                f"no memory {mem_sel!r} is open on a processor of version {self.TPROC_VERSION}"
+            )
 
     def start_src(self, src: str) -> None:
         """Whether the program is started by `start_tproc` ("internal") or by a pin ("external")."""
         if src not in {"internal", "external"}:
-            raise RuntimeError(f"start_src must be internal or external, got {src}")
+            raise RuntimeError(f"a program is started from 'internal' or 'external', not {src!r}")
         self._board.touch()
         if self.TPROC_VERSION == 2:
             self._board.stop()

@@ -13,6 +13,10 @@ from typing import Any
 FLUSH_S = 0.1
 
 
+class Ended(BaseException):
+    """The reader's board is there no more. QICK's loop goes on after every `Exception`."""
+
+
 class Reader:
     """The board as QICK's streaming reader sees it, and no reason for the board to live on.
 
@@ -31,18 +35,14 @@ class Reader:
 
     def start_src(self, src: str) -> None:
         """As the board does; silent when it has gone."""
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, Ended):
             self._board().start_src(src)
 
     def _board(self) -> Any:
         soc = self._soc()
         if soc is None:
-            raise ConnectionError("nobody holds this twin any more")
+            raise Ended
         return soc
-
-
-class Ended(BaseException):
-    """The reader's board is there no more. QICK's loop goes on after every `Exception`."""
 
 
 class LastJob:
@@ -69,7 +69,7 @@ def _streamer(reader: Reader) -> Any:
 
 
 def _end(streamer: Any) -> None:
-    streamer.stop_readout()
+    """For a thread that waits for a job; one that is at work ends when it next asks the board."""
     streamer.job_queue.put(LastJob())
 
 
@@ -124,7 +124,7 @@ class Streaming:
             failure = self.streamer.error_queue.get(block=False)
         except queue.Empty:
             return
-        raise RuntimeError("exception in readout loop") from failure
+        raise RuntimeError(f"the reader of sums has failed: {failure}") from failure
 
     def _drop_old_data(self) -> None:
         for old in (self.streamer.data_queue, self.streamer.error_queue):

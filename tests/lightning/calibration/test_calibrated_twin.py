@@ -60,7 +60,7 @@ def test_one_decimated_sample_at_default_noise_gives_99_7_per_cent(kit):
 
 
 def test_averaging_gives_99_85_per_cent_of_at_most_99_887(kit):
-    found = accuracy(np.clip(np.rint(answers(kit, shots=4)), 0, 255), *PAIRS)
+    found = accuracy(np.clip(np.rint(answers(kit, shots=4, count=2_048)), 0, 255), *PAIRS[:, :2_048])
     assert 99.85 <= found <= 99.90
 
 
@@ -74,28 +74,12 @@ def test_constant_noise_of_1_657_gives_99_25_per_cent_of_one_sample(kit):
     assert 99.25 <= found <= 99.87
 
 
-@pytest.mark.parametrize(("bits", "share", "count"), [(16, 0.005, 4_096), (12, 0.04, 2_048)])
+@pytest.mark.parametrize(("bits", "share", "count"), [(16, 0.005, 4_096), (12, 0.04, 1_024)])
 def test_without_noise_the_integers_of_the_board_are_off_by_one_at_most_and_seldom(bits, share, count):
     kit = calibrated(f"sim://kit?seed=5&vary=yes&noise=off&adc_bits={bits}")
     seldom, most = wrong(answers(kit, window=1, shots=4, count=count), count)
     assert most <= 1
     assert seldom <= share
-
-
-def test_our_decoder_beats_polynomial_and_chebyshev_on_the_same_samples():
-    leaky = "".join(f"&extinction_db_{i}={db}" for i, db in enumerate((21.0, 24.0, 22.0, 25.0)))
-    soc, run = calibrated(f"sim://kit?seed=12{leaky}")
-    found, pairs = run.calibration, PAIRS[:, :1_536]
-    values = np.zeros((1_536, 4), dtype=np.int64)
-    values[:, :2] = pairs.T
-    levels = LightningCompute(soc, found).rows.read(found.word_table(values), shots=8).levels
-    train, held = slice(0, 512), slice(512, None)
-    truth = true_product(*pairs)
-    ours = rms_error(found.decode_table(levels, values)[held], *pairs[:, held])
-    second = rms_error(polynomial_decoder(levels[train], truth[train])(levels[held]), *pairs[:, held])
-    third = rms_error(chebyshev_decoder(levels[train], truth[train])(levels[held]), *pairs[:, held])
-    assert ours < 0.05
-    assert min(second, third) > 3 * ours
 
 
 def test_linear_words_as_published_are_no_encoder(kit):
@@ -108,16 +92,29 @@ def test_linear_words_as_published_are_no_encoder(kit):
 
 
 @pytest.mark.parametrize("seed", [21, 22])
-def test_kits_of_any_make_are_calibrated_without_a_parameter_of_theirs(seed):
+def test_any_make_is_calibrated_without_its_parameters_and_better_than_by_polynomials(seed):
     rng = np.random.default_rng(seed)
     knobs = "".join(
         f"&v_pi_{i}={rng.uniform(4.4, 5.6):.3f}&null_v_{i}={rng.uniform(2.6, 3.4):.3f}"
-        f"&extinction_db_{i}={rng.uniform(22, 32):.2f}"
+        f"&extinction_db_{i}={rng.uniform(20, 26):.2f}"
         for i in range(4)
     )
-    kit = calibrated(f"sim://kit?seed={seed}{knobs}")
-    found = accuracy(np.clip(np.rint(answers(kit, shots=4, count=512)), 0, 255), *PAIRS[:, :512])
-    assert found >= 99.85
+    soc, run = calibrated(f"sim://kit?seed={seed}{knobs}")
+    pairs = PAIRS[:, :1_024]
+    values = np.zeros((1_024, 4), dtype=np.int64)
+    values[:, :2] = pairs.T
+    levels = (
+        LightningCompute(soc, run.calibration).rows.read(run.calibration.word_table(values), shots=4).levels
+    )
+    decoded = run.calibration.decode_table(levels, values)
+    assert accuracy(np.clip(np.rint(decoded), 0, 255), *pairs) >= 99.85
+    train, held = slice(0, 512), slice(512, None)
+    truth = true_product(*pairs)
+    ours = rms_error(decoded[held], *pairs[:, held])
+    second = rms_error(polynomial_decoder(levels[train], truth[train])(levels[held]), *pairs[:, held])
+    third = rms_error(chebyshev_decoder(levels[train], truth[train])(levels[held]), *pairs[:, held])
+    assert ours < 0.06
+    assert min(second, third) > 3 * ours
 
 
 def test_after_a_drift_one_sweep_per_modulator_brings_the_accuracy_back():

@@ -28,8 +28,8 @@ class Device:
     def factory_calibration(self):
         return self._document
 
-    def get_cfg(self):
-        return {"board": "ZCU111", "fw_timestamp": self.firmware}
+    def __getitem__(self, key):
+        return {"board": "ZCU111", "fw_timestamp": self.firmware}[key]
 
 
 def modulator(channel, half_wave):

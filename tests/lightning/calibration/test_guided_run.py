@@ -62,14 +62,23 @@ def test_turned_paddles_bring_the_light_back():
     assert seen == sorted(seen)
 
 
-def test_delays_and_skews_are_found():
+@pytest.mark.parametrize(
+    ("profile", "ticks_per_ns", "delays"),
+    [("lightning-zcu111", 0.384, (11, 11, 12, 0)), ("zcu111", 0.512, (15, 15, 15, 0))],
+)
+def test_delays_and_skews_are_found_whatever_the_clocks(profile, ticks_per_ns, delays):
     knobs = "delay_ns=1700&skew_ns_0=0.1&skew_ns_1=1.4&skew_ns_2=0.0&skew_ns_3=30.0"
-    soc = lightning.connect(f"sim://kit?seed=2&drift=off&{knobs}")
+    soc = lightning.connect(f"sim://kit?profile={profile}&seed=2&drift=off&{knobs}")
     bench = Bench(soc)
     assert STEPS["delay"](bench).passed
-    arrival_ns = [tick / 0.384 for tick in bench.ticks]
-    assert arrival_ns == pytest.approx([1700.1, 1701.4, 1700.0, 1730.0], abs=0.2)
-    assert bench.reader().window.delays == (11, 11, 12, 0)
+    first, *others = (tick / ticks_per_ns for tick in bench.ticks)
+    assert first == pytest.approx(1700.1, abs=1 / ticks_per_ns)  # the trigger falls on a tick of the readout
+    assert [other - first for other in others] == pytest.approx([1.3, -0.1, 29.9], abs=0.2)
+    reader = bench.reader()
+    assert reader.window.delays == delays
+    levels = reader.read([[20_000, 20_000, 0, 0], [0, 0, 20_000, 20_000], [0, 20_000, 0, 0]]).levels
+    assert levels[:2] == pytest.approx(levels[0], rel=0.02)
+    assert levels[2] < 0.01 * levels[0]
 
 
 def test_rows_that_cannot_be_are_refused_before_anything_is_sent():

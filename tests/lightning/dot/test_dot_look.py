@@ -8,7 +8,6 @@ import pytest
 pytest.importorskip("qick")
 
 import lightning
-from lightning.calibration.guided import guided_run
 from lightning.dot import look
 from lightning.dot.look import SYMBOL, capacity, settled_samples
 from lightning.dot.program import TileReader
@@ -16,11 +15,8 @@ from lightning.errors import OutOfRange
 
 
 @pytest.fixture(scope="module")
-def kit():
-    device = lightning.connect("sim://kit?noise=off&adc_bits=16")
-    run = guided_run(device)
-    assert run.calibration is not None
-    return device, run.calibration
+def kit(calibration):
+    return lightning.connect("sim://kit?noise=off&adc_bits=16"), calibration
 
 
 def test_an_acquisition_shows_64_products_of_either_pair_each_by_itself(kit):

@@ -160,11 +160,11 @@ def test_windows_longer_than_the_memory_are_refused_by_qick(loopback, programs):
     program = programs.Averager(soc, {"reps": 100, "readout_length": 200})
     with pytest.raises(RuntimeError, match="exceeds buffer size"):
         program.acquire_decimated(soc, progress=False)
-    with pytest.raises(RuntimeError, match="longer or equal to decimated buffer size=4096"):
+    with pytest.raises(RuntimeError, match="4096 samples in one go are too many"):
         soc.config_buf(ch=0, length=4096)
-    with pytest.raises(RuntimeError, match="length=16384 longer than 16384"):
+    with pytest.raises(RuntimeError, match="16384 sums in one go are too many"):
         soc.get_accumulated(ch=0)
-    with pytest.raises(RuntimeError, match="buffer length must be 65536 samples or less"):
+    with pytest.raises(RuntimeError, match="does not fit: generator 0 has room for 65536"):
         soc.load_envelope(0, np.zeros((16, 2)), addr=65536)
 
 
@@ -364,3 +364,17 @@ def test_the_streaming_thread_ends_with_its_twin(loopback, programs):
     gc.collect()
     mine.join(timeout=10)
     assert not mine.is_alive()
+
+
+def test_a_streaming_thread_at_work_ends_with_its_twin_in_silence(loopback, programs, capsys):
+    before = set(threading.enumerate())
+    soc = loopback(fault="stuck_counter")
+    program = programs.Averager(soc, {"reps": 50, "readout_length": 20})
+    program.config_all(soc)
+    soc.start_readout(50, counter_addr=1, ch_list=[0], reads_per_shot=[1])
+    (mine,) = (thread for thread in set(threading.enumerate()) - before if "_run_readout" in thread.name)
+    del soc, program
+    gc.collect()
+    mine.join(timeout=10)
+    assert not mine.is_alive()
+    assert capsys.readouterr().out == ""

@@ -106,16 +106,16 @@ def test_configuring_disables_and_enabling_begins_at_the_start_address():
     [
         (
             lambda memory: memory.config_buf(0, 64),
-            "requested length=64 longer or equal to decimated buffer size=64",
+            "64 samples in one go are too many: the memory has 64 places",
         ),
         (
             lambda memory: memory.samples(0, 64),
-            "requested length=64 longer or equal to decimated buffer size=64",
+            "64 samples in one go are too many: the memory has 64 places",
         ),
-        (lambda memory: memory.sums(0, 16), "length=16 longer than 16"),
+        (lambda memory: memory.sums(0, 16), "16 sums in one go are too many"),
     ],
 )
-def test_lengths_are_refused_as_by_qicks_driver(call, said):
+def test_lengths_that_qicks_driver_refuses_are_refused(call, said):
     with pytest.raises(RuntimeError, match=said):
         call(AverageBuffer(CFG))
 

@@ -186,10 +186,10 @@ def test_a_loopback_has_neither_calibration_nor_bench(loopback):
 @pytest.mark.parametrize(
     ("call", "error"),
     [
-        (lambda soc: soc.set_nyquist(0, 3), "Nyquist zone"),
-        (lambda soc: soc.set_mixer_freq(0, 100.0), "doesn't have a mixer"),
-        (lambda soc: soc.start_src("moon"), "internal or external"),
-        (lambda soc: soc.load_mem([1], mem_sel="pmem"), "invalid mem_sel: pmem"),
+        (lambda soc: soc.set_nyquist(0, 3), "Nyquist zones 1 and 2"),
+        (lambda soc: soc.set_mixer_freq(0, 100.0), "has no mixer"),
+        (lambda soc: soc.start_src("moon"), "'internal' or 'external'"),
+        (lambda soc: soc.load_mem([1], mem_sel="pmem"), "no memory 'pmem' is open"),
     ],
 )
 def test_what_a_board_refuses_the_twin_refuses(loopback, call, error):
