@@ -1,0 +1,21 @@
+"""Fabrics: who has light or wire to whom, which way packets go, and what it costs."""
+
+from __future__ import annotations
+
+from sim.models.network.fabrics.circulants import circulant
+from sim.models.network.fabrics.cost import Cost, equal_cost_rate_gbps
+from sim.models.network.fabrics.direct import direct_connect
+from sim.models.network.fabrics.expanders import expander
+from sim.models.network.fabrics.model import Fabric
+from sim.models.network.fabrics.switched import fat_tree, ideal_switch
+
+__all__ = [
+    "Cost",
+    "Fabric",
+    "circulant",
+    "direct_connect",
+    "equal_cost_rate_gbps",
+    "expander",
+    "fat_tree",
+    "ideal_switch",
+]

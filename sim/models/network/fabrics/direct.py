@@ -1,0 +1,123 @@
+"""Direct connect: hosts joined by links as any graph says; hosts between forward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.models.network.fabrics.cost import patch_panel_cost
+from sim.models.network.fabrics.model import Fabric, Router, check_sizes, mixed
+
+Integers = NDArray[np.int64]
+Path = tuple[int, ...]
+
+
+def direct_connect(
+    nodes: int,
+    edges: Sequence[tuple[int, int]],
+    rate_gbps: float,
+    *,
+    paths: Mapping[tuple[int, int], Sequence[Path]] | None = None,
+    name: str = "direct",
+    seed: int = 0,
+) -> Fabric:
+    """Hosts joined by directed `edges` of `rate_gbps` each; parallel edges add their rates.
+
+    `paths` gives some pairs their paths, each as the nodes it visits; a flow takes the one its choice points to.
+    All others take a shortest path, ties broken by a hash. `ValueError` when a path uses a missing edge; a pair
+    that nothing connects is told when it is asked for.
+    """
+    check_sizes(nodes, rate_gbps)
+    pairs = np.array(sorted(set(edges)), dtype=np.int64).reshape(-1, 2)
+    if pairs.size and (pairs.min() < 0 or pairs.max() >= nodes or (pairs[:, 0] == pairs[:, 1]).any()):
+        raise ValueError(f"edges must join different nodes of 0..{nodes - 1}")
+    number = {(int(source), int(target)): place for place, (source, target) in enumerate(pairs)}
+    copies = np.zeros(len(number))
+    for edge in edges:
+        copies[number[edge]] += 1
+    given = {
+        pair: [_links_of(path, pair, number) for path in listed] for pair, listed in (paths or {}).items()
+    }
+    degree = int(np.bincount([source for source, _ in edges], minlength=nodes).max(initial=0)) if edges else 0
+    return Fabric(
+        name=name,
+        nodes=nodes,
+        sources=pairs[:, 0].copy(),
+        targets=pairs[:, 1].copy(),
+        capacity_bps=copies * rate_gbps * 1e9,
+        lane_bps=np.full(len(pairs), rate_gbps * 1e9),
+        never_full=np.zeros(len(pairs), dtype=bool),
+        router=path_router(next_links(nodes, pairs, seed), pairs[:, 1], given),
+        hosts_forward=True,
+        cost=patch_panel_cost(nodes, degree, rate_gbps),
+    )
+
+
+def _links_of(path: Path, pair: tuple[int, int], number: Mapping[tuple[int, int], int]) -> list[int]:
+    if (path[0], path[-1]) != pair:
+        raise ValueError(f"the path {path} does not lead from {pair[0]} to {pair[1]}")
+    missing = [edge for edge in pairwise(path) if edge not in number]
+    if missing:
+        raise ValueError(f"the path {path} uses {missing[0]}, which is no edge")
+    return [number[edge] for edge in pairwise(path)]
+
+
+def next_links(nodes: int, pairs: Integers, seed: int) -> Integers:
+    """The link on which each node sends towards each target, (nodes, nodes), -1 where nothing leads there."""
+    distance = _distances(nodes, pairs)
+    following = np.full((nodes, nodes), -1, np.int64)
+    best = np.full((nodes, nodes), np.iinfo(np.int64).max)
+    targets = np.arange(nodes)
+    for link, (source, target) in enumerate(pairs):
+        nearer = distance[target] + 1 == distance[source]
+        rank = mixed(np.full(nodes, link), targets, np.array(seed))
+        chosen = nearer & (rank < best[source])
+        following[source, chosen] = link
+        best[source, chosen] = rank[chosen]
+    return following
+
+
+def _distances(nodes: int, pairs: Integers) -> NDArray[np.float64]:
+    """Hops between all pairs, infinity where there is no way."""
+    joined = np.zeros((nodes, nodes), dtype=np.float32)
+    joined[pairs[:, 0], pairs[:, 1]] = 1
+    distance = np.where(np.eye(nodes, dtype=bool), 0.0, np.inf)
+    reached = np.eye(nodes, dtype=np.float32)
+    for hops in range(1, nodes):
+        new = (reached @ joined > 0) & np.isinf(distance)
+        if not new.any():
+            break
+        distance[new] = hops
+        reached = new.astype(np.float32)
+    return distance
+
+
+def path_router(
+    following: Integers, head: Integers, given: Mapping[tuple[int, int], list[list[int]]]
+) -> Router:
+    """Walks from link to link: `following` from `next_links`, `head` the node each leads to; `given` paths go first."""
+
+    def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
+        columns, at = [], sources.copy()
+        while (at != targets).any():
+            link = np.where(at == targets, -1, following[at, targets])
+            lost = (link < 0) & (at != targets)
+            if lost.any():
+                pair = int(np.argmax(lost))
+                raise ValueError(f"nothing connects node {sources[pair]} to node {targets[pair]}")
+            at = np.where(link >= 0, head[link], at)
+            columns.append(link)
+        longest = max([len(columns), *(len(path) for paths in given.values() for path in paths)])
+        padded = np.full((sources.size, longest), -1, np.int64)
+        if columns:
+            padded[:, : len(columns)] = np.stack(columns, axis=1)
+        for row, ends in enumerate(zip(sources.tolist(), targets.tolist(), strict=True)):
+            if ends in given:
+                links = given[ends][choices[row] % len(given[ends])]
+                padded[row] = [*links, *[-1] * (longest - len(links))]
+        return padded
+
+    return route

@@ -1,0 +1,172 @@
+"""Fabrics of packet switches: the ideal one, and Fat-trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.models.network.fabrics.cost import fat_tree_cost, ideal_switch_cost
+from sim.models.network.fabrics.model import Fabric, Router, check_sizes, mixed
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+def ideal_switch(nodes: int, rate_gbps: float) -> Fabric:
+    """One switch that never blocks, a link of `rate_gbps` up and down for each host.
+
+    No fabric with that rate a host is faster; a comparison with d links a host gives it d times the rate.
+    """
+    check_sizes(nodes, rate_gbps)
+    hosts, switch = np.arange(nodes), np.full(nodes, nodes)
+    rate_bps = np.full(2 * nodes, rate_gbps * 1e9)
+    return Fabric(
+        name="ideal",
+        nodes=nodes,
+        sources=np.concatenate([hosts, switch]),
+        targets=np.concatenate([switch, hosts]),
+        capacity_bps=rate_bps,
+        lane_bps=rate_bps,
+        never_full=np.zeros(2 * nodes, dtype=bool),
+        router=lambda sources, targets, _choices: np.stack([sources, nodes + targets], axis=1),
+        hosts_forward=False,
+        cost=ideal_switch_cost(nodes, rate_gbps),
+    )
+
+
+def fat_tree(
+    nodes: int,
+    rate_gbps: float,
+    *,
+    oversubscription: float = 1.0,
+    balance: Literal["spread", "hash"] = "spread",
+    seed: int = 0,
+) -> Fabric:
+    """A three-tier Fat-tree of k-port switches, k the smallest even number with k^3/4 >= `nodes`.
+
+    (Al-Fares, Loukissas and Vahdat, 2008.) Below the edge every link has `rate_gbps`, above it that over
+    `oversubscription`. `balance` says how flows choose among up-links. `"spread"`: every flow over all of them
+    alike, packet by packet; then the up-links of a switch carry equal loads and count as one link with their sum,
+    which is exact; at full bisection it carries what the hosts below it can, hence is never full. `"hash"`: one
+    for each flow, by a hash of source, target, choice and seed, as ECMP does, so that flows may collide.
+    """
+    check_sizes(nodes, rate_gbps)
+    if not 1 <= oversubscription < float("inf"):
+        raise ValueError(f"oversubscription is {oversubscription}: it is 1 (full bisection) or more")
+    half = 1
+    while 2 * half**3 < nodes:
+        half += 1
+    cables = _bundles(nodes, half) if balance == "spread" else _cables(nodes, half)
+    above = np.where(cables.lower < nodes, 1.0, 1 / oversubscription) * rate_gbps * 1e9
+    never_full = (cables.lower >= nodes) & (balance == "spread") & (oversubscription == 1)
+    route = _spread if balance == "spread" else _hashed(seed)
+    return Fabric(
+        name=("fattree" if oversubscription == 1 else f"fattree/{oversubscription:g}") + f"-{balance}",
+        nodes=nodes,
+        sources=np.concatenate([cables.lower, cables.upper]),
+        targets=np.concatenate([cables.upper, cables.lower]),
+        capacity_bps=np.tile(above * cables.lanes, 2),
+        lane_bps=np.tile(above, 2),
+        never_full=np.tile(never_full, 2),
+        router=_router(nodes, half, cables.lower.size, route),
+        hosts_forward=False,
+        cost=fat_tree_cost(nodes, rate_gbps, oversubscription=oversubscription),
+    )
+
+
+class Cables(NamedTuple):
+    """Vertices at the lower and upper end of each cable, and how many parallel lanes it stands for."""
+
+    lower: Integers
+    upper: Integers
+    lanes: Integers
+
+
+def _cables(nodes: int, half: int) -> Cables:
+    """Hosts to edges, edges to aggregation, that to the core, one lane each.
+
+    With h = k/2 there are 2h pods of h edge and h aggregation switches, and h^2 core switches. Edge e is in pod
+    e // h; aggregation switch a of each pod reaches the core switches a*h to a*h + h - 1.
+    """
+    switches = 2 * half * half
+    edge, aggregation, core = nodes, nodes + switches, nodes + 2 * switches
+    host = np.arange(nodes)
+    lower, port = np.divmod(np.arange(switches * half), half)
+    pod, place = np.divmod(lower, half)
+    up = np.concatenate([host, edge + lower, aggregation + lower])
+    down = np.concatenate([edge + host // half, aggregation + pod * half + port, core + place * half + port])
+    return Cables(up, down, np.ones(up.size, np.int64))
+
+
+def _bundles(nodes: int, half: int) -> Cables:
+    """As `_cables`, the up-links of an edge switch as one, and those of a pod: one vertex a pod, one core."""
+    edges, pods = np.arange(2 * half * half), np.arange(2 * half)
+    edge, pod = nodes, nodes + edges.size
+    core = pod + pods.size
+    host = np.arange(nodes)
+    return Cables(
+        np.concatenate([host, edge + edges, pod + pods]),
+        np.concatenate([edge + host // half, pod + edges // half, np.full(pods.size, core)]),
+        np.repeat([1, half, half**2], [nodes, edges.size, pods.size]),
+    )
+
+
+class Climb(NamedTuple):
+    """For each pair the cable out of the source's edge and pod, and into the target's."""
+
+    edge_up: Integers
+    pod_up: Integers
+    pod_down: Integers
+    edge_down: Integers
+
+
+Climber = Callable[[Integers, Integers, Integers, int, int], Climb]
+"""Sources, targets, choices, nodes, half the ports of a switch."""
+
+
+def _router(nodes: int, half: int, cables: int, climb: Climber) -> Router:
+    """Links up as far as needed and down again, -1 where a path is shorter, (pairs, 6)."""
+
+    def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
+        taken = climb(sources, targets, choices, nodes, half)
+        leaves_edge = sources // half != targets // half
+        leaves_pod = sources // half**2 != targets // half**2
+        return np.stack(
+            [
+                sources,
+                np.where(leaves_edge, taken.edge_up, -1),
+                np.where(leaves_pod, taken.pod_up, -1),
+                np.where(leaves_pod, cables + taken.pod_down, -1),
+                np.where(leaves_edge, cables + taken.edge_down, -1),
+                cables + targets,
+            ],
+            axis=1,
+        )
+
+    return route
+
+
+def _spread(sources: Integers, targets: Integers, _choices: Integers, nodes: int, half: int) -> Climb:
+    pods = nodes + 2 * half**2
+    return Climb(
+        nodes + sources // half, pods + sources // half**2, pods + targets // half**2, nodes + targets // half
+    )
+
+
+def _hashed(seed: int) -> Climber:
+    """One aggregation switch and one core switch for each flow; the way down is then given."""
+
+    def climb(sources: Integers, targets: Integers, choices: Integers, nodes: int, half: int) -> Climb:
+        aggregation = nodes + 2 * half**3
+        port, core = np.divmod(mixed(sources, targets, choices, np.array(seed)) % half**2, half)
+        return Climb(
+            nodes + sources // half * half + port,
+            aggregation + (sources // half**2 * half + port) * half + core,
+            aggregation + (targets // half**2 * half + port) * half + core,
+            nodes + targets // half * half + port,
+        )
+
+    return climb

@@ -1,0 +1,96 @@
+"""What a message costs besides its bytes: connection, flight, packets, acknowledgement.
+
+One set of constants serves every graph and every fabric. They are those of the packet-level simulator whose
+results are the reference (FlexNetPacket, commit 461b21f), read in its source before anything was compared:
+
+| constant | value | where it stands |
+|---|---|---|
+| `link_s` | 1 us | `-rttrack 1000 -rttnet 1000`, `-rtt 1000`: ns of every link's pipe, one way |
+| `packet_bytes` | 8,936 | `DEFAULT_PACKET_SIZE - DEFAULT_HEADER_SIZE`; headers take no time, packets are full |
+| `handshakes` | 1 | every message is a new connection, which waits for the answer to its SYN |
+| acknowledgement | one way back | a sender's message is done when the last packet is acknowledged |
+| `relay_s` | 0 | a host that forwards is a queue and a pipe, as a switch is |
+| `single_round_bytes` | 9,000 | an AllReduce of fewer bytes per member is one exchange of 2(g-1)/g of them |
+
+Its window starts at 100 packets, 893,600 bytes, and grows from there; at 100 Gbit/s and a round trip of 12 us (six
+links each way) 150,000 bytes fill the path, so no window ever limits a flow and none is modelled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Constants of the time model; see the module for the sources of the defaults.
+
+    `software_s` is what a host needs to send a message at all; the packet simulator has none. Measured hosts
+    differ: `relay_s` and `software_s` are where their figures go.
+
+    >>> round(Latency().head_s(6, relays=0) * 1e6, 3)  # six links there and back
+    12.0
+    >>> round(Latency().tail_s(6, relays=0, crossing_s=5 * 8936 * 8 / 1e11) * 1e6, 3)
+    15.574
+    """
+
+    link_s: float = 1e-6
+    packet_bytes: int = 8936
+    handshakes: int = 1
+    acknowledged: bool = True
+    relay_s: float = 0.0
+    software_s: float = 0.0
+    single_round_bytes: int = 9000
+
+    def __post_init__(self) -> None:
+        times = {"link_s": self.link_s, "relay_s": self.relay_s, "software_s": self.software_s}
+        for name, value in times.items():
+            if not 0 <= value < float("inf"):
+                raise ValueError(f"{name} is {value}: a latency is a finite time of 0 s or more")
+        if self.packet_bytes < 1:
+            raise ValueError(f"packet_bytes is {self.packet_bytes}: a packet has at least 1 byte")
+        if min(self.handshakes, self.single_round_bytes) < 0:
+            raise ValueError("handshakes and single_round_bytes must be 0 or more")
+
+    def wire_bytes(self, payload_bytes: Integers) -> Integers:
+        """Bytes of whole packets that carry messages; a message of 0 bytes takes none.
+
+        >>> Latency().wire_bytes(np.array([0, 1, 8936, 8937])).tolist()
+        [0, 8936, 8936, 17872]
+        """
+        packets: Integers = -(-np.asarray(payload_bytes, dtype=np.int64) // self.packet_bytes)
+        return packets * self.packet_bytes
+
+    def head_s(self, hops: Any, relays: Any) -> Any:
+        """From the wish to send until the first byte leaves: software and handshake. Numbers or arrays."""
+        return self.software_s + self.handshakes * 2 * self._one_way_s(hops, relays)
+
+    def tail_s(self, hops: Any, relays: Any, crossing_s: Any) -> Any:
+        """From the last byte's leaving until the sender knows that it arrived. Numbers or arrays.
+
+        `crossing_s` is the time one packet needs to be sent on over the other links of the path, store and forward.
+        """
+        flights = 2 if self.acknowledged else 1
+        return crossing_s + flights * self._one_way_s(hops, relays)
+
+    def _one_way_s(self, hops: Any, relays: Any) -> Any:
+        return hops * self.link_s + relays * self.relay_s
+
+
+NO_LATENCY = Latency(
+    link_s=0.0,
+    packet_bytes=1,
+    handshakes=0,
+    acknowledged=False,
+    relay_s=0.0,
+    software_s=0.0,
+    single_round_bytes=0,
+)
+"""Bytes and nothing else: for closed forms, lower bounds and tests."""

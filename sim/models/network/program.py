@@ -1,0 +1,202 @@
+"""What the event loop runs: tasks, chains of rounds, messages and routes, all as arrays.
+
+A task computes on a device, or moves messages, or neither (a barrier). Messages move in *chains*: a chain goes
+through *phases*, a phase repeats a *round* some times, and a round is over when all its messages have arrived.
+Messages of a round with equal latency form a *group*, which starts and ends as one event. So a ring AllReduce is
+one chain of one phase: 2(g-1) rounds of g messages.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+FLOWS, TIMERS, ORDER, READY_IN, READY_OUT, DONE, FLOW_ROWS, RATE_ROWS, DIRTY, STAMP, SHARES = range(11)
+"""Places in `State.number`: flows that move; timers that wait, and that were ever set; tasks that became ready, and of
+these taken up; tasks that ended; rows of the trace; links whose flows changed; marks given; times that rates were
+worked out."""
+
+
+class Program(NamedTuple):
+    """What is to be done. `x_first` are offsets: the parts of item i are `x_first[i]:x_first[i + 1]`."""
+
+    task_device: Integers
+    """(tasks,) the device a compute task occupies, -1 for all others"""
+    task_s: Floats
+    """(tasks,) computing time; of a communication, what passes before the first message"""
+    task_after: Integers
+    """(tasks,) how many predecessors a task has"""
+    next_first: Integers
+    next_task: Integers
+    chain_first: Integers
+    """(tasks + 1,) the chains of a task"""
+    chain_task: Integers
+    phase_first: Integers
+    """(chains + 1,) the phases of a chain"""
+    phase_rounds: Integers
+    """(phases,) how often a phase's round is repeated"""
+    group_first: Integers
+    """(phases + 1,) the groups of a phase's round"""
+    group_chain: Integers
+    head_s: Floats
+    """(groups,) before the data"""
+    tail_s: Floats
+    """(groups,) after the data"""
+    message_first: Integers
+    """(groups + 1,) the messages of a group"""
+    message_group: Integers
+    message_bytes: Integers
+    """(messages,) on the wire, in each round; a message is a flow while its data move"""
+
+
+class Routes(NamedTuple):
+    """The links of each message, `links[first[m]:first[m + 1]]`, none twice; replaced when a fabric is reconfigured."""
+
+    first: Integers
+    links: Integers
+
+
+class State(NamedTuple):
+    """Where a run stands; the loop can be left and entered again at any time."""
+
+    clock: Floats
+    """(1,) seconds"""
+    number: Integers
+    """(11,) counters, by the names above"""
+    waits_for: Integers
+    begin_s: Floats
+    end_s: Floats
+    ready: Integers
+    device_task: Integers
+    device_last: Integers
+    queued_next: Integers
+    chains_left: Integers
+    chain_phase: Integers
+    chain_round: Integers
+    groups_left: Integers
+    flows_left: Integers
+    """(groups,) flows of a group that still move"""
+    flows: Integers
+    """the messages that move, in no order; the first `number[FLOWS]`"""
+    flow_left: Floats
+    """(messages,) bytes that were left at `flow_since_s`"""
+    flow_since_s: Floats
+    flow_rate: Floats
+    flow_until_s: Floats
+    """(messages,) when the flow ends at that rate"""
+    flow_begin_s: Floats
+    link_bytes: Integers
+    link_rate: Floats
+    """(links,) as last traced"""
+    dirty: Integers
+    """links whose flows changed since rates were worked out; the first `number[DIRTY]`"""
+    dirty_mark: Integers
+    timer_s: Floats
+    timer_order: Integers
+    timer_kind: Integers
+    timer_item: Integers
+    flow_rows: Floats
+    """trace: message, round, begin, end of the data"""
+    rate_rows: Floats
+    """trace: time, link, rate from then on"""
+
+
+class Neighbours(NamedTuple):
+    """Which flows are on which link, as doubly linked lists; entry k is `links[k]` of a flow that moves.
+
+    `first` and `links` are the routes without links that are never full: those limit nobody.
+    """
+
+    first: Integers
+    links: Integers
+    entry_message: Integers
+    entry_next: Integers
+    entry_before: Integers
+    link_entry: Integers
+    """(links,) the first entry on a link, -1 for none"""
+    link_count: Integers
+    link_mark: Integers
+    link_rising: Integers
+    link_room: Floats
+    flow_mark: Integers
+    flow_share: Floats
+    part_links: Integers
+    part_flows: Integers
+
+
+def fresh_state(program: Program, links: int, *, trace_rows: int = 0) -> State:
+    """Nothing done yet, tasks without predecessors ready. `trace_rows` is the room for traces, 0 for none."""
+    tasks, devices = program.task_s.size, 1 + int(program.task_device.max(initial=-1))
+    chains, groups = program.chain_task.size, program.group_chain.size
+    messages = program.message_bytes.size
+    timers = tasks + groups + 1
+    free = np.flatnonzero(program.task_after == 0)
+    number, ready = integers(11), integers(tasks)
+    number[READY_IN] = free.size
+    ready[: free.size] = free
+    return State(
+        clock=np.zeros(1),
+        number=number,
+        waits_for=program.task_after.copy(),
+        begin_s=np.full(tasks, np.nan),
+        end_s=np.full(tasks, np.nan),
+        ready=ready,
+        device_task=integers(devices, -1),
+        device_last=integers(devices, -1),
+        queued_next=integers(tasks, -1),
+        chains_left=integers(tasks),
+        chain_phase=program.phase_first[:-1].copy(),
+        chain_round=integers(chains),
+        groups_left=integers(chains),
+        flows_left=integers(groups),
+        flows=integers(messages),
+        flow_left=np.zeros(messages),
+        flow_since_s=np.zeros(messages),
+        flow_rate=np.zeros(messages),
+        flow_until_s=np.zeros(messages),
+        flow_begin_s=np.zeros(messages),
+        link_bytes=integers(links),
+        link_rate=np.zeros(links),
+        dirty=integers(links),
+        dirty_mark=integers(links),
+        timer_s=np.zeros(timers),
+        timer_order=integers(timers),
+        timer_kind=integers(timers),
+        timer_item=integers(timers),
+        flow_rows=np.zeros((trace_rows, 4)),
+        rate_rows=np.zeros((trace_rows, 3)),
+    )
+
+
+def fresh_neighbours(routes: Routes, never_full: NDArray[np.bool_]) -> Neighbours:
+    """No flow on any link yet; `never_full` is (links,)."""
+    kept = ~never_full[routes.links]
+    first = np.concatenate([[0], np.cumsum(kept)])[routes.first]
+    messages, links = first.size - 1, never_full.size
+    entries = int(first[-1])
+    return Neighbours(
+        first=first,
+        links=routes.links[kept],
+        entry_message=np.repeat(np.arange(messages), np.diff(first)),
+        entry_next=integers(entries, -1),
+        entry_before=integers(entries, -1),
+        link_entry=integers(links, -1),
+        link_count=integers(links),
+        link_mark=integers(links),
+        link_rising=integers(links),
+        link_room=np.zeros(links),
+        flow_mark=integers(messages),
+        flow_share=np.zeros(messages),
+        part_links=integers(links),
+        part_flows=integers(messages),
+    )
+
+
+def integers(size: int, value: int = 0) -> Integers:
+    """An array of one value."""
+    return np.full(size, value, np.int64)
