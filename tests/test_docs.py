@@ -70,25 +70,38 @@ def commands_of(words: list[str], known) -> list[str]:
     return names
 
 
-def countactions_in(text: str) -> Iterator[list[str]]:
-    """Words of every `countaction COMMAND ...` in code."""
+def programs_in(text: str, program: str) -> Iterator[list[str]]:
+    """Words of every `PROGRAM COMMAND ...` in code, for a program without groups of commands."""
     for code in code_in(text):
-        if re.match(r"countaction [a-z]", code):
-            yield shlex.split(re.split(r";|#|&&|\||: |`", code)[0])[1:]
+        if re.match(rf"{program} [a-z]", code):
+            yield shlex.split(re.split(r";|#|&&|\||: |`|2>", code)[0])[1:]
+
+
+def commands_and_options(app) -> dict[str, set[str]]:
+    """Every command of an application, with the set of its long options."""
+    typer = pytest.importorskip("typer")
+    return {
+        name: {option for param in command.params for option in param.opts if option[:2] == "--"}
+        for name, command in typer.main.get_command(app).commands.items()
+    }
 
 
 @pytest.fixture(scope="module")
 def countaction():
-    """Every command of `countaction`, with the set of its long options."""
-    typer = pytest.importorskip("typer")
     pytest.importorskip("lark")
+    pytest.importorskip("typer")
     from fpga.cli import build_app
 
-    commands = typer.main.get_command(build_app([])).commands
-    return {
-        name: {option for param in command.params for option in param.opts if option[:2] == "--"}
-        for name, command in commands.items()
-    }
+    return commands_and_options(build_app([]))
+
+
+@pytest.fixture(scope="module")
+def lightning():
+    pytest.importorskip("qick")
+    pytest.importorskip("typer")
+    from lightning.cli import build_app
+
+    return commands_and_options(build_app([]))
 
 
 @by_page
@@ -147,23 +160,28 @@ def test_the_command_line_page_names_every_command_and_option(command_line):
 
 
 @by_page
-def test_commands_of_countaction_and_their_options_exist(page, countaction):
-    for words in countactions_in(page.read_text(encoding="utf-8")):
-        assert words[0] in countaction, words
-        named = {word.partition("=")[0].strip("[]") for word in words}
-        assert {word for word in named if word[:2] == "--"} <= countaction[words[0]] | {"--help"}, words
+@pytest.mark.parametrize("program", ["countaction", "lightning"])
+def test_commands_of_other_programs_and_their_options_exist(page, program, request):
+    known = request.getfixturevalue(program)
+    for words in programs_in(page.read_text(encoding="utf-8"), program):
+        assert words[0] in known, words
+        named = {word.partition("=")[0] for word in words}
+        assert {word for word in named if word[:2] == "--"} <= known[words[0]] | {"--help"}, words
 
 
-def test_the_command_line_page_names_every_command_and_option_of_countaction(countaction):
-    text = (REFERENCE / "command-line.md").read_text(encoding="utf-8").partition("\n# `countaction`\n")[2]
+@pytest.mark.parametrize("program", ["countaction", "lightning"])
+def test_the_command_line_page_names_every_command_and_option_of_other_programs(program, request):
+    known = request.getfixturevalue(program)
+    text = (REFERENCE / "command-line.md").read_text(encoding="utf-8")
+    text = re.split(r"\n# ", text.partition(f"\n# `{program}`\n")[2])[0]
     general, *sections = text.split("\n## ")
     everywhere = set(re.findall(r"(?<![\w-])--[a-z]+", general)) | {"--help"}
     described = {}
     for section in sections:
-        ((command, *_),) = countactions_in(section.partition("\n")[0])
+        ((command, *_),) = programs_in(section.partition("\n")[0], program)
         described[command] = set(re.findall(r"(?<![\w-])--[a-z]+", section))
-    assert described.keys() == countaction.keys()
-    for command, options in countaction.items():
+    assert described.keys() == known.keys()
+    for command, options in known.items():
         assert options - everywhere <= described[command] <= options, command
 
 

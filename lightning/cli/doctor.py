@@ -15,7 +15,7 @@ from lightning.cli.output import DONE, ERROR, print_document
 MaybeDevice = Annotated[
     str | None,
     typer.Option(
-        "--device", "-d", metavar="ADDRESS", envvar="LIGHTNING_DEVICE", help="Look at this device, too."
+        "--device", "-d", metavar="ADDRESS", envvar="LIGHTBED_DEVICE", help="Look at this device, too."
     ),
 ]
 WORDS = {"ok": "ok  ", "warning": "warn", "bad": "BAD "}

@@ -13,7 +13,7 @@ Device = Annotated[
         "--device",
         "-d",
         metavar="ADDRESS",
-        envvar="LIGHTNING_DEVICE",
+        envvar="LIGHTBED_DEVICE",
         help="sim://kit, qick://HOST, qick://local, replay://FILE.",
     ),
 ]

@@ -11,7 +11,13 @@ from lightning.run_script import run_script
 
 Script = Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python script that uses QickSoc.")]
 Device = Annotated[
-    str, typer.Option("--device", metavar="ADDRESS", help="As sim://kit, sim://loopback, qick://HOST.")
+    str,
+    typer.Option(
+        "--device",
+        metavar="ADDRESS",
+        envvar="LIGHTBED_DEVICE",
+        help="As sim://kit, sim://loopback, qick://HOST.",
+    ),
 ]
 
 

@@ -168,6 +168,10 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
                 raise
             except lost as error:
                 raise self._gone(name, error) from error
+            except RuntimeError as error:  # QICK's reader of streamed data tells so what its own thread met
+                if isinstance(error.__cause__, lost):
+                    raise self._gone(name, error.__cause__) from error
+                raise
 
         return guarded
 

@@ -19,6 +19,11 @@ for library in ("qick", "typer"):
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
+@pytest.fixture(autouse=True)
+def _no_device_named(monkeypatch):
+    monkeypatch.delenv("LIGHTBED_DEVICE", raising=False)
+
+
 def ran(*words):
     """(exit code, standard output, standard error) of a command."""
     out, err = io.StringIO(), io.StringIO()
@@ -164,6 +169,18 @@ def test_a_sweep_in_the_dark_says_so():
     assert "laser" in error["cure"]
 
 
+def test_a_sweep_in_which_no_curve_is_found_says_so(monkeypatch):
+    import lightning.cli.sweep as command
+
+    def flat(*args, **options):
+        raise ValueError("a fringe needs 16 finite points or more")
+
+    monkeypatch.setattr(command, "sweep_all", flat)
+    error = refused("sweep", "0")
+    assert error["code"] == "calibration"
+    assert "16 finite points" in error["message"]
+
+
 def test_a_sweep_says_simulated_and_what_was_written(tmp_path):
     table = tmp_path / "sweep.csv"
     code, out, _ = ran("sweep", "0", "--points", "64", "--csv", str(table))
@@ -260,12 +277,43 @@ def test_a_dot_product_of_vectors_and_of_a_matrix(tmp_path):
     assert found["result"] == pytest.approx(found["exact"], abs=20)
 
 
+def test_a_dot_product_is_printed_beside_the_exact_one():
+    code, out, _ = ran("dot", "100,-50,200,7", "255,255,0,0", "--shots", "8")
+    result, exact = out.splitlines()
+    assert (code, exact) == (0, "exact: 50")
+    assert result.endswith("  SIMULATED")
+    assert abs(int(result.split()[0]) - 50) <= 3
+
+
 @pytest.mark.parametrize("words", [("1,2", "3"), ("1,x", "3,4"), ("1.5,2", "3,4"), ("1,300", "3,4")])
 def test_vectors_that_cannot_be_multiplied_are_refused(words):
     assert refused("dot", *words)["code"] == "config.out-of-range"
 
 
 # ------------------------------------------------------------------------------------- the whole
+
+
+def test_a_device_is_named_by_the_environment_too(monkeypatch):
+    monkeypatch.setenv("LIGHTBED_DEVICE", "sim://kit?vary=yes&seed=3")
+    assert refused("multiply", "1", "2")["device"] == "sim-kit-varied-0003"
+    assert document("multiply", "1", "2", "--device", "sim://kit")[1]["device"] == "sim-kit-0001"
+
+
+def test_an_interruption_has_a_code_of_its_own(monkeypatch):
+    import lightning.cli.multiply as command
+
+    def interrupted(address):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "connect", interrupted)
+    assert ran("multiply", "1", "2") == (130, "", "")
+
+
+def test_without_typer_the_cure_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "typer", None)
+    code, out, err = ran("multiply", "1", "2")
+    assert (code, out) == (1, "")
+    assert "pip install 'lightbed[kit]'" in err
 
 
 @pytest.mark.parametrize("name", COMMANDS)

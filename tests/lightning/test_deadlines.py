@@ -174,6 +174,21 @@ def test_a_slow_stream_is_not_stuck_while_the_counter_moves(guard, clock):
     assert clock.now == 41.0
 
 
+@pytest.mark.parametrize(
+    ("cause", "raised"), [(ConnectionResetError, errors.DeviceGone), (KeyError, RuntimeError)]
+)
+def test_a_board_lost_in_the_thread_that_reads_its_stream_is_told_as_lost(guard, cause, raised):
+    guarded, board = guard(forever([1], 1))
+
+    def failed(totaltime, timeout):
+        raise RuntimeError("exception in readout loop") from cause("in the thread")
+
+    board.poll_data = failed
+    guarded.start_readout(10, 1, [0], [1])
+    with pytest.raises(raised, match="in the thread" if raised is errors.DeviceGone else "readout loop"):
+        guarded.poll_data()
+
+
 def test_a_lost_board_is_named_with_how_far_it_was(guard):
     guarded, board = guard(forever([1], 2))
 

@@ -62,7 +62,7 @@ def agrees(shown: str, printed: str) -> bool:
 def printed_by(command: str, folder: Path) -> str:
     """What a command of the page prints in `folder`, with the programs of this environment."""
     known = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "110"}
-    known |= {"NO_COLOR": "1", "PYTHONUTF8": "1", "PYTHONPATH": str(ROOT), "LIGHTNING_DEVICE": ""}
+    known |= {"NO_COLOR": "1", "PYTHONUTF8": "1", "PYTHONPATH": str(ROOT), "LIGHTBED_DEVICE": ""}
     known |= {"LIGHTBED_CALIBRATIONS": str(folder / "calibrations")}
     done = subprocess.run(
         re.sub(r"^lightning ", f"{LIGHTNING} ", command),

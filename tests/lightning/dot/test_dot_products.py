@@ -18,6 +18,7 @@ from lightning.dot import Symbol, VectorCore, core_of, dot, matvec
 from lightning.dot.program import TileReader
 from lightning.errors import (
     CalibrationError,
+    DeviceGone,
     ForeignCalibration,
     OutOfRange,
     ProgramError,
@@ -188,6 +189,15 @@ def test_a_laser_that_is_off_is_told(calibration):
     device = lightning.connect("sim://kit?laser=off")
     with pytest.raises(CalibrationError, match="See that the laser is on"):
         VectorCore(device, calibration).tune()
+
+
+def test_a_board_that_is_lost_in_mid_acquisition_is_told_at_once(calibration):
+    device = lightning.connect(QUIET)
+    core = VectorCore(device, calibration)
+    core.tune()
+    device.knobs["fault"] = "gone_in_acquisition"
+    with pytest.raises(DeviceGone, match="sim-kit-0001"):
+        core.dot([1, 2], [3, 4])
 
 
 @pytest.mark.parametrize("shots", [0, -1, 1.5, True])
