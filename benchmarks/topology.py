@@ -1,21 +1,62 @@
-"""How long an operator waits for a topology: strides, wiring, routes, for several sizes of lab."""
+"""How long an operator waits for a topology, and how good it is.
+
+One JSON line each: strides, wiring and routes of a lab; TopologyFinder with routes at scale; matchings; mean hops.
+Times at scale are processor time of one core: the machine may be doing other things. The first run compiles.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
+import random
+import resource
 import statistics
 import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
+import numpy as np
+
+from testbed.design.balance import balance, shortest_paths_of
+from testbed.design.demand import AllReduceDemand, Demand, demand_of_arrays
 from testbed.design.distance import diameter, mean_hops
+from testbed.design.finder import find
+from testbed.design.hops import hop_table
+from testbed.design.matching import match_edges, match_priced
+from testbed.design.next_hops import next_hops
 from testbed.design.routes import find_routes
+from testbed.design.strides import directed_strides, reach
 from testbed.design.topology import find_topology
 from testbed.design.wiring import wire
 
 SIZES = ((12, 4, 7), (128, 4, 3), (432, 8, 1))
-STRIDES_ONLY = (1024, 8, 3)
+#: Nodes, degree, processor seconds asked for.
+SCALE = ((128, 4, 0.020), (1024, 8, 0.200), (4096, 8, 3.0))
+QUALITY = (12, 16, 20, 24, 32, 48, 64, 96, 128)
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=PARTS, help="one part instead of all")
+    parser.add_argument("--plot", metavar="FILE", help="draw how times grow with the nodes, and nothing else")
+    arguments = parser.parse_args()
+    if arguments.plot:
+        draw(growth(), arguments.plot)
+        return
+    chosen = arguments.only
+    for name, part in PARTS.items():
+        if chosen in {None, name}:
+            print(
+                json.dumps(
+                    {"benchmark": "topology", "part": name, "cores": os.cpu_count(), "results": part()}
+                )
+            )
+
+
+def lab() -> dict[str, Any]:
+    """Strides, wiring and all routes, link by link, as `testbed plan` needs them."""
     rows = {}
     for nodes, degree, repeats in SIZES:
         times: dict[str, list[float]] = {"strides_ms": [], "wiring_ms": [], "routes_ms": []}
@@ -31,19 +72,161 @@ def main() -> None:
                 times[key].append(seconds * 1e3)
         medians = {key: round(statistics.median(values), 3) for key, values in times.items()}
         rows[f"n={nodes},d={degree}"] = medians | {"repeats": repeats, "strides": topology.strides}
-    rows["n={},d={}".format(*STRIDES_ONLY)] = _strides_only(*STRIDES_ONLY)
-    print(json.dumps({"benchmark": "topology", "results": rows}))
+    return rows
 
 
-def _strides_only(nodes: int, degree: int, repeats: int) -> dict[str, object]:
+def scale() -> dict[str, Any]:
+    """Topology, next hops for all pairs, four paths for pairs with demand and their loads: one matching."""
+    plan(demand(64), 4, simplex=False)  # compiles
+    rows: dict[str, Any] = {}
+    for nodes, degree, asked in SCALE:
+        for links, simplex in (("one-way, one matching", True), ("duplex, two matchings", False)):
+            runs = [plan(demand(nodes, seed), degree, simplex=simplex) for seed in range(3)]
+            middle = sorted(runs, key=lambda run: run["total_ms"])[1]
+            rows[f"n={nodes},d={degree},{links}"] = middle | {"asked_total_ms": asked * 1e3}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return rows | {"peak_memory_gib": round(peak, 2), "asked_peak_memory_gib": 2}
+
+
+def growth(degree: int = 8) -> dict[int, dict[str, Any]]:
+    """The same for 128, 256, ... 4096 nodes of one degree, duplex."""
+    plan(demand(64), degree, simplex=False)
+    return {nodes: plan(demand(nodes), degree, simplex=False) for nodes in (128, 256, 512, 1024, 2048, 4096)}
+
+
+def draw(rows: dict[int, dict[str, Any]], path: str) -> None:
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "topology"  # the same file from the same figures
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+    names = {"find_ms": "topology", "next_hops_ms": "next hops", "paths_ms": "4 paths a pair",
+             "balance_ms": "load balance", "total_ms": "all"}  # fmt: skip
+    for key, name in names.items():
+        style = "k-o" if key == "total_ms" else "-"
+        axes.loglog(list(rows), [row[key] for row in rows.values()], style, label=name, markersize=4)
+    axes.loglog(
+        [128, 4096], [rows[4096]["total_ms"] / 1024, rows[4096]["total_ms"]], "k:", label="grows as n²"
+    )
+    axes.set_xticks(list(rows), [str(nodes) for nodes in rows], minor=False)
+    axes.set_xticks([], minor=True)
+    axes.set(xlabel="nodes (degree 8, duplex, 8n pairs, two matchings)", ylabel="processor time, ms")
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def demand(nodes: int, seed: int = 0) -> Demand:
+    """8n random pairs, and an AllReduce over all nodes."""
+    chance = np.random.default_rng(seed)
+    source, target = chance.integers(0, nodes, (2, 8 * nodes))
+    return demand_of_arrays(
+        nodes, [AllReduceDemand(nodes, 10**9)], source, target, chance.integers(1, 10**9, 8 * nodes)
+    )
+
+
+def plan(wanted: Demand, degree: int, *, simplex: bool) -> dict[str, Any]:
+    """Processor time of each step, in ms. Duplex rings take two NICs each, so matchings come in twos there."""
+    clock = [time.process_time()]
+    finding = find(wanted, degree, simplex=simplex, matching_degree=1 if simplex else 2)
+    clock.append(time.process_time())
+    table = next_hops(wanted.nodes, finding.topology.edges)
+    clock.append(time.process_time())
+    paths = shortest_paths_of(wanted, table)
+    clock.append(time.process_time())
+    balance(wanted, table, paths)
+    clock.append(time.process_time())
+    steps = ("find_ms", "next_hops_ms", "paths_ms", "balance_ms")
+    times = {key: round(1e3 * (b - a), 1) for key, a, b in zip(steps, clock, clock[1:], strict=False)}
+    return times | {"total_ms": round(1e3 * (clock[-1] - clock[0]), 1), "pairs": len(wanted.source)}
+
+
+def matchings() -> dict[str, Any]:
+    """Exact and priced matchings of dense demands, and exact ones of 8n pairs."""
+    rows: dict[str, Any] = {}
+    for nodes in (128, 256, 512):
+        upper = np.triu(np.random.default_rng(nodes).random((nodes, nodes)), 1)
+        one, other = np.triu_indices(nodes, 1)
+        exact, exact_ms = timed(partial(match_edges, nodes, one, other, upper[one, other]))
+        priced, priced_ms = timed(partial(match_priced, upper + upper.T))
+        rows[f"dense n={nodes}"] = {
+            "exact_ms": exact_ms, "priced_ms": priced_ms,
+            "priced_weight_of_exact": round(priced.weight / exact.weight, 4), "asked_priced_weight_of_exact": 0.9,
+        }  # fmt: skip
+    for nodes in (128, 1024, 4096):
+        wanted = demand(nodes)
+        edges = wanted.source, wanted.target, wanted.size_bytes
+        rows[f"8n pairs, n={nodes}"] = {"exact_ms": timed(partial(match_edges, nodes, *edges))[1]}
+    return rows
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    """The result, and the median processor time of three calls in ms."""
+    call()
     times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        topology = find_topology(nodes, degree)
-        times.append((time.perf_counter() - begin) * 1e3)
-    hops = {"diameter": diameter(topology), "mean_hops": round(mean_hops(topology), 3)}
-    return {"strides_ms": round(statistics.median(times), 3), "strides": topology.strides} | hops
+    for _ in range(3):
+        begin = time.process_time()
+        result = call()
+        times.append(1e3 * (time.process_time() - begin))
+    return result, round(statistics.median(times), 2)
 
+
+def quality() -> dict[str, Any]:
+    """Mean hops at degree 4, duplex: ours, all circulants, random regular graphs, and what no graph beats."""
+    return {f"n={nodes},d=4": hops_row(nodes) for nodes in QUALITY}
+
+
+def hops_row(nodes: int) -> dict[str, Any]:
+    geometric, exhaustive = (find_topology(nodes, 4, method=method) for method in ("geometric", "exhaustive"))
+    best = min(reach(nodes, (1, nodes - 1, s, nodes - s)).total_hops for s in range(2, (nodes + 1) // 2))
+    if nodes <= 64:  # sets without stride 1 too, to be sure
+        best = min(best, all_circulants(nodes))
+    rows = {
+        "geometric": mean_hops(geometric),
+        "exhaustive": mean_hops(exhaustive),
+        "best_circulant": best / (nodes - 1),
+        "random_regular": statistics.mean(random_regular_hops(nodes, seed) for seed in range(5)),
+        "moore_bound": moore_bound(nodes, 4),
+    }
+    diameters = {"diameters": [diameter(geometric), diameter(exhaustive)]}
+    return {key: round(value, 3) for key, value in rows.items()} | diameters
+
+
+def all_circulants(nodes: int) -> int:
+    half = range(1, (nodes + 1) // 2)
+    reaches = (
+        reach(nodes, directed_strides(nodes, (a, b), simplex=False)) for a in half for b in half if a < b
+    )
+    return min(found.total_hops for found in reaches if not found.unreached)
+
+
+def random_regular_hops(nodes: int, seed: int, degree: int = 4) -> float:
+    """Mean hops of a connected random graph: stubs paired at random until no pair is a loop or twice there."""
+    chance = random.Random(seed)
+    while True:
+        stubs = [node for node in range(nodes) for _ in range(degree)]
+        chance.shuffle(stubs)
+        pairs = {frozenset(pair) for pair in zip(stubs[::2], stubs[1::2], strict=True)}
+        if len(pairs) == nodes * degree // 2 and all(len(pair) == 2 for pair in pairs):
+            table = hop_table(nodes, [edge for a, b in map(sorted, pairs) for edge in ((a, b), (b, a))])
+            if table.min() >= 0:
+                return float(table.sum()) / nodes / (nodes - 1)
+
+
+def moore_bound(nodes: int, degree: int) -> float:
+    """Mean hops when level h holds degree * (degree - 1)^(h-1) nodes as long as there are any."""
+    left, level, total, size = nodes - 1, 1, 0, degree
+    while left > 0:
+        total += level * min(left, size)
+        left, level, size = left - size, level + 1, size * (degree - 1)
+    return total / (nodes - 1)
+
+
+PARTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "lab": lab, "scale": scale, "matchings": matchings, "quality": quality
+}  # fmt: skip
 
 if __name__ == "__main__":
     main()

@@ -3,6 +3,7 @@
     TestbedError
     ├── LabFileError          the lab file is wrong: file, line, cure                  (user)
     ├── TopologyError         no such topology, or it cannot be wired                  (user)
+    │   └── DemandError       demands that no topology can be found for                (user)
     ├── RefusedToMove         a real lab, and `--really-move NAME` was not given       (user)
     ├── HostError             a host cannot be reached or a command failed there       (device)
     ├── LabStartError         the simulated lab did not come up                        (ourselves)
@@ -46,6 +47,13 @@ class TopologyError(TestbedError):
     """A topology that cannot exist, or that cannot be wired to these NICs and switches."""
 
     code = "topology"
+    who = "user"
+
+
+class DemandError(TopologyError):
+    """Demands that are no demands: not a number, negative, or of nodes and groups that do not exist."""
+
+    code = "topology.demand"
     who = "user"
 
 

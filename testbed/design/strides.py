@@ -69,6 +69,20 @@ def half_range(nodes: int, strides: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted({min(stride, nodes - stride) for stride in strides}))
 
 
+def prime_steps(nodes: int, group: int, strides: Iterable[int]) -> tuple[int, ...]:
+    """Of the strides of a group, those that are 1 or a prime number of its steps n/k (the paper's cut at scale).
+
+    >>> prime_steps(12, 12, (1, 5, 7, 11)), prime_steps(32, 32, range(1, 16, 2))
+    ((1, 5, 7, 11), (1, 3, 5, 7, 11, 13))
+    """
+    step = nodes // group
+    return tuple(stride for stride in strides if stride == step or _is_prime(stride // step))
+
+
+def _is_prime(number: int) -> bool:
+    return number > 1 and all(number % factor for factor in range(2, math.isqrt(number) + 1))
+
+
 def directed_strides(nodes: int, strides: Iterable[int], *, simplex: bool) -> tuple[int, ...]:
     """The one-way strides of a topology, in its order: p, and when duplex n-p after it.
 

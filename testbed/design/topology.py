@@ -8,32 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from testbed.design.demand import AllReduceDemand, check_group
 from testbed.design.distance import diameter, mean_hops
 from testbed.design.model import Topology
+from testbed.design.shares import Shares, share_rings
 from testbed.design.strides import (
     Method,
     directed_strides,
     half_range,
+    prime_steps,
     select_permutations,
     totient_perms,
 )
 from testbed.errors import TopologyError
 
-
-@dataclass(frozen=True, slots=True)
-class AllReduceDemand:
-    """AllReduce of `size_bytes` inside each group of `group` nodes {s, s + n/k, s + 2n/k, ...}."""
-
-    group: int
-    size_bytes: int
-
-    @property
-    def bytes_sent(self) -> float:
-        """Bytes every member sends in a ring AllReduce: 2(k-1)/k times the size."""
-        return 2 * (self.group - 1) / self.group * self.size_bytes
+__all__ = ["AllReduceDemand", "as_json", "check_possible", "circulant_edges", "find_topology"]
 
 
 def find_topology(
@@ -43,6 +34,8 @@ def find_topology(
     simplex: bool = False,
     method: Method = "geometric",
     demands: Sequence[AllReduceDemand] = (),
+    shares: Shares = "averages",
+    primes: bool = False,
 ) -> Topology:
     """A connected topology of `nodes` nodes with `degree` NICs each.
 
@@ -54,7 +47,8 @@ def find_topology(
     to the bytes that members send, the group of all nodes first, so that the graph is connected.
     `method` chooses among the strides of one group after the other. A stride is used once as long as
     another one serves; only the antipodal stride of groups of two is doubled, where an even degree
-    leaves no other way.
+    leaves no other way. `shares` is the rule by which groups share rings; `primes` keeps to strides
+    that are 1 or a prime number of steps of their group, n / ln n of n, as far as they suffice.
 
     Raises `TopologyError` when no such topology exists or a group does not divide the nodes.
 
@@ -65,9 +59,11 @@ def find_topology(
     """
     check_possible(nodes, degree, simplex=simplex)
     weights = _bytes_by_group(nodes, demands)
-    strides = _strides(nodes, degree, weights, simplex=simplex, method=method)
+    search = _Search(nodes, degree, simplex, method, shares, primes)
+    strides = _strides(search, weights)
     if math.gcd(nodes, *strides) != 1:
-        strides = _strides(nodes, degree, {nodes: 0.0} | weights, simplex=simplex, method=method)
+        whole = _Search(nodes, degree, simplex, method, "averages", primes)
+        strides = _strides(whole, {nodes: 0.0} | weights)
     steps = directed_strides(nodes, strides, simplex=simplex)
     return Topology(nodes, degree, simplex, strides, circulant_edges(nodes, steps))
 
@@ -120,35 +116,49 @@ def _bytes_by_group(nodes: int, demands: Sequence[AllReduceDemand]) -> dict[int,
     """Bytes a member sends, for each size of group, heaviest first."""
     weights: dict[int, float] = {}
     for demand in demands or (AllReduceDemand(nodes, 1),):
-        totient_perms(nodes, demand.group)
-        if demand.size_bytes < 0:
-            raise TopologyError(f"AllReduce of {demand.size_bytes} bytes: give a size of 0 or more")
+        check_group(nodes, demand)
         weights[demand.group] = weights.get(demand.group, 0.0) + demand.bytes_sent
     return dict(sorted(weights.items(), key=lambda item: (-item[1], -item[0])))
 
 
-def _strides(
-    nodes: int, degree: int, weights: Mapping[int, float], *, simplex: bool, method: Method
-) -> tuple[int, ...]:
+class _Search(NamedTuple):
+    """How strides are searched for."""
+
+    nodes: int
+    degree: int
+    simplex: bool
+    method: Method
+    shares: Shares
+    primes: bool
+
+    def select(self, count: int, pool: Sequence[int], given: Sequence[int]) -> tuple[int, ...]:
+        """The best `count` strides of a pool beside those given."""
+        return select_permutations(self.nodes, count, pool, self.method, simplex=self.simplex, given=given)
+
+
+def _strides(search: _Search, weights: Mapping[int, float]) -> tuple[int, ...]:
     """Strides that spend exactly `degree` NICs a node on the groups, then on what serves everybody."""
-    strides: list[int] = [] if simplex or degree % 2 == 0 else [nodes // 2]
-    rings = degree if simplex else degree // 2
-    pools = {group: _candidates(nodes, group, strides, simplex=simplex) for group in weights}
-    shares = _share(rings, nodes, weights, {group: len(pool) for group, pool in pools.items()})
+    nodes, simplex = search.nodes, search.simplex
+    strides: list[int] = [] if simplex or search.degree % 2 == 0 else [nodes // 2]
+    rings = search.degree if simplex else search.degree // 2
+    pools = {group: _candidates(search, group, strides) for group in weights}
+    room = {group: len(pool) for group, pool in pools.items()}
+    shares = share_rings(rings, nodes, weights, room, search.shares)
     for group, share in shares.items():
-        chosen = select_permutations(nodes, share, pools[group], method, simplex=simplex, given=strides)
+        chosen = search.select(share, pools[group], strides)
         strides += [copy for stride in chosen for copy in _one_ring(nodes, stride, simplex=simplex)]
-    spare = rings - sum(shares.values())
-    strides += _fill(nodes, spare, strides, simplex=simplex, method=method)
+    strides += _fill(search, rings - sum(shares.values()), strides)
     return tuple(sorted(strides))
 
 
-def _candidates(nodes: int, group: int, taken: Sequence[int], *, simplex: bool) -> tuple[int, ...]:
+def _candidates(search: _Search, group: int, taken: Sequence[int]) -> tuple[int, ...]:
     """Strides that can still serve a group; duplex strides in the half range."""
-    strides = totient_perms(nodes, group)
-    return tuple(
-        stride for stride in (strides if simplex else half_range(nodes, strides)) if stride not in taken
-    )
+    strides = totient_perms(search.nodes, group)
+    if not search.simplex:
+        strides = half_range(search.nodes, strides)
+    if search.primes:
+        strides = prime_steps(search.nodes, group, strides)
+    return tuple(stride for stride in strides if stride not in taken)
 
 
 def _one_ring(nodes: int, stride: int, *, simplex: bool) -> tuple[int, ...]:
@@ -156,36 +166,16 @@ def _one_ring(nodes: int, stride: int, *, simplex: bool) -> tuple[int, ...]:
     return (stride, stride) if not simplex and 2 * stride == nodes else (stride,)
 
 
-def _share(rings: int, nodes: int, weights: Mapping[int, float], room: Mapping[int, int]) -> dict[int, int]:
-    """Rings for each group, given one at a time where most bytes per ring remain.
-
-    The published rule, ceil(d * share) for the heaviest first, starves the second group whenever few
-    rings are shared. One at a time, to the group with most bytes for each ring it would then have, is
-    proportional to the bytes too (highest averages, D'Hondt) and starves only who is not worth a ring.
-    """
-    shares = dict.fromkeys(weights, 0)
-    for _ in range(rings):
-        open_groups = [group for group in weights if shares[group] < room[group]]
-        if not open_groups:
-            break
-        if nodes in open_groups and shares[nodes] == 0:
-            shares[nodes] = 1
-            continue
-        neediest = max(open_groups, key=lambda group: (weights[group] / (shares[group] + 1), group))
-        shares[neediest] += 1
-    return shares
-
-
-def _fill(nodes: int, spare: int, taken: Sequence[int], *, simplex: bool, method: Method) -> list[int]:
+def _fill(search: _Search, spare: int, taken: Sequence[int]) -> list[int]:
     """Strides for NICs that no group can use: rings over all nodes first, then any unused stride."""
-    everything = range(1, nodes if simplex else (nodes + 1) // 2)
+    everything = range(1, search.nodes if search.simplex else (search.nodes + 1) // 2)
     unused = [stride for stride in everything if stride not in taken]
     pools = (
-        [stride for stride in unused if math.gcd(stride, nodes) == 1],
-        [stride for stride in unused if math.gcd(stride, nodes) != 1],
+        [stride for stride in unused if math.gcd(stride, search.nodes) == 1],
+        [stride for stride in unused if math.gcd(stride, search.nodes) != 1],
     )
     strides: list[int] = []
     for pool in pools:
         count = min(spare - len(strides), len(pool))
-        strides += select_permutations(nodes, count, pool, method, simplex=simplex, given=(*taken, *strides))
+        strides += search.select(count, pool, (*taken, *strides))
     return strides
