@@ -127,12 +127,13 @@ def products(factors: npt.NDArray[np.int64]) -> dict[str, Any]:
     device, made = calibrated("sim://kit?seed=3")
     for shots, window, asked in ((1, 1, 99.7), (KIT_SHOTS, None, 99.85)):
         compute = LightningCompute(device, made, window=window)
-        begun = time.perf_counter()
-        answers = compute.multiply(a, b, shots=shots)
+        answers: list[npt.NDArray[np.int64]] = []
+        taken = timed(lambda n, on=compute, to=answers: to.append(on.multiply(a, b, shots=n)), [shots])
         report[f"shots_{shots}"] = {
-            "accuracy": round(accuracy(answers, a, b), 4),
+            "accuracy": round(accuracy(answers[0], a, b), 4),
             "asked_accuracy": asked,
-            "seconds": round(time.perf_counter() - begun, 1),
+            "seconds": round(taken.wall[0], 1),
+            "seconds_of_core": round(taken.core[0], 1),
             "asked_seconds": 300,
         }
     for bits, asked in ((16, 0.005), (12, 0.04)):

@@ -20,6 +20,8 @@ from sim.twins.rfsoc.track import TURN, Track
 from sim.twins.rfsoc.waves import INPUT, OSCILLATOR, PRODUCT
 
 SOURCES = {"product": PRODUCT, "dds": OSCILLATOR, "input": INPUT}
+LEVELS_BYTES = 64 << 20
+"""Of noiseless traces that stand ready for the next round of the same run."""
 BATCH_SAMPLES = 1 << 19
 """Samples converted in one go: bounds what a long run keeps in memory."""
 
@@ -69,7 +71,8 @@ class Readout:
         self._scene: Scene | None = None
         self._starts = np.zeros(0, np.int64)
         self._done = 0
-        self._level: tuple[TimeLine, tuple[Any, ...], Level] | None = None
+        self._levels: dict[bytes, Level] = {}
+        self._levels_of: tuple[TimeLine, Any] | None = None
 
     def configure(self, regs: Mapping[str, Any]) -> None:
         """Frequency, phase and output as `QickConfig.calc_ro_regs` gives them."""
@@ -102,6 +105,12 @@ class Readout:
         opened = int(np.searchsorted(self._starts, tick * self._ticks_per_time, "right"))
         self._starts = self._starts[: max(opened, self._done)]
 
+    def next_end(self) -> float | None:
+        """Tick of the processor at which the first window that is not stored yet ends; None when all are."""
+        if self._done == len(self._starts) or not self.buffer.length:
+            return None
+        return float(self._starts[self._done] + self.buffer.length) / self._ticks_per_time
+
     def settle(self, until: float, converter: Converter, epoch: Any) -> None:
         """Store all windows that have ended at tick `until` of the processor and are not stored yet."""
         if self._done == len(self._starts) or not self.buffer.length:
@@ -131,24 +140,25 @@ class Readout:
         self, timeline: TimeLine, firsts: npt.NDArray[np.int64], count: int, converter: Converter
     ) -> Level:
         """As assembled for the last run, when it is the same run of the same epoch."""
-        key = (self.traces.epoch, firsts.tobytes())
-        if self._level is None or self._level[0] is not timeline or self._level[1] != key:
-            self._level = timeline, key, self._assembled(timeline, firsts, count, converter)
-        return self._level[2]
+        if (
+            self._levels_of is None
+            or self._levels_of[0] is not timeline
+            or self._levels_of[1] != self.traces.epoch
+        ):
+            self._levels_of, self._levels = (timeline, self.traces.epoch), {}
+        key = firsts.tobytes()
+        if key not in self._levels:
+            if sum(level.traces.nbytes for level in self._levels.values()) > LEVELS_BYTES:
+                self._levels = {}
+            self._levels[key] = self._assembled(timeline, firsts, count, converter)
+        return self._levels[key]
 
     def _assembled(
         self, timeline: TimeLine, firsts: npt.NDArray[np.int64], count: int, converter: Converter
     ) -> Level:
         rate_hz = self.cfg["fs"] * 1e6 * converter.clock_factor
-        seen = [self.traces.received(timeline, rate_hz, first, count) for first in firsts.tolist()]
-        different = list({id(one): one for one in seen}.values())
-        places = {id(one): place for place, one in enumerate(different)}
-        return Level(
-            np.stack([one.level for one in different]),
-            np.stack([one.noise for one in different]),
-            np.array([one.correlation for one in different], np.float64),
-            np.array([places[id(one)] for one in seen], np.int64),
-        )
+        seen, which = self.traces.of_windows(timeline, rate_hz, firsts, count)
+        return conversion.level_of(seen, which, converter.bits)
 
     def _mixing(self, firsts: npt.NDArray[np.int64]) -> Mixing:
         assert self._scene is not None

@@ -53,6 +53,11 @@ class TimeLine:
         track = self.tracks.get(generator)
         return () if track is None else track.signature(first, count)
 
+    def signatures(self, generator: int, firsts: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+        """(stretches, columns) for many stretches at once, see `Track.signatures`."""
+        track = self.tracks.get(generator)
+        return np.zeros((len(firsts), 1), np.int64) if track is None else track.signatures(firsts, count)
+
 
 @dataclass(slots=True)
 class Recorder:

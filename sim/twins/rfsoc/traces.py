@@ -11,11 +11,14 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from sim.twins.rfsoc.plant import Plant, Received
 from sim.twins.rfsoc.timeline import Recorder, TimeLine, whole_ratio
 
 MEMORY_BYTES = 64 << 20
+LOOKS = 4
+"""So often windows are grouped anew because the plant looked further than before; then each is asked for alone."""
 SLACK = 2
 """Samples by which a plant may ask for more at another time, where rates have no whole ratio."""
 
@@ -60,12 +63,46 @@ class Traces:
         self._kept[key] = received
         return received
 
+    def of_windows(
+        self, timeline: TimeLine, rate_hz: float, firsts: npt.NDArray[np.int64], count: int
+    ) -> tuple[list[Received], npt.NDArray[np.int64]]:
+        """What arrives in windows of `count` samples from each of `firsts` on: traces, and which one each window sees.
+
+        Windows are sorted into groups that see the same, so that a thousand equal shots are looked at together.
+        """
+        self.received(timeline, rate_hz, int(firsts[0]), count)
+        for _ in range(LOOKS):
+            reach = self._reach
+            heads, group = _groups(timeline, rate_hz, firsts, reach or {})
+            seen = [self.received(timeline, rate_hz, first, count) for first in firsts[heads].tolist()]
+            if (
+                self._reach == reach
+            ):  # else the plant looked further, and groups of a shorter reach say too little
+                return seen, group
+        each = [self.received(timeline, rate_hz, first, count) for first in firsts.tolist()]
+        return each, np.arange(len(each))
+
     @staticmethod
     def _key(timeline: TimeLine, places: list[Place], reach: dict[int, tuple[int, int]]) -> Any:
         return tuple(
             (places[g][1], timeline.signature(g, places[g][0] + low, high - low))
             for g, (low, high) in reach.items()
         )
+
+
+def _groups(
+    timeline: TimeLine, rate_hz: float, firsts: npt.NDArray[np.int64], reach: dict[int, tuple[int, int]]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(groups,) one window of each group, and (windows,) the group of each window."""
+    columns = [np.zeros((len(firsts), 1), np.int64)]
+    for g, (low, high) in reach.items():
+        step, lanes = whole_ratio(timeline.generators[g].rate_hz / rate_hz)
+        places, rest = np.divmod(firsts * step, lanes)
+        columns += [rest[:, None], timeline.signatures(g, places + low, high - low)]
+    table = np.ascontiguousarray(np.column_stack(columns))
+    rows = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
+    _, heads, group = np.unique(rows, return_index=True, return_inverse=True)
+    return heads, group.reshape(-1)
 
 
 def _place(sample: int, ratio: float) -> Place:
@@ -92,8 +129,10 @@ def _reach(
 def _checked(received: Received, count: int) -> Received:
     level = np.ascontiguousarray(received.level, dtype=np.float64)
     noise = np.ascontiguousarray(received.noise, dtype=np.float64)
-    if level.shape != (count,) or noise.shape != (count,):
+    own = None if received.own is None else np.ascontiguousarray(received.own, dtype=np.float64)
+    shapes = [one.shape for one in (level, noise, own) if one is not None]
+    if any(shape != (count,) for shape in shapes):
         raise ValueError(
-            f"a plant answered {level.shape} and {noise.shape} where {count} samples were asked for"
+            f"a plant answered {' and '.join(map(str, shapes))} where {count} samples were asked for"
         )
-    return Received(level, noise, received.correlation)
+    return Received(level, noise, received.correlation, own)

@@ -8,7 +8,7 @@ converter takes the upper 14 of 16 bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,13 @@ class Track:
     """Phase of the oscillator at the start of each pulse, in 2**-32 of a turn."""
     contents: list[bytes]
     is_last_kept: bool = False
+    codes: npt.NDArray[np.int64] = field(init=False)
+    """(n,) a number for each of the different contents of this track."""
+
+    def __post_init__(self) -> None:
+        numbers: dict[bytes, int] = {}
+        codes = [numbers.setdefault(one, len(numbers)) for one in self.contents]
+        object.__setattr__(self, "codes", np.array(codes, np.int64))
 
     def standing(self) -> Standing | None:
         """What outlives the run."""
@@ -75,6 +82,34 @@ class Track:
         """Equal for two stretches whose samples are equal, of whatever run, as long as the envelopes are the same."""
         seen = (self._seen(i, first, count) for i in self.overlapping(first, count))
         return tuple(one for one in seen if one is not None)
+
+    def signatures(self, firsts: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+        """(stretches, columns) for many stretches at once: where rows are equal, `signature` is."""
+        if not len(self.starts):
+            return np.zeros((len(firsts), 1), np.int64)
+        begin = np.maximum(self.starts.searchsorted(firsts, "right") - 1, 0)
+        stop = self.starts.searchsorted(firsts + count, "left")
+        widest = int((stop - begin).max())
+        columns = [self._seen_by_all(begin + i, stop, firsts, count) for i in range(widest)]
+        return np.column_stack([*columns, np.zeros(len(firsts), np.int64)])
+
+    def _seen_by_all(
+        self,
+        numbers: npt.NDArray[np.int64],
+        stop: npt.NDArray[np.int64],
+        firsts: npt.NDArray[np.int64],
+        count: int,
+    ) -> npt.NDArray[np.int64]:
+        """(stretches, 4): `_seen` of one pulse for each stretch, -FOREVER where nothing is seen of it."""
+        i = np.minimum(numbers, len(self.starts) - 1)
+        start, end = self.starts[i] - firsts, self.ends[i] - firsts
+        is_flat = (self.waves.freq[i] == 0) & (self.waves.source[i] == OSCILLATOR)
+        has_ended = end <= 0
+        start = np.where(has_ended, -FOREVER, np.where(is_flat, np.maximum(start, -1), start))
+        end = np.where(has_ended, 0, np.minimum(end, count))
+        seen = np.column_stack([start, end, self.codes[i], self.turns[i]])
+        seen[(numbers >= stop) | (has_ended & ~self.waves.is_held[i])] = -FOREVER
+        return seen
 
     def _seen(self, i: int, first: int, count: int) -> tuple[Any, ...] | None:
         start, end = int(self.starts[i]) - first, int(self.ends[i]) - first
@@ -107,16 +142,20 @@ class Track:
             level = round(AMPLITUDE * np.cos(2 * np.pi * self.turns[i] / TURN))
             return np.full(count, level * gain >> 15)
         since = np.arange(first, first + count) - self.starts[i]
-        real, imaginary = self._oscillator(i, since)
-        if source in {PRODUCT, INPUT}:
-            places = self.waves.address[i] * self._samples_per_tick(i) + since % self.periods[i]
-            picked = envelope[places % len(envelope)].astype(np.int64)
-            real = (
-                (real * picked[:, 0] - imaginary * picked[:, 1]) >> 16 if source == PRODUCT else picked[:, 0]
-            )
-        elif source != OSCILLATOR:
+        if source == OSCILLATOR:
+            real, _ = self._oscillator(i, since)
+            return real * gain >> 15
+        if source not in {PRODUCT, INPUT}:
             return np.zeros(count, np.int64)
-        return real * gain >> 15
+        places = self.waves.address[i] * self._samples_per_tick(i) + since % self.periods[i]
+        picked: npt.NDArray[np.int64] = envelope[places % len(envelope)].astype(np.int64)
+        shape = picked[:, 0] if source == INPUT else self._mixed(i, since, picked)
+        return shape * gain >> 15
+
+    def _mixed(self, i: int, since: Samples, picked: Samples) -> Samples:
+        """Envelope samples (n, 2) times the oscillator."""
+        real, imaginary = self._oscillator(i, since)
+        return (real * picked[:, 0] - imaginary * picked[:, 1]) >> 16
 
     def _samples_per_tick(self, i: int) -> int:
         return int(self.periods[i] // max(self.waves.length[i], 1))
