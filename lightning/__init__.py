@@ -30,6 +30,7 @@ from lightning.errors import (
     LightningError,
     NotCalibrated,
     NoWaveformError,
+    ReadoutOverrun,
 )
 from lightning.signal_processing import LightningSignalProcessing
 from lightning.waveform import Waveform
@@ -50,6 +51,7 @@ __all__ = [
     "NoWaveformError",
     "NotCalibrated",
     "Patience",
+    "ReadoutOverrun",
     "Waveform",
     "connect",
     "errors",

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lightning import profiles
-from lightning.errors import ProgramError, ReadoutTooLong, UnsupportedClock, WrongChannel
+from lightning.errors import (
+    ConfigError,
+    OutOfRange,
+    ProgramError,
+    ReadoutTooLong,
+    UnsupportedClock,
+    WrongChannel,
+)
 from lightning.settings import Settings
+
+if TYPE_CHECKING:
+    from lightning.calibration import Calibration
 
 SAME_RATE = 1e-6
 """Relative difference below which two clock rates are the same."""
+LEAST_RELAX_US = 0.2
+"""Shortest pause between shots. The processor waits for the window's end and then fetches the next shot's four pulses:
+31 clocks of 384 MHz, 0.08 us (20 of 430 MHz with version 2). After a shorter pause they come late in their window. The
+limit is twice that and a little."""
 
 
 def check(soccfg: Any, settings: Settings) -> None:
-    """Raise `WrongChannel`, `ReadoutTooLong` or `UnsupportedClock` when the firmware cannot do this."""
+    """Raise `WrongChannel`, `OutOfRange` or `UnsupportedClock` when the firmware cannot do this."""
     check_channels(soccfg, settings)
-    check_buffers(soccfg, settings)
+    check_pause(settings)
     check_clocks(soccfg)
 
 
@@ -36,18 +50,49 @@ def check_channels(soccfg: Any, settings: Settings) -> None:
             )
 
 
+def check_pause(settings: Settings) -> None:
+    """Every shot begins on time. Raises `OutOfRange`."""
+    if settings.reps > 1 and settings.relax_delay_us < LEAST_RELAX_US:
+        raise OutOfRange(
+            f"relax_delay_us is {settings.relax_delay_us:g}, too short to have the next shot's pulses ready",
+            cure=f"Give {LEAST_RELAX_US:g} or more, or reps=1, which needs no pause",
+        )
+
+
+def check_calibrated_channels(calibration: Calibration, settings: Settings) -> None:
+    """Values go to the generators that the modulators were measured with. Raises `WrongChannel`."""
+    for index, channel in settings.driven.items():
+        measured = calibration.modulators[index].channel
+        if settings.values[index] is not None and channel != measured:
+            raise WrongChannel(
+                f"modulator {index} is driven by generator {channel}, and was calibrated with generator {measured}",
+                device=calibration.device,
+                cure=f"Set channel_{index} to {measured}, or calibrate anew when it was wired anew",
+            )
+
+
 def check_buffers(soccfg: Any, settings: Settings) -> None:
     """All shots of a run fit into the decimated buffer."""
     for readout in settings.readouts:
         room = int(soccfg["readouts"][readout]["buf_maxlen"])
-        wanted = settings.readout_length * settings.reps
-        if wanted > room:
+        # QICK leaves the last sample unused.
+        wanted, usable = settings.readout_length * settings.reps, room - 1
+        if wanted > usable:
             raise ReadoutTooLong(
                 f"{settings.reps} shots of {settings.readout_length} samples are {wanted}, and the buffer of"
-                f" readout {readout} holds {room}",
-                cure=f"Lower reps or readout_length: {settings.reps} shots can have {room // settings.reps} samples"
-                "; soft_avgs costs no room",
+                f" readout {readout} holds {room}, of which all but one can be used",
+                cure=_shorter(settings, usable),
             )
+
+
+def _shorter(settings: Settings, usable: int) -> str:
+    """What fits into the buffer: shorter shots where they keep one sample at least, or fewer of them."""
+    ways = []
+    if samples := usable // settings.reps:
+        ways.append(f"readout_length to {samples} or less")
+    if shots := usable // settings.readout_length:
+        ways.append(f"reps to {shots} or less")
+    return f"Set {' or '.join(ways) or 'both to less'}; more soft_avgs cost no room"
 
 
 def check_clocks(soccfg: Any) -> None:
@@ -98,6 +143,17 @@ def check_running_clocks(soc: Any) -> None:
                     device=_name(soc),
                     cure=_RELOAD,
                 )
+
+
+def check_is_calibration(given: Any) -> None:
+    """What is handed over as a calibration is one, or None. Raises `ConfigError`."""
+    from lightning.calibration import Calibration
+
+    if given is not None and not isinstance(given, Calibration):
+        raise ConfigError(
+            f"{given!r:.60} is no calibration",
+            cure="Give what lightning.calibration.load(FILE) returns, or leave it out for the one kept for the device",
+        )
 
 
 _RELOAD = "Set the clocks again (QickSoc(force_init_clks=True)), or power the board off and on"

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lightning.errors import AmbiguousConfig, OutOfRange, UnknownKey
+from lightning.errors import AmbiguousConfig, ConfigError, OutOfRange, UnknownKey
 from lightning.settings import (
     CHECKS,
     LINEAR_TOP_WORD,
@@ -207,12 +207,18 @@ def _lts_channel(modulator: int, value: Any) -> int:
 def settings_of(config: Settings | Configuration | Mapping[str, Any]) -> Settings:
     """The settings meant, however they are given.
 
-    Raises `AmbiguousConfig` for a plain dictionary with `dac_i` in it: value or channel is not to be seen.
+    Raises `AmbiguousConfig` for a plain dictionary with `dac_i` in it (value or channel is not to be seen), and
+    `ConfigError` for what is no configuration at all.
     """
     if isinstance(config, Settings):
         return config
     if isinstance(config, Configuration):
         return config.settings
+    if not isinstance(config, Mapping):
+        raise ConfigError(
+            f"{config!r:.60} is no configuration",
+            cure="Give lightning.LightningConfig, or a Configuration of yours",
+        )
     if any(re.fullmatch(r"dac(_gain)?_\d+", str(key)) for key in config):
         raise AmbiguousConfig(
             "in a plain dictionary dac_0..dac_3 may be values (the talk) or channels (the published library)",

@@ -4,7 +4,8 @@
     waveform = runtime.acquire_decimated(soc)
 
 `LightningControl` takes what the configuration says at that moment, looks whether the firmware can do it, and
-compiles; nothing is sent before `acquire_decimated`.
+compiles; nothing is sent before `acquire_decimated`. A bare `QickConfig` names no device, so what was compiled for one
+is compiled again with the calibration of the device that then runs it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lightning.checks import check, check_running_clocks, check_same_firmware
+from lightning.checks import (
+    check,
+    check_buffers,
+    check_calibrated_channels,
+    check_is_calibration,
+    check_running_clocks,
+    check_same_firmware,
+)
 from lightning.config import Configuration, settings_of
 from lightning.devices.identity import identity_of
 from lightning.errors import ProgramError
@@ -29,10 +37,10 @@ if TYPE_CHECKING:
 class LightningControl:
     """One acquisition, compiled for one device.
 
-    `device` is what `lightning.connect` gives, a `QickSoc`, or (to compile only) a `QickConfig`. `calibration` is the
-    one kept for the device unless another is given; without any, values are driven linearly, value 255 with gain
-    word 20000. Raises `WrongChannel`, `ReadoutTooLong`, `UnsupportedClock`, `AmbiguousConfig`, and the errors of a
-    calibration that must not be used.
+    `device` is what `lightning.connect` gives, a `QickSoc`, or a `QickConfig` (also QICK's `soccfg` of a proxy).
+    `calibration` is the one kept for the device unless another is given; without any, values are driven linearly,
+    value 255 with gain word 20000. Raises `WrongChannel`, `OutOfRange`, `UnsupportedClock`, `AmbiguousConfig`, and the
+    errors of a calibration that must not be used.
     """
 
     def __init__(
@@ -43,18 +51,31 @@ class LightningControl:
         calibration: Calibration | None = None,
     ) -> None:
         self.settings = settings_of(config)
+        self._soccfg = device = _configured(device)
+        check_is_calibration(calibration)
         check(device, self.settings)
-        self.calibration = calibration or self._kept(device)
+        self._given = calibration
+        self._compile(device)
+
+    def _compile(self, device: Any) -> None:
+        """Gain words by the calibration of this device, and the program that has them."""
+        self.calibration = self._calibration_of(device)
+        if self.calibration is not None:
+            check_calibrated_channels(self.calibration, self.settings)
         self.words = drive(self.settings, self.calibration)
         """Gain word per modulator."""
         by_generator = {channel: self.words[i] for i, channel in self.settings.driven.items()}
         self.compiled = build(device, self.settings, by_generator)
-        self._soccfg = device
-        self._generator = next(iter(by_generator))
 
-    def _kept(self, device: Any) -> Calibration | None:
+    def _calibration_of(self, device: Any) -> Calibration | None:
         """Bare gain words need none, so one that must not be used does not stand in their way."""
-        return find_calibration(device) if any(each is not None for each in self.settings.values) else None
+        if self._given is None:
+            return (
+                find_calibration(device) if any(each is not None for each in self.settings.values) else None
+            )
+        if _runs(device):
+            check_calibration(self._given, device)
+        return self._given
 
     @property
     def program(self) -> Any:
@@ -65,8 +86,10 @@ class LightningControl:
         """Run it on `soc` and bring back every sample, averaged over `soft_avgs` runs.
 
         Raises `DeviceStuck` or `DeviceGone` when the device hangs or is lost, `UnsupportedClock` when its clocks
-        have changed.
+        have changed, `ReadoutTooLong` when the samples do not fit its buffer, and `ForeignCalibration` or
+        `StaleCalibration` when the calibration in use is not (or no longer) one for this device.
         """
+        check_buffers(self._soccfg, self.settings)
         device = self._ready(soc)
         readouts = self.compiled.acquire_decimated(device, progress=progress)
         return Waveform(readouts, self._origin(device))
@@ -74,7 +97,8 @@ class LightningControl:
     def acquire(self, soc: Any, *, progress: bool = False) -> list[Floats]:
         """Run it on `soc` and bring back one mean (I, Q) per readout, over the whole window and all shots.
 
-        The window must lie inside the pulses for this to be a level. Raises as `acquire_decimated`.
+        The window must lie inside the pulses for this to be a level. Raises as `acquire_decimated`, but for
+        `ReadoutTooLong`: sums need no buffer for samples.
         """
         return self.compiled.acquire(self._ready(soc), progress=progress)
 
@@ -82,7 +106,7 @@ class LightningControl:
         needed("qick", "to run programs")
         from lightning.devices.guard import guarded
 
-        if not callable(getattr(soc, "start_tproc", None)):
+        if not _runs(soc):
             raise ProgramError(
                 "this is a configuration, not a device",
                 cure="Hand over what lightning.connect(address) returned",
@@ -90,6 +114,10 @@ class LightningControl:
         device = guarded(soc)
         check_same_firmware(self._soccfg, device)
         check_running_clocks(device)
+        if not _runs(self._soccfg):
+            self._compile(device)
+        elif self.calibration is not None and soc is not self._soccfg:
+            check_calibration(self.calibration, device)
         device.expect(self.compiled.duration_s())
         if note := getattr(device.unguarded, "note_settings", None):
             note(self.settings.as_dict())
@@ -97,6 +125,7 @@ class LightningControl:
 
     def _origin(self, device: GuardedSoc) -> Origin:
         readouts = [device["readouts"][each] for each in self.settings.readouts]
+        generator = next(iter(self.settings.driven.values()))
         return Origin(
             settings=self.settings,
             words=self.words,
@@ -104,9 +133,24 @@ class LightningControl:
             calibration=self.calibration,
             tick_ns=tuple(1e3 / float(each["f_output"]) for each in readouts),
             trigger_ns=self.settings.adc_trig_offset * 1e3 / float(device["tprocs"][0]["f_time"]),
-            pulse_ns=self.settings.length * 1e3 / float(device["gens"][self._generator]["f_fabric"]),
+            pulse_ns=self.settings.length * 1e3 / float(device["gens"][generator]["f_fabric"]),
             rounds=self.compiled.rounds(),
         )
+
+
+def _configured(device: Any) -> Any:
+    """A proxy of QICK's runs programs and has no entries; guarded, it has those of its configuration."""
+    if hasattr(type(device), "__getitem__") or not _runs(device):
+        return device
+    needed("qick", "to run programs")
+    from lightning.devices.guard import guarded
+
+    return guarded(device)
+
+
+def _runs(device: Any) -> bool:
+    """Whether it is a device, and not only the configuration of one."""
+    return callable(getattr(device, "start_tproc", None))
 
 
 def drive(settings: Settings, calibration: Calibration | None) -> tuple[int, ...]:
@@ -141,6 +185,13 @@ def find_calibration(device: Any) -> Calibration | None:
     Of a recording the age is that at its time.
     Raises `ForeignCalibration`, `StaleCalibration` or another `CalibrationError`.
     """
-    from lightning.calibration import find
+    from lightning.calibration import store
 
-    return find(device, now=getattr(device, "made", None))
+    return store.find(device, now=store.made(device))
+
+
+def check_calibration(calibration: Calibration, device: Any) -> None:
+    """Raise `ForeignCalibration` or `StaleCalibration` where this one must not be used for this device."""
+    from lightning.calibration import store
+
+    store.check(calibration, device, now=store.made(device))

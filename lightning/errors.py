@@ -15,7 +15,8 @@
     │   └── UnknownProfile        no firmware profile of this name
     ├── DeviceError               the device itself                                     (device)
     │   ├── DeviceGone            it does not answer any more, or never did
-    │   └── DeviceStuck           it answers, but the shot counter stands still or is far too late
+    │   ├── DeviceStuck           it answers, but the shot counter stands still or is far too late
+    │   └── ReadoutOverrun        sums came faster than they were fetched, and some were overwritten
     ├── RecordingError            a recording that cannot be read, or was made of something else  (user)
     ├── NoWaveformError           nothing has been acquired and bound yet               (user)
     ├── NotCalibrated             the device has no calibration: run `lightning calibrate`  (user)
@@ -25,11 +26,13 @@
     │   └── UnknownVersion        written by a later version, or no calibration at all
     └── ScriptError               a script that cannot be run                           (user)
 
+`SaturationWarning` and `DarkWarning` are no errors: there is an answer, and it is not to be believed.
 Each class has a stable `code` and says in `who` whose turn it is. A message says what, why, and what to do.
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import ClassVar, Literal
 
 from lightning import neighbours
@@ -161,6 +164,12 @@ class DeviceStuck(DeviceError, TimeoutError):
     code = "device.stuck"
 
 
+class ReadoutOverrun(DeviceError, RuntimeError):
+    """Sums came faster than they were fetched, and some were overwritten."""
+
+    code = "device.overrun"
+
+
 class RecordingError(LightningError):
     """A recording that cannot be read, or was made of something else."""
 
@@ -207,3 +216,33 @@ class ScriptError(LightningError):
     """A script that cannot be run."""
 
     code = "script"
+
+
+class SaturationWarning(UserWarning):
+    """More light than the converter or the range of answers takes: the answer is too small."""
+
+
+def warn_of_saturation(device: str, answers: int = 1) -> None:
+    """Warn the caller of the function that calls this."""
+    few = "the answer is" if answers == 1 else f"{answers} answers are"
+    warnings.warn(
+        f"{device}: there was more light than can be measured, so {few} too small. Lower the laser's"
+        " power to that of the calibration, or run `lightning calibrate`",
+        SaturationWarning,
+        stacklevel=3,
+    )
+
+
+class DarkWarning(UserWarning):
+    """No light came where the answer should have been well above zero."""
+
+
+def warn_of_darkness(device: str, answers: int = 1) -> None:
+    """Warn the caller of the function that calls this."""
+    few = "an answer that should be" if answers == 1 else f"{answers} answers that should be"
+    warnings.warn(
+        f"{device}: no light came for {few} well above zero. Is the laser on, and its shutter open? If so, the biases"
+        " have moved: run `lightning calibrate`",
+        DarkWarning,
+        stacklevel=3,
+    )

@@ -63,11 +63,11 @@ def _exit_code(code: Any) -> int:
 
 
 def _from_script_on(found: TracebackType | None, path: Path) -> TracebackType | None:
-    """Without the frames through which the script was started; all of them when it never began."""
+    """Without the frames through which the script was started; none when it never began, as under Python."""
     step = found
     while step is not None and not _is_of(step.tb_frame, path):
         step = step.tb_next
-    return step or found
+    return step
 
 
 def _is_of(frame: FrameType, path: Path) -> bool:

@@ -131,12 +131,22 @@ def put(before: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
 
 
 def _per_modulator(name: str, given: Any, high: int) -> tuple[int | None, ...]:
-    found = tuple(given)
+    found = _several(name, given)
     if len(found) != MODULATORS:
         raise OutOfRange(f"{name} has {len(found)} entries", cure=f"Give {MODULATORS}, one per modulator")
     return tuple(
         None if each is None else whole(f"{name[:-1]}_{i}", each, 0, high) for i, each in enumerate(found)
     )
+
+
+def _several(name: str, given: Any, *, one: bool = False) -> tuple[Any, ...]:
+    """The entries of a list, an array or a tuple; where `one` is enough, a whole number stands for itself."""
+    if one and hasattr(given, "__index__") and not hasattr(given, "__len__"):
+        return (given,)
+    try:
+        return tuple(given)
+    except TypeError:
+        raise OutOfRange(f"{name} are {given!r}, which is no list", cure="Give a list of numbers") from None
 
 
 def _channels(given: Any) -> tuple[int | None, ...]:
@@ -151,7 +161,7 @@ def _channels(given: Any) -> tuple[int | None, ...]:
 
 
 def _readouts(given: Any) -> tuple[int, ...]:
-    found = (given,) if isinstance(given, int) else tuple(given)
+    found = _several("readouts", given, one=True)
     if not found or len(set(found)) != len(found):
         raise ConfigError(f"readouts are {list(found)}", cure="Name at least one, and none twice")
     return tuple(whole("readout", each, 0, 63) for each in found)

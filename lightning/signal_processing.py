@@ -2,10 +2,11 @@
 
     sp = LightningSignalProcessing()
     sp.plot_waveform(waveform)
-    print(sp.decode_adc_result)  # 0..255
+    print(sp.decode_adc_result)  # 0..255; 0..510 where both products are lit
 
 `plot_waveform` binds the waveform to this object; `decode_adc_result` is then an int, which can also be called with
-another waveform. The helpers of the library published for the kit are here too, with its defects mended.
+another waveform. It is read from the readout that the calibration was measured with, wherever in the waveform that
+stands. The helpers of the library published for the kit are here too, with its defects mended.
 """
 
 from __future__ import annotations
@@ -15,20 +16,28 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from lightning.errors import LightningError, NotCalibrated, NoWaveformError, OutOfRange
+from lightning.errors import (
+    ForeignCalibration,
+    LightningError,
+    NotCalibrated,
+    NoWaveformError,
+    OutOfRange,
+    WrongChannel,
+    warn_of_darkness,
+    warn_of_saturation,
+)
 from lightning.waveform import Floats, Waveform
 
 if TYPE_CHECKING:
     from lightning.calibration import Calibration
+    from lightning.calibration.decoder import Decoded
 
-DETECTOR = 0
-"""Index, in the waveform, of the readout that is decoded: the first that was recorded."""
 SETTLE_TICKS = 8
 """Samples left out at either edge of a pulse: the edges themselves, and fibres that differ in length."""
 
 
 class DecodedResult(int):
-    """A product, 0..255, that decodes other waveforms when called: `result(waveform)`."""
+    """A product, 0..255, or the sum of two, 0..510, that decodes other waveforms when called: `result(waveform)`."""
 
     _processing: LightningSignalProcessing
 
@@ -56,11 +65,14 @@ class LightningSignalProcessing:
     def plot_waveform(self, waveform: Waveform, *, draw: bool = True) -> Any:
         """Bind the waveform, and draw it: a matplotlib figure, which nobody shows; None without matplotlib."""
         self.waveform = _checked(waveform)
-        return _drawn(self, waveform) if draw else None
+        return _drawn(waveform) if draw else None
 
     @property
     def decode_adc_result(self) -> DecodedResult:
-        """The product in the bound waveform, 0..255. Raises `NoWaveformError`, `NotCalibrated`."""
+        """The product in the bound waveform, 0..255, or the sum of two, 0..510.
+
+        Raises `NoWaveformError`, and what `decode` raises.
+        """
         if self.waveform is None:
             raise NoWaveformError(
                 "there is no waveform to decode yet", cure="Bind one first: sp.plot_waveform(waveform)"
@@ -68,14 +80,22 @@ class LightningSignalProcessing:
         return DecodedResult(self.decode(self.waveform), self)
 
     def decode(self, waveform: Waveform) -> int:
-        """The product in this waveform, 0..255. Raises `NotCalibrated`, `OutOfRange`."""
-        calibration = _calibration_of(_checked(waveform))
-        level, peak = level_of(waveform, calibration)
-        decoded = calibration.decode(level, _values(waveform), peak=peak)
-        return min(max(int(decoded.value), 0), 255)
+        """The product in this waveform, 0..255, or the sum of two where both are lit, 0..510.
 
-    def get_signal_timeseries(self, waveform: Waveform, readout: int = DETECTOR) -> Floats:
-        """(samples,) |I + jQ| in counts, averaged over the shots as complex numbers.
+        Warns with `SaturationWarning` when there was more light than can be measured, with `DarkWarning` when none came
+        where it should. Raises `NotCalibrated`;
+        `ForeignCalibration` when it was driven by the calibration of another device; `WrongChannel` without the
+        detector's readout; `OutOfRange` for pulses, windows or samples that the calibration does not know.
+        """
+        found = decoded(waveform)
+        if found.saturated:
+            warn_of_saturation(waveform.device.label)
+        if found.dark:
+            warn_of_darkness(waveform.device.label)
+        return found.value
+
+    def get_signal_timeseries(self, waveform: Waveform, readout: int = 0) -> Floats:
+        """(samples,) |I + jQ| in counts of the readout at this place in the list; shots averaged as complex numbers.
 
         The published library averaged the magnitudes, which lifts a dark line by its noise.
         """
@@ -90,7 +110,15 @@ class LightningSignalProcessing:
         return find_peak_floor(signal)
 
 
-def timeseries(waveform: Waveform, readout: int = DETECTOR) -> Floats:
+def decoded(waveform: Waveform) -> Decoded:
+    """The answer in this waveform, with what is to be known about it. Raises as `LightningSignalProcessing.decode`."""
+    calibration = _calibration_of(_checked(waveform))
+    _check_pulse(waveform)
+    level, peak = level_of(waveform, calibration)
+    return calibration.decode(level, _values(waveform), peak=peak)
+
+
+def timeseries(waveform: Waveform, readout: int = 0) -> Floats:
     """(samples,) |I + jQ| of the shots' mean, in counts."""
     mean = waveform[readout].mean(axis=0)
     magnitude: Floats = np.hypot(mean[0], mean[1])
@@ -148,10 +176,18 @@ def _threshold(values: Floats) -> float:
 def level_of(waveform: Waveform, calibration: Calibration) -> tuple[float, float]:
     """(level above idle, peak) of the pulse, in counts of I, where the calibration says that its light arrives.
 
-    Raises `OutOfRange` when the window holds no plateau, or no idle line to compare it with.
+    Raises `WrongChannel` when the calibration's readout was not recorded, `OutOfRange` when the window holds no
+    plateau, or no idle line to compare it with, or samples that are no numbers.
     """
-    samples = waveform[DETECTOR].mean(axis=0)[0]
-    start, stop, before, after = _edges(waveform, calibration)
+    index = _detector(waveform, calibration)
+    samples = waveform[index].mean(axis=0)[0]
+    if not np.isfinite(samples).all():
+        raise OutOfRange(
+            f"{int((~np.isfinite(samples)).sum())} of {samples.size} samples are no finite numbers",
+            device=waveform.device.name,
+            cure="Acquire again, or give the samples as they were acquired",
+        )
+    start, stop, before, after = _edges(waveform, calibration, index)
     ticks = np.arange(samples.size)
     plateau = samples[(ticks >= start) & (ticks < stop)]
     idle = samples[(ticks < before) | (ticks >= after)]
@@ -166,11 +202,23 @@ def level_of(waveform: Waveform, calibration: Calibration) -> tuple[float, float
     return peak - float(idle.mean()), peak
 
 
-def _edges(waveform: Waveform, calibration: Calibration) -> tuple[float, float, float, float]:
+def _detector(waveform: Waveform, calibration: Calibration) -> int:
+    """Place in the waveform of the readout that the calibration was measured with."""
+    readouts = waveform.origin.settings.readouts
+    if calibration.readout not in readouts:
+        raise WrongChannel(
+            f"the light is at readout {calibration.readout}, and recorded were {', '.join(map(str, readouts))}",
+            device=waveform.device.name,
+            cure=f"Add readout {calibration.readout}: readouts = {[*readouts, calibration.readout]}",
+        )
+    return readouts.index(calibration.readout)
+
+
+def _edges(waveform: Waveform, calibration: Calibration, index: int) -> tuple[float, float, float, float]:
     """In samples: first and past the last of the plateau; where the idle line ends and begins again."""
     origin, timing = waveform.origin, calibration.timing
     offset = origin.trigger_ns / timing.tick_ns
-    scale = timing.tick_ns / origin.tick_ns[DETECTOR]
+    scale = timing.tick_ns / origin.tick_ns[index]
     length = origin.pulse_ns / timing.tick_ns
     first, last = (min(timing.arrival) - offset) * scale, (max(timing.arrival) - offset) * scale
     return (
@@ -207,6 +255,18 @@ def _checked(waveform: Any) -> Waveform:
     return waveform
 
 
+def _check_pulse(waveform: Waveform) -> None:
+    """A calibration is of pulses without carrier: others open a modulator by another curve."""
+    settings = waveform.origin.settings
+    for name, value in (("pulse_freq_mhz", settings.pulse_freq_mhz), ("phase_deg", settings.phase_deg)):
+        if value:
+            raise OutOfRange(
+                f"{name} was {value:g}, and the device is calibrated with pulses of frequency 0 and phase 0",
+                device=waveform.device.name,
+                cure=f"Set {name} to 0 to decode; without decoding any will do",
+            )
+
+
 def _calibration_of(waveform: Waveform) -> Calibration:
     if waveform.calibration is None:
         raise NotCalibrated(
@@ -214,16 +274,22 @@ def _calibration_of(waveform: Waveform) -> Calibration:
             device=waveform.device.label,
             cure="Run `lightning calibrate` with this device, then acquire again",
         )
+    if waveform.calibration.device != waveform.device.name:
+        raise ForeignCalibration(
+            f"the waveform was driven with the calibration of {waveform.calibration.device}",
+            device=waveform.device.label,
+            cure="Make the LightningControl with the device that runs it, then acquire again",
+        )
     return waveform.calibration
 
 
-def _drawn(processing: LightningSignalProcessing, waveform: Waveform) -> Any:
+def _drawn(waveform: Waveform) -> Any:
     try:
         from lightning import pictures
     except ImportError:
         return None
     try:
-        decoded = processing.decode(waveform)
+        answer = decoded(waveform).value
     except LightningError:
-        decoded = None
-    return pictures.waveform(waveform, decoded=decoded)
+        answer = None
+    return pictures.waveform(waveform, decoded=answer)

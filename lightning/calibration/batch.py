@@ -30,6 +30,7 @@ import numpy.typing as npt
 from lightning import errors
 from lightning.calibration.fringe import Floats
 from lightning.optional import needed
+from lightning.settings import whole
 
 CHANNELS = (0, 1, 2, 3)
 READOUT = 1
@@ -45,6 +46,7 @@ DITHER = np.arange(4, dtype=np.int32)
 MIXED = 0.5
 """The readout gives the converter's samples as they are here; where it multiplies them with its oscillator, as in
 decimated waveforms, the product keeps the upper 16 of its 32 bits, which halves it. Counts are those of a waveform."""
+MOST_SHOTS = 1_000_000
 SETTLE_TICKS = 24
 """Before and after the window, inside the pulses: the skew that is left, and the edges."""
 
@@ -113,7 +115,7 @@ class Reader:
         readout: int = READOUT,
         window: Window | None = None,
     ) -> None:
-        _check(soc, channels, readout)
+        check_firmware(soc, channels, readout)
         from lightning.devices.guard import guarded
 
         self.soc = guarded(soc)
@@ -185,11 +187,13 @@ def generator_ticks(soccfg: Any, readout: int, channel: int, ticks: float) -> in
     return math.ceil(round(ticks * ratio, 6))
 
 
-def _check(soc: Any, channels: tuple[int, ...], readout: int) -> None:
-    kind = soc["tprocs"][0]["type"]
+def check_firmware(soc: Any, channels: tuple[int, ...], readout: int) -> None:
+    """Raise `ProgramError` or `WrongChannel` where this firmware cannot measure tables."""
+    kind, device = soc["tprocs"][0]["type"], str(getattr(soc, "identity", ""))
     if kind != "axis_tproc64x32_x8":
         raise errors.ProgramError(
             f"tables are measured by the timed processor of version 1 (axis_tproc64x32_x8); this firmware has {kind}",
+            device=device,
             cure="load the kit's firmware, or measure row by row with LightningControl",
         )
     missing = [channel for channel in channels if not 0 <= channel < len(soc["gens"])]
@@ -197,16 +201,16 @@ def _check(soc: Any, channels: tuple[int, ...], readout: int) -> None:
         raise errors.WrongChannel(
             f"this firmware has {len(soc['gens'])} generators and {len(soc['readouts'])} readouts;"
             f" wanted are generators {channels} and readout {readout}",
-            cure="name those that your kit is wired to",
+            device=device,
+            cure="load the kit's firmware, or name those that your kit is wired to",
         )
 
 
 def _table(words: npt.ArrayLike, shots: int) -> npt.NDArray[np.int32]:
+    whole("shots", shots, 1, MOST_SHOTS)
     table = np.atleast_2d(np.asarray(words, dtype=np.int64))
-    if table.ndim != 2 or table.shape[1] != 4 or not len(table) or shots < 1:
-        raise errors.OutOfRange(
-            f"rows of four gain words and one shot or more are needed, not {table.shape}, {shots}"
-        )
+    if table.ndim != 2 or table.shape[1] != 4 or not len(table):
+        raise errors.OutOfRange(f"rows of four gain words are needed, one at least, not {table.shape}")
     if np.abs(table).max() > 32767:
         raise errors.OutOfRange(
             f"gain words have 16 bits, sign included; {int(np.abs(table).max())} has more"

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.calibration import pairs
-from lightning.calibration.batch import CHANNELS, READOUT, Reader, Window
+from lightning.calibration.batch import CHANNELS, READOUT, Reader, Window, check_firmware
 from lightning.calibration.decoder import Decoder
 from lightning.calibration.delay import Arrival
 from lightning.calibration.document import Outcome
@@ -33,7 +33,10 @@ class Instruments(NamedTuple):
 
 @dataclass(slots=True)
 class Bench:
-    """A device on its way to a calibration, and what has been found out about it."""
+    """A device on its way to a calibration, and what has been found out about it.
+
+    Raises `ProgramError` or `WrongChannel` for a device whose firmware cannot be calibrated.
+    """
 
     soc: Any
     instruments: Any = field(default_factory=Instruments)
@@ -54,6 +57,10 @@ class Bench:
     noise: NoiseModel | None = None
     raw: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     conditions: dict[str, float | str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Say at once what this firmware cannot do; QICK would say it in the middle."""
+        check_firmware(self.soc, self.channels, self.readout)
 
     def reader(self, length: int | None = None) -> Reader:
         """Rows on this device, in windows of `length` decimated samples."""

@@ -38,7 +38,9 @@ class Decoded:
     analogue: float
     """Before rounding, in the same unit."""
     saturated: bool
-    """The converter was at its end: the answer is too small."""
+    """The converter was at its end, or the answer lay clearly beyond the range: it is too small."""
+    dark: bool = False
+    """No light came, though the product of the values is well above zero."""
 
     @property
     def residual(self) -> float:

@@ -14,14 +14,22 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning import errors
-from lightning.calibration.decoder import Decoded, Decoder, rounded
+from lightning.calibration.decoder import FULL, Decoded, Decoder, rounded
 from lightning.calibration.encoder import Encoder
 from lightning.calibration.fringe import Floats, Fringe
 from lightning.calibration.noise import NoiseModel
 
 MAX_AGE = timedelta(hours=24)
 """A bias drifts by parts of V_pi in hours; a calibration older than a day is not believed."""
+CLOCKS_APART = timedelta(minutes=10)
+"""By which the clocks of two machines may differ."""
 MODULATORS = 4
+BEYOND = 10.0
+"""Of 255. Noise and the errors of a good calibration leave an answer nearer to the range than this."""
+WELL_LIT, UNLIT = 16.0, 1.0
+"""Of 255. What should be the one and comes as the other, or less, got no light: noise is a tenth of the difference."""
+AT_END = 0.999
+"""Of the converter's full scale, from which a plateau is taken for cut off."""
 CURE = "run `lightning calibrate` with this device"
 
 
@@ -134,17 +142,38 @@ class Calibration:
         row = self._row(values)
         analogue = float(self.decode_table([level], row)[0])
         both = bool(_lit(row).all())
-        top = abs(level if peak is None else peak)
         return Decoded(
             value=int(rounded(analogue, products=2 if both else 1)),
             analogue=analogue,
-            saturated=top >= 0.999 * self.decoder.full_scale,
+            saturated=bool(self.saturated([level if peak is None else peak], [analogue], row)[0]),
+            dark=bool(self.dark([analogue], row)[0]),
         )
 
-    def check(self, device: str, *, now: datetime, max_age: timedelta = MAX_AGE) -> None:
+    def saturated(
+        self, peaks: npt.ArrayLike, analogue: npt.ArrayLike, values: npt.ArrayLike
+    ) -> npt.NDArray[np.bool_]:
+        """(n,) whether there was too much light: the converter at its end, or an answer beyond all range.
+
+        For plateaus (n,) in counts, idle level included, the answers (n,) decoded from them, and their (n, 4) values.
+        """
+        at_end = np.abs(np.asarray(peaks, dtype=float)) >= AT_END * self.decoder.full_scale
+        products = np.where(_lit(_valid(values)).all(axis=1), 2, 1)
+        beyond = np.asarray(analogue, dtype=float) > products * FULL + BEYOND
+        too_bright: npt.NDArray[np.bool_] = at_end | beyond
+        return too_bright
+
+    def dark(self, analogue: npt.ArrayLike, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """(n,) whether no light came for (n, 4) values whose products are well above zero, from the answers (n,)."""
+        v = _valid(values)
+        expected = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL
+        no_light: npt.NDArray[np.bool_] = (expected >= WELL_LIT) & (np.asarray(analogue) <= UNLIT)
+        return no_light
+
+    def check(self, device: str, *, now: datetime, max_age: timedelta | None = MAX_AGE) -> None:
         """Raise `ForeignCalibration` when it is of another device, `StaleCalibration` when it is too old.
 
-        A factory calibration of a twin does not age: the twin begins anew with every connection.
+        Raises `CalibrationError` when it was made later than now. With `max_age` None its time is not looked at: a
+        twin begins anew with every connection, so what it brings along itself does not age.
         """
         if device != self.device:
             raise errors.ForeignCalibration(
@@ -152,20 +181,35 @@ class Calibration:
                 device=device,
                 cure=CURE,
             )
+        if max_age is not None:
+            self._check_time(now, max_age)
+
+    def _check_time(self, now: datetime, max_age: timedelta) -> None:
         age = now - self.made
-        if self.origin != "factory" and age > max_age:
+        if age < -CLOCKS_APART:
+            raise errors.CalibrationError(
+                f"this calibration says that it was made at {self.made.isoformat(timespec='seconds')}, which is still"
+                " to come, so nobody knows how old it is",
+                device=self.device,
+                cure=f"set this machine's clock, or {CURE}",
+            )
+        if age > max_age:
             raise errors.StaleCalibration(
                 f"this calibration is {age / timedelta(hours=1):.1f} h old; it holds for"
                 f" {max_age / timedelta(hours=1):.1f} h, then biases have drifted",
-                device=device,
+                device=self.device,
                 cure=CURE,
             )
 
+    @property
+    def kind(self) -> str:
+        """Delivered or measured, in a person's words."""
+        return "factory calibration" if self.origin == "factory" else "calibration"
+
     def describe(self) -> str:
         """One line for a person: whose, from when, and whether measured, delivered or simulated."""
-        kind = "factory calibration" if self.origin == "factory" else "calibration"
         suffix = " (SIMULATED device)" if self.simulated else ""
-        return f"{kind} of {self.device}, made {self.made.isoformat(timespec='seconds')}{suffix}"
+        return f"{self.kind} of {self.device}, made {self.made.isoformat(timespec='seconds')}{suffix}"
 
     def _row(self, values: Mapping[int, int]) -> npt.NDArray[np.int64]:
         """(1, 4) of the values per generator."""

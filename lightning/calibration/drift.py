@@ -19,7 +19,7 @@ from lightning.calibration.decoder import Decoder
 from lightning.calibration.document import CURE, Calibration, Modulator
 from lightning.calibration.encoder import dimmed, encoder
 from lightning.calibration.pairs import sum_truth
-from lightning.calibration.transfer import PARTNER, POINTS, Rows, Sweep, sweep_all
+from lightning.calibration.transfer import PARTNER, POINTS, RESIDUAL, Rows, Sweep, sweep_all
 
 LIMIT = 1.3
 """Root mean square error of decoded references, of 255: 99.5 per cent accuracy."""
@@ -30,6 +30,9 @@ REFERENCES = np.array(
     [[a, b, 0, 0] for a in _STEPS for b in _STEPS] + [[0, 0, a, b] for a in _STEPS for b in _STEPS]
 )
 """(50, 4) values whose products are known."""
+
+BRIGHTEST = np.full((1, 4), 255)
+"""The sum of two full products, which is the first thing to reach the converter's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,23 +106,45 @@ class Monitor:
 def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, shots: int = 4) -> Calibration:
     """The same calibration with curves, words and strengths from one new sweep per modulator.
 
-    Raises `CalibrationError` when a modulator shows no fringe any more: then a whole calibration is needed.
+    Raises `CalibrationError` when that does not bring the products back: a modulator shows no fringe any more, a
+    curve leaves more than `RESIDUAL` unexplained (a converter or an amplifier clips), or known products come out
+    wrong afterwards. Then a whole calibration is needed.
     """
     curves = [modulator.curve for modulator in calibration.modulators]
     try:
         sweeps = sweep_all(rows, curves, points=points, shots=shots)
         if dark := [index for index, sweep in sweeps.items() if not sweep.visible]:
             raise ValueError(f"no light follows modulators {dark}")
+        if (worst := max(sweep.residual for sweep in sweeps.values())) > RESIDUAL:
+            raise ValueError(
+                f"a curve leaves {worst:.2%} of the swing unexplained, and {RESIDUAL:.1%} is the limit"
+            )
         one, two, three, four = (_refreshed(m, sweeps, i) for i, m in enumerate(calibration.modulators))
     except ValueError as error:
         raise errors.CalibrationError(
-            f"a sweep shows no fringe ({error})", device=calibration.device, cure=CURE
+            f"the sweeps show no clean fringe ({error})", device=calibration.device, cure=CURE
         ) from error
     modulators = (one, two, three, four)
     decoder = _rescaled(calibration, modulators)
-    return replace(
+    fresh = replace(
         calibration, modulators=modulators, decoder=decoder, made=datetime.now(UTC), origin="measured"
     )
+    _prove(rows, fresh)
+    return fresh
+
+
+def _prove(rows: Rows, fresh: Calibration) -> None:
+    """Raise `CalibrationError` where known products, or the brightest sum, come out wrong."""
+    seen = drift(rows, fresh)
+    brightest = rows.read(fresh.word_table(BRIGHTEST), shots=SHOTS)
+    missing = float(sum_truth(BRIGHTEST)[0] - fresh.decode_table(brightest.levels, BRIGHTEST)[0])
+    if seen.recalibrate or abs(missing) > 2 * seen.limit:
+        raise errors.CalibrationError(
+            f"after new sweeps known products are still off by {seen.rms:.2f} of 255 rms (limit {seen.limit:.2f}),"
+            f" and the brightest sum lacks {missing:.1f} (limit {2 * seen.limit:.1f})",
+            device=fresh.device,
+            cure=CURE,
+        )
 
 
 def _refreshed(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:

@@ -14,9 +14,10 @@ import numpy as np
 from lightning import errors
 from lightning.calibration.decoder import Decoder
 from lightning.calibration.document import CURE, Calibration, Modulator, Outcome, Timing
-from lightning.calibration.encoder import Encoder
+from lightning.calibration.encoder import WORD_LIMIT, Encoder
 from lightning.calibration.fringe import Fringe
 from lightning.calibration.noise import NoiseModel
+from lightning.calibration.validity import number, validated, whole
 
 FORMAT = "lightbed.calibration"
 VERSION = 1
@@ -39,7 +40,7 @@ def from_json(document: Any, *, source: str = "this document") -> Calibration:
     """The calibration that `to_json` wrote.
 
     Raises `UnknownVersion` for another format or a version that is not ours, `CalibrationError` for one that is
-    damaged.
+    damaged, or whose numbers cannot be those of a device (`validity`).
     """
     if not isinstance(document, Mapping) or document.get("format") != FORMAT:
         raise errors.UnknownVersion(f"{source} is no calibration (format {FORMAT!r} is missing)", cure=CURE)
@@ -49,8 +50,8 @@ def from_json(document: Any, *, source: str = "this document") -> Calibration:
             cure=f"install the library that wrote it, or {CURE}",
         )
     try:
-        return _calibration(document)
-    except (KeyError, TypeError, ValueError) as error:
+        return validated(_calibration(document))
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise errors.CalibrationError(f"{source} is damaged ({error!r})", cure=CURE) from error
 
 
@@ -68,40 +69,65 @@ def _calibration(d: Mapping[str, Any]) -> Calibration:
     one, two, three, four = (_modulator(m) for m in d["modulators"])
     made = datetime.fromisoformat(d["made"])
     return Calibration(
-        device=str(d["device"]),
+        device=_text(d["device"]),
         made=made if made.tzinfo else made.replace(tzinfo=UTC),
-        origin=str(d["origin"]),
-        simulated=bool(d["simulated"]),
-        readout=int(d["readout"]),
+        origin=_text(d["origin"]),
+        simulated=_truth(d["simulated"]),
+        readout=d["readout"],
         modulators=(one, two, three, four),
         decoder=_decoder(d["decoder"]),
         noise=NoiseModel(**d["noise"]),
         timing=Timing(**{**d["timing"], "arrival": _four(d["timing"]["arrival"])}),
-        conditions=dict(d["conditions"]),
-        outcomes=tuple(Outcome(**outcome) for outcome in d["outcomes"]),
-        raw=str(d["raw"]),
+        conditions={_text(name): _condition(value) for name, value in d["conditions"].items()},
+        outcomes=tuple(_outcome(outcome) for outcome in d["outcomes"]),
+        raw=_text(d["raw"]),
     )
 
 
 def _modulator(d: Mapping[str, Any]) -> Modulator:
-    curve = Fringe(**{**d["curve"], "phase": tuple(d["curve"]["phase"])})
+    curve = Fringe(**{**d["curve"], "phase": tuple(number("phase", p) for p in d["curve"]["phase"])})
     full, shared = _encoder(d["encoder"]), _encoder(d["shared"])
-    return Modulator(int(d["channel"]), curve, full, shared, float(d["partner_share"]))
+    return Modulator(d["channel"], curve, full, shared, number("partner's share", d["partner_share"]))
 
 
 def _encoder(d: Mapping[str, Any]) -> Encoder:
-    words = np.asarray(d["words"], dtype=np.int64)
-    operands = np.asarray(d["operands"], dtype=float)
+    words = np.array([whole("word", word, -WORD_LIMIT, WORD_LIMIT) for word in d["words"]], dtype=np.int64)
+    operands = np.array([number("operand", operand) for operand in d["operands"]])
     if words.shape != (256,) or operands.shape != (256,):
         raise ValueError("an encoder has 256 words and 256 operands")
-    return Encoder(words, operands, float(d["floor"]), float(d["top"]))
+    return Encoder(words, operands, number("floor", d["floor"]), number("top", d["top"]))
 
 
 def _decoder(d: Mapping[str, Any]) -> Decoder:
-    first, second = d["gain"]
-    return Decoder(**{**d, "leak": _four(d["leak"]), "gain": (float(first), float(second))})
+    first, second = (number("gain", gain) for gain in d["gain"])
+    return Decoder(**{**d, "leak": _four(d["leak"]), "gain": (first, second)})
 
 
 def _four(values: Sequence[float]) -> tuple[float, float, float, float]:
-    one, two, three, four = (float(value) for value in values)
+    one, two, three, four = (number("one of four", value) for value in values)
     return one, two, three, four
+
+
+def _outcome(d: Mapping[str, Any]) -> Outcome:
+    outcome = Outcome(**d)
+    for text in (outcome.step, outcome.figure, outcome.limit, outcome.cure):
+        _text(text)
+    _truth(outcome.passed)
+    _truth(outcome.skipped)
+    return outcome
+
+
+def _condition(value: Any) -> float | str:
+    return value if isinstance(value, str) else number("a condition", value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no text")
+    return value
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r:.40} is neither true nor false")
+    return value

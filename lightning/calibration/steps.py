@@ -18,12 +18,10 @@ from lightning.calibration.bench import Bench, judged, word
 from lightning.calibration.decoder import rounded
 from lightning.calibration.document import Outcome
 from lightning.calibration.noise import measured_noise
-from lightning.calibration.transfer import sweep_all
+from lightning.calibration.transfer import RESIDUAL, sweep_all
 
 __all__ = ["NEEDED", "STEPS", "Bench", "Step", "delay", "light"]
 
-RESIDUAL = 0.005
-"""Of the swing, that a curve leaves unexplained: 1.3 of 255."""
 ADDITIVE = 0.01
 """By which the sum of two products may fall short before the converter is taken to clip."""
 HELD_OUT = 99.7

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from lightning import errors
 from lightning.calibration.document import CURE, MAX_AGE, Calibration
-from lightning.calibration.form import from_json, to_text
+from lightning.calibration.form import from_json, to_json, to_text
 from lightning.devices.identity import identity_of
 
 FOLDER_VARIABLE = "LIGHTBED_CALIBRATIONS"
@@ -80,7 +80,7 @@ def load(path: str | os.PathLike[str]) -> Calibration:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise errors.CalibrationError(f"{path} cannot be read ({error.strerror})", cure=CURE) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise errors.UnknownVersion(f"{path} is no JSON document ({error})", cure=CURE) from error
     return from_json(document, source=str(path))
 
@@ -118,9 +118,13 @@ def check(
     """Raise `ForeignCalibration` or `StaleCalibration` where this one must not be used for this device.
 
     It may be as old as `max_age`, else `$LIGHTBED_CALIBRATION_HOURS`, else a day; and its ticks and counts are those of
-    one build of the firmware.
+    one build of the firmware. That it is a factory calibration, which does not age, is believed of what the device
+    itself brings along, not of what a file says. Raises `CalibrationError` for one made in the future, or with
+    generators or a readout that the device has not.
     """
-    calibration.check(identity(device), now=now or datetime.now(UTC), max_age=max_age or _max_age())
+    holds = _max_age() if max_age is None else max_age
+    ageless = calibration.origin == "factory" and _is_delivered(calibration, device)
+    calibration.check(identity(device), now=now or datetime.now(UTC), max_age=None if ageless else holds)
     if _other_firmware(calibration, device):
         raise errors.StaleCalibration(
             f"this calibration was measured with the firmware of {calibration.conditions['firmware']}; now that of"
@@ -128,6 +132,7 @@ def check(
             device=identity(device),
             cure=CURE,
         )
+    _check_channels(calibration, device)
 
 
 def require(
@@ -144,6 +149,24 @@ def require(
             "it has no calibration, so values cannot be told from light", device=identity(device), cure=CURE
         )
     return found
+
+
+def fitting(device: Any, calibration: Calibration | None = None) -> Calibration:
+    """The calibration given, checked for this device, or the one kept for it.
+
+    Of a recording the age is that at its time. Raises as `check` and `require`.
+    """
+    now = made(device)
+    if calibration is None:
+        return require(device, now=now)
+    check(calibration, device, now=now)
+    return calibration
+
+
+def made(device: Any) -> datetime | None:
+    """When a recording was made; None for a device that works now."""
+    found = getattr(device, "made", None)
+    return found if isinstance(found, datetime) else None
 
 
 def identity(device: Any) -> str:
@@ -166,6 +189,36 @@ def _delivered(device: Any) -> Calibration | None:
     return None if _other_firmware(found, device) else found
 
 
+def _is_delivered(calibration: Calibration, device: Any) -> bool:
+    """Whether it is, to the last digit, what this device brings along."""
+    own = _delivered(device)
+    return own is not None and to_json(own) == to_json(calibration)
+
+
+def _check_channels(calibration: Calibration, device: Any) -> None:
+    """Raise `CalibrationError` where the firmware lacks a generator or the readout; unknown firmware passes."""
+    used = {
+        "gens": ("generator", max(modulator.channel for modulator in calibration.modulators)),
+        "readouts": ("readout", calibration.readout),
+    }
+    for key, (name, highest) in used.items():
+        there = _length(device, key)
+        if there is not None and highest >= there:
+            raise errors.CalibrationError(
+                f"this calibration is of {name} {highest}, and the firmware has 0 to {there - 1}",
+                device=identity(device),
+                cure=CURE,
+            )
+
+
+def _length(device: Any, key: str) -> int | None:
+    """How many the device's configuration lists; None for a name, or a device without a configuration."""
+    try:
+        return None if isinstance(device, str) else len(device[key])
+    except (KeyError, TypeError):
+        return None
+
+
 def _other_firmware(calibration: Calibration, device: Any) -> bool:
     """Whether both builds of the firmware are known, and differ."""
     measured = str(calibration.conditions.get("firmware", ""))
@@ -178,11 +231,14 @@ def _max_age() -> timedelta:
     if not hours:
         return MAX_AGE
     try:
-        return timedelta(hours=float(hours))
+        holds = timedelta(hours=float(hours))
+        if holds <= timedelta(0):
+            raise ValueError("not above 0")
     except (ValueError, OverflowError) as error:
         raise errors.OutOfRange(
-            f"{AGE_VARIABLE}={hours!r} is no number of hours", cure="set it to a number, as in 24"
+            f"{AGE_VARIABLE}={hours!r} is no number of hours", cure="set it to a number above 0, as in 24"
         ) from error
+    return holds
 
 
 def _replace(path: Path, content: bytes) -> None:

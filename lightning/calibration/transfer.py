@@ -22,6 +22,8 @@ PARTNER = (1, 0, 3, 2)
 LOWEST_WORD = -6_000
 """A null below word 0 is looked for down to here; a bias is set to within a few hundredths of V_pi."""
 POINTS = 256
+RESIDUAL = 0.005
+"""Of the swing, that a curve may leave unexplained: 1.3 of 255."""
 COARSE_POINTS = 40
 GUESSES = (20_000, 12_000, 28_000, 4_000)
 """Words tried for a partner of which nothing is known."""

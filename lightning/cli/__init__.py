@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from lightning.errors import LightningError
+from lightning.errors import LightningError, ProgramError
 
 COMMANDS = {
     "multiply": "multiply",
@@ -70,7 +70,16 @@ def run_app(arguments: Sequence[str]) -> int:
         return tell(error, as_json=as_json)
     except TyperException as error:
         return tell(LightningError(error.format_message()), as_json=as_json)
+    except RuntimeError as error:  # QICK's own word for what a device or its firmware cannot do
+        return tell(_told_by_qick(error), as_json=as_json)
     return result if isinstance(result, int) else DONE
+
+
+def _told_by_qick(error: RuntimeError) -> LightningError:
+    told = " ".join(str(error).split()) or type(error).__name__
+    return ProgramError(
+        told.rstrip("."), cure="Ask for less, or for another device; `lightning doctor` shows what it has"
+    )
 
 
 def tell(error: LightningError, *, as_json: bool) -> int:

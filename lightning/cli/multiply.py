@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Device, Shots
-from lightning.cli.output import DONE, marked, print_document
+from lightning.cli.output import DONE, marked, print_document, saturation
 from lightning.compute import LightningCompute
 from lightning.devices import connect
 from lightning.devices.identity import identity_of
@@ -28,11 +28,13 @@ def multiply(a: First, b: Second, device: Device = TWIN, shots: Shots = 4, *, as
     """
     soc = connect(device)
     compute = LightningCompute(soc, shots=shots)
-    analogue = float(compute.analogue_product(a, b))
+    with saturation() as too_bright:
+        analogue = float(compute.analogue_product(a, b))
     result, exact, whose = min(max(round(analogue), -255), 255), a * b / 255, identity_of(soc)
     if as_json:
         found = {"a": a, "b": b, "result": result, "analogue": round(analogue, 4), "exact": round(exact, 4)}
-        print_document(whose, {**found, "shots": shots, "calibration": compute.calibration.describe()})
+        told = {"saturated": bool(too_bright), "shots": shots}
+        print_document(whose, {**found, **told, "calibration": compute.calibration.describe()})
     else:
         print(marked(f"{a} × {b} / 255 = {result}", whose))
         print(f"measured {analogue:.2f}, exact {exact:.2f}; {compute.calibration.describe()}")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
-from collections.abc import Iterable, Sequence
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from lightning.devices.identity import DeviceIdentity
-from lightning.errors import LightningError
+from lightning.errors import DarkWarning, LightningError, SaturationWarning
 
 DONE = 0
 ERROR = 1
@@ -25,6 +28,23 @@ def print_document(device: DeviceIdentity | None, document: dict[str, Any], *, o
     """The one document of a command."""
     whose = {} if device is None else {"device": device.name, "simulated": device.simulated}
     print(json.dumps({"ok": ok, **whose, **document}))
+
+
+@contextlib.contextmanager
+def saturation() -> Iterator[list[str]]:
+    """What is said inside about too much light. That, and of none, is a line too; other warnings are given as ever."""
+    said: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SaturationWarning)
+        warnings.simplefilter("always", DarkWarning)
+        yield said
+    for each in caught:
+        if issubclass(each.category, SaturationWarning):
+            said.append(str(each.message))
+        if issubclass(each.category, SaturationWarning | DarkWarning):
+            sys.stderr.write(f"warning: {each.message}\n")
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 def marked(line: str, device: DeviceIdentity) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Csv, Device
-from lightning.cli.output import DONE, marked, print_document, write_csv, written
+from lightning.cli.output import DONE, marked, print_document, saturation, write_csv, written
 from lightning.config import Configuration
 from lightning.control import LightningControl
 from lightning.devices import connect
@@ -56,14 +56,16 @@ def scope(
     config = configured(values or [], settings or [], soc if device.startswith("replay://") else None)
     with _recorded(soc, record) as used:
         waveform = LightningControl(used, config).acquire_decimated(used)
-    result, why = decoded(waveform)
+    with saturation() as too_bright:
+        result, why = decoded(waveform)
     draw(waveform, result, png)
     files = written((png, csv, record))
     if csv is not None:
         write_csv(csv, *_table(waveform), waveform.device)
     if as_json:
         plain = {"settings": waveform.origin.settings.as_dict(), "words": list(waveform.origin.words)}
-        print_document(waveform.device, {"result": result, "why": why, **plain, "written": files})
+        told = {"result": result, "why": why, "saturated": bool(too_bright)}
+        print_document(waveform.device, {**told, **plain, "written": files})
     else:
         print(marked(f"{_operands(waveform)}: {why or f'decoded {result}'}", waveform.device))
         for name in files:
@@ -115,7 +117,7 @@ def _recorded(soc: Any, file: Path | None) -> Iterator[Any]:
 
 
 def decoded(waveform: Waveform) -> tuple[int | None, str]:
-    """The product, or why there is none."""
+    """The product (0..255) or the sum of two (0..510), or why there is none."""
     try:
         return LightningSignalProcessing().decode(waveform), ""
     except NotCalibrated as error:

@@ -85,10 +85,17 @@ def _connected(found: EntryPoint, address: str) -> Any:
 
 
 def _introduced(soc: Any) -> str:
-    """What kind of twin it is; its calibration was not measured on it, and that is said."""
-    ask = getattr(soc, "factory_calibration", None)
-    calibrated = callable(ask) and ask() is not None
-    suffix = ", with its factory calibration" if calibrated else ", without a calibration"
+    """What kind of twin it is, and which calibration it will be used with: one that was not measured on it is said to
+    be its factory's.
+    """
+    from lightning.calibration.store import find
+
+    try:
+        found = find(soc)
+    except (LightningError, OSError):  # told with its cure when a value is asked for
+        suffix = ", with a calibration that cannot be used"
+    else:
+        suffix = ", without a calibration" if found is None else f", with its {found.kind}"
     return f"SIMULATED device {soc.identity}{suffix}"
 
 

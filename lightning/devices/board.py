@@ -12,11 +12,11 @@ import io
 import ipaddress
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lightning.devices.deadline import SIMULATED, Patience
+from lightning.devices.deadline import COMPUTING, SIMULATED, Patience
 from lightning.devices.identity import board_name
 from lightning.errors import AddressError, DeviceGone
 from lightning.optional import needed
@@ -120,7 +120,7 @@ def remote(at: BoardAddress, patience: Patience | None = None) -> Any:
         ) from error
     device = _Remote(soc, soccfg)
     patience = patience or (SIMULATED if device.simulated else Patience())
-    device.limit_calls(patience.call_s)
+    device.limit_calls(patience)
     return GuardedSoc(
         device,
         identity=_name(soc, soccfg, at),
@@ -135,18 +135,33 @@ class _Remote:
     def __init__(self, proxy: Any, soccfg: Any) -> None:
         self._proxy = proxy
         self._soccfg = soccfg
+        self._patience = Patience()
         self.simulated = "simulated" in proxy._pyroAttrs and bool(proxy.simulated)  # noqa: SLF001  as above
 
     def get_cfg(self) -> Any:
         """As it was when we connected."""
         return self._soccfg.get_cfg()
 
-    def limit_calls(self, seconds: float) -> None:
-        """Give up a call that has no answer after so long."""
-        self._proxy._pyroTimeout = seconds  # noqa: SLF001  Pyro4's documented setting of a proxy
+    def limit_calls(self, patience: Patience) -> None:
+        """Give up calls that have no answer after so long."""
+        self._patience = patience
+        self._proxy._pyroTimeout = patience.call_s  # noqa: SLF001  Pyro4's documented setting of a proxy
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._proxy, name)
+        found = getattr(self._proxy, name)
+        return self._given_time(name, found) if name in COMPUTING else found
+
+    def _given_time(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The call with a limit of its own; the proxy has one for all."""
+
+        def made(*args: Any, **kwargs: Any) -> Any:
+            self._proxy._pyroTimeout = self._patience.of_call(name)  # noqa: SLF001  as above
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self._proxy._pyroTimeout = self._patience.call_s  # noqa: SLF001  as above
+
+        return made
 
 
 def _name(soc: Any, soccfg: Any, at: BoardAddress) -> str:

@@ -21,10 +21,23 @@ class Patience:
     """For the answer to a single call over the network or to the board's own hardware."""
     slowness: float = 10.0
     """A run may take this much longer than its compiled length (and `progress_s` more)."""
+    computing_s: float = 0.0
+    """For the answer to a call in which a twin reckons what a board would measure, where `call_s` is less."""
+
+    def of_call(self, name: str) -> float:
+        """Seconds that the answer to this call may take.
+
+        >>> Patience(computing_s=60.0).of_call("get_decimated"), Patience().of_call("get_decimated")
+        (60.0, 10.0)
+        """
+        return max(self.call_s, self.computing_s) if name in COMPUTING else self.call_s
 
 
-SIMULATED = Patience(call_s=120.0, slowness=10_000.0)
-"""A twin works as fast as its computer lets it: how long it takes says nothing about the device."""
+COMPUTING = frozenset({"start_tproc", "start_readout", "get_decimated", "get_accumulated"})
+"""Calls in which a twin works out light and samples; in all others it only looks something up."""
+
+SIMULATED = Patience(slowness=10_000.0, computing_s=120.0)
+"""A twin works as fast as its computer lets it: how long it reckons says nothing about the device."""
 
 
 class Progress:

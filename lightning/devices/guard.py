@@ -14,10 +14,11 @@ from typing import Any
 
 from qick import QickConfig
 
+from lightning.checks import check_running_clocks
 from lightning.devices.deadline import SIMULATED, Clock, Patience, Progress
 from lightning.devices.identity import identity_of
 from lightning.devices.worker import Worker
-from lightning.errors import DeviceGone
+from lightning.errors import DeviceGone, ReadoutOverrun
 from lightning.programs.duration import ticks
 
 POLL_S = 0.2
@@ -25,6 +26,9 @@ POLL_S = 0.2
 
 INSTRUCTION_TICKS = 16
 """Reckoned for an instruction of version 1, which takes a few clocks: on the safe side."""
+
+OVERFLOWED = "Overflowed the averages buffer"
+"""So QICK's reader of streamed sums begins; on a board it is the cause of what its thread's reader raises."""
 
 Call = Callable[..., Any]
 
@@ -73,7 +77,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         while self._cached:
             del self.__dict__[self._cached.pop()]
         if limit_calls := getattr(self.unguarded, "limit_calls", None):
-            limit_calls(patience.call_s)
+            limit_calls(patience)
 
     def guarding(self) -> dict[str, Any]:
         """How it guards, for another that stands before the same device."""
@@ -94,7 +98,12 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         self._pass_on("start_src", src)
 
     def load_bin_program(self, binprog: Any, load_mem: bool = True) -> None:
-        """As QickSoc's; from the words of a version 1 program its length is read."""
+        """As QickSoc's; from the words of a version 1 program its length is read.
+
+        Raises `UnsupportedClock` when the converters' clocks are not locked, or not those of the configuration:
+        whatever the program measured would be wrong.
+        """
+        self._check_clocks()
         self._expected_s, self._announced_s = self._announced_s, None
         if isinstance(binprog, list):
             length = ticks(binprog, per_instruction=INSTRUCTION_TICKS)
@@ -102,6 +111,11 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
             self._expected_s = None if length is None else length / f_time_hz
         self._progress.loaded()
         self._pass_on("load_bin_program", binprog, load_mem=load_mem)
+
+    def _check_clocks(self) -> None:
+        """Only where the device can be asked: not everything with a QickSoc's interface has converters."""
+        if hasattr(self.unguarded, "clocks_locked") and hasattr(self.unguarded, "get_sample_rates"):
+            check_running_clocks(self)
 
     def start_tproc(self) -> None:
         """As QickSoc's; time runs from here."""
@@ -158,7 +172,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
 
     def _guarding(self, name: str, call: Call) -> Call:
         """The call, with its failures named; kept by who asks, because some are made thousands of times."""
-        run = call if self._worker is None else self._worker.bounded(call, self.patience.call_s)
+        run = call if self._worker is None else self._worker.bounded(call, self.patience.of_call(name))
         lost = self._lost
 
         def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -171,9 +185,18 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
             except RuntimeError as error:  # QICK's reader of streamed data tells so what its own thread met
                 if isinstance(error.__cause__, lost):
                     raise self._gone(name, error.__cause__) from error
+                if OVERFLOWED in f"{error} {error.__cause__}":
+                    raise self._overrun() from error
                 raise
 
         return guarded
+
+    def _overrun(self) -> ReadoutOverrun:
+        return ReadoutOverrun(
+            "the memory of sums ran over: they came faster than they were fetched",
+            device=self.identity,
+            cure="Raise relax_delay_us, or lower reps and raise soft_avgs, which starts anew each time",
+        )
 
     def _gone(self, name: str, error: Exception) -> DeviceGone:
         return DeviceGone(

@@ -1,12 +1,15 @@
 """`replay://FILE`: a device that does what a recording says.
 
-A program that is loaded must be one of the recorded; what is then read comes in the recorded order, errors too. So
-the same lines that met a fault meet it again, anywhere.
+A program that is loaded must be one of the recorded, with the recorded tables, envelopes and windows; what is then
+read comes in the recorded order, errors too. So the same lines that met a fault meet it again, anywhere, and other
+operands are refused.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from qick import QickConfig
 from lightning.config import Configuration
 from lightning.devices import recording as file_format
 from lightning.devices.recording import Event, Recording
+from lightning.devices.sent import Sent, note
 from lightning.errors import AddressError, RecordingError
 from lightning.settings import Settings
 
@@ -48,6 +52,11 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         self._recording = recording
         self._acquisitions = _by_program(recording.events)
         self._next = 0
+        self._candidates: list[int] = []
+        """Acquisitions that ran the loaded program, the next first; empty once it has started."""
+        self._sent: Sent = {}
+        self._fresh: set[Hashable] = set()
+        """Places that were written since the last program began."""
         self._answers: dict[str, deque[Event]] = _queues(recording.events)
 
     @property
@@ -79,17 +88,44 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
 
     def load_bin_program(self, binprog: Any, load_mem: bool = True) -> None:
         """Turn to the next acquisition that ran this program, from the beginning again after the last."""
-        order = [*self._acquisitions[self._next :], *self._acquisitions[: self._next]]
-        for steps, (program, events) in enumerate(order):
-            if _equal(program, binprog):
-                self._next = (self._next + steps + 1) % len(order)
-                self._answers = _queues(events)
-                return
-        raise RecordingError(
-            f"this program is none of the {len(order)} recorded",
-            device=self.identity,
-            cure="Take the recorded configuration: LightningControl(soc, soc.config)",
-        )
+        count = len(self._acquisitions)
+        order = [(self._next + step) % count for step in range(count)]
+        self._candidates = [i for i in order if _equal(self._acquisitions[i].program, binprog)]
+        if not self._candidates:
+            raise RecordingError(
+                f"this program is none of the {count} recorded",
+                device=self.identity,
+                cure="Take the recorded configuration: LightningControl(soc, soc.config)",
+            )
+        self._turn_to(self._candidates[0])
+
+    def start_tproc(self) -> None:
+        """Begin the acquisition that ran this program on these tables. Raises `RecordingError` when none did."""
+        self._begin()
+        self._answer("start_tproc")
+
+    def start_readout(self, *_: Any, **__: Any) -> None:
+        """As `start_tproc`, for sums that are streamed."""
+        self._begin()
+        self._answer("start_readout")
+
+    def _begin(self) -> None:
+        if not self._candidates:  # a further run of the same acquisition
+            return
+        fitting = (i for i in self._candidates if self._acquisitions[i].fits(self._sent, self._fresh))
+        chosen = next(fitting, None)
+        if chosen is None:
+            raise RecordingError(
+                "this program was recorded with other operands or windows than it is given now",
+                device=self.identity,
+                cure="Ask what was asked when it was recorded; a recording has no other answers",
+            )
+        self._turn_to(chosen)
+        self._candidates, self._fresh = [], set()
+
+    def _turn_to(self, index: int) -> None:
+        self._next = (index + 1) % len(self._acquisitions)
+        self._answers = _queues(self._acquisitions[index].events)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -101,8 +137,11 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
     def _recorded_names(self) -> set[str]:
         return {each.call for each in self._recording.events}
 
-    def _answer(self, name: str, *_: Any, **__: Any) -> Any:
-        """What was recorded next for this call."""
+    def _answer(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """What was recorded next for this call; what it sends is noted."""
+        place = note(self._sent, name, args, kwargs)
+        if place is not None:
+            self._fresh.add(place)
         waiting = self._answers.get(name)
         if not waiting:
             if name in _READS:
@@ -123,16 +162,45 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
 _READS = ("get_decimated", "get_accumulated", "poll_data", "get_tproc_counter")
 
 
-def _by_program(events: list[Event]) -> list[tuple[Any, list[Event]]]:
-    """(program, what followed) for every program that was loaded."""
-    found: list[tuple[Any, list[Event]]] = []
+@dataclass(slots=True)
+class Acquisition:
+    """A program that was loaded, and what followed."""
+
+    program: Any
+    sent: Sent
+    """What stood in the device when it began."""
+    fresh: set[Hashable]
+    """Places that had been written since the program before began."""
+    events: list[Event] = field(default_factory=list)
+    begun: bool = False
+
+    def fits(self, sent: Sent, fresh: set[Hashable]) -> bool:
+        """Whether the same is sent now, in all places that this program or the recorded one has written."""
+        return all(self.sent.get(place) == sent.get(place) for place in self.fresh | fresh)
+
+
+def _by_program(events: list[Event]) -> list[Acquisition]:
+    """Every program that was loaded."""
+    found: list[Acquisition] = []
+    sent: Sent = {}
+    fresh: set[Hashable] = set()
     for event in events:
         if event.call == "load_bin_program":
             program = event.args[0] if event.args else event.kwargs["binprog"]
-            found.append((program, []))
-        elif found:
-            found[-1][1].append(event)
+            found.append(Acquisition(program, dict(sent), set(fresh)))
+            continue
+        if (place := note(sent, event.call, event.args, event.kwargs)) is not None:
+            fresh.add(place)
+        if not found:
+            continue
+        found[-1].events.append(event)
+        if event.call in _STARTS and not found[-1].begun:
+            found[-1].sent, found[-1].fresh, found[-1].begun = dict(sent), fresh, True
+            fresh = set()
     return found
+
+
+_STARTS = ("start_tproc", "start_readout")
 
 
 def _queues(events: list[Event]) -> dict[str, deque[Event]]:

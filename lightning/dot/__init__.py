@@ -20,7 +20,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy.typing as npt
 
@@ -34,26 +33,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Look", "Symbol", "VectorCore", "core_of", "dot", "look", "matvec"]
 
-_cores: WeakKeyDictionary[LightningCompute, VectorCore] = WeakKeyDictionary()
-
 
 def core_of(compute: LightningCompute) -> VectorCore:
-    """The core that shares device and calibration with a `LightningCompute`; made once, so it is tuned once."""
-    core = _cores.get(compute)
-    if core is None or core.calibration is not compute.calibration:
-        core = _cores[compute] = VectorCore(compute.device, compute.calibration)
-    return core
+    """The core that shares device and calibration with a `LightningCompute`."""
+    return compute.vectors
 
 
 def dot(
     compute: LightningCompute, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int | None = None
 ) -> Any:
     """As `VectorCore.dot`, with the shots of `compute` unless others are given."""
-    return core_of(compute).dot(weights, inputs, shots=compute.shots if shots is None else shots)
+    return compute.dot(weights, inputs, shots=shots)
 
 
 def matvec(
     compute: LightningCompute, matrix: npt.ArrayLike, vector: npt.ArrayLike, *, shots: int | None = None
 ) -> Integers:
     """As `VectorCore.matvec`, with the shots of `compute` unless others are given."""
-    return core_of(compute).matvec(matrix, vector, shots=compute.shots if shots is None else shots)
+    return compute.matvec(matrix, vector, shots=shots)

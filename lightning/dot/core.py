@@ -8,17 +8,20 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.calibration import store
+from lightning.calibration.decoder import FULL
 from lightning.calibration.document import Calibration
 from lightning.calibration.fringe import Floats
 from lightning.dot.packing import Integers, Packed, operands, pack
 from lightning.dot.program import TileReader
 from lightning.dot.symbol import Symbol
-from lightning.dot.tuning import Tiles, Tuning, play, tune
-from lightning.errors import OutOfRange
+from lightning.dot.tuning import WORST_RESIDUAL, Tiles, Tuning, play, tune
+from lightning.errors import OutOfRange, warn_of_darkness
 
 SHOTS = 4
 WHOLE_SYMBOLS = 4
 """Tiles are made longer to a multiple of this: fewer programs are compiled."""
+UNLIT = 0.1
+"""Share of the expected light below which there was none: leaks of shut modulators are less."""
 
 
 class VectorCore:
@@ -38,7 +41,7 @@ class VectorCore:
         seed: int = 0,
         tiles: Tiles | None = None,
     ) -> None:
-        self.calibration = _fitting(device, calibration)
+        self.calibration = store.fitting(device, calibration)
         self.symbol = symbol or Symbol()
         self.tiles = tiles or TileReader(device, self.calibration)
         self._rng = np.random.default_rng(seed)
@@ -61,7 +64,8 @@ class VectorCore:
         """sum_k weights_k inputs_k / 255 over the last axis, rounded: an int for two vectors, else an array.
 
         Values are whole numbers of -255 to 255; leading axes broadcast. Each of the `shots` plays all vectors, and
-        their mean is taken. Raises `OutOfRange` for other values, lengths that differ, or no shot.
+        their mean is taken. Raises `OutOfRange` for other values, lengths that differ, or no shot. Warns with
+        `DarkWarning` when no light came where it should.
         """
         answers = np.rint(self.analogue(weights, inputs, shots=shots)).astype(np.int64)
         return answers if answers.ndim else int(answers)
@@ -104,16 +108,20 @@ class VectorCore:
         levels = play(
             self.tiles, tuning.coding.words(values), tuning.coding.dark, self.symbol, shots=shots
         ).mean(axis=1)
-        return tuning.decoder.decode(levels, tuning.coding.operands(values).sum(axis=1))
+        answers = tuning.decoder.decode(levels, tuning.coding.operands(values).sum(axis=1))
+        if (dark := _unlit(answers, values)).any():
+            warn_of_darkness(self.calibration.device, int(dark.sum()))
+        return answers
+
+
+def _unlit(answers: Floats, values: Integers) -> npt.NDArray[np.bool_]:
+    """(tiles,) whether next to nothing came where far more was to come than noise makes of (tiles, symbols, 4)."""
+    expected = (values[..., 0::2] * values[..., 1::2]).sum(axis=(1, 2)) / FULL
+    noise = WORST_RESIDUAL * np.sqrt(values.shape[1])
+    unlit: npt.NDArray[np.bool_] = (expected >= 10 * noise) & (answers <= UNLIT * expected)
+    return unlit
 
 
 def _whole_length(values: Integers) -> Integers:
     """(tiles, symbols, 4) with dark symbols behind, to a multiple of `WHOLE_SYMBOLS`."""
     return np.pad(values, ((0, 0), (0, -values.shape[1] % WHOLE_SYMBOLS), (0, 0)))
-
-
-def _fitting(device: Any, calibration: Calibration | None) -> Calibration:
-    if calibration is None:
-        return store.require(device)
-    store.check(calibration, device)
-    return calibration

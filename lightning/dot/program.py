@@ -48,13 +48,15 @@ class Wiring:
 class TileReader:
     """Plays tiles on one device and brings their sums back.
 
-    `soc` is what `lightning.connect` gives, or a `QickSoc`. Raises `ProgramError` for firmware whose processor is
-    not of version 1, or whose generators, readouts and processor do not run at one rate; `WrongChannel` where
-    the calibration's generators or readout are not there.
+    `soc` is what `lightning.connect` gives, or a `QickSoc`; either is used with deadlines. Raises `ProgramError` for
+    firmware whose processor is not of version 1, or whose generators, readouts and processor do not run at one rate;
+    `WrongChannel` where the calibration's generators or readout are not there.
     """
 
     def __init__(self, soc: Any, calibration: Calibration) -> None:
-        self.soc = soc
+        from lightning.devices.guard import guarded
+
+        self.soc = soc = guarded(soc)
         channels = tuple(modulator.channel for modulator in calibration.modulators)
         _check(soc, channels, calibration.readout)
         first = soc["gens"][channels[0]]

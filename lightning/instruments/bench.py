@@ -30,8 +30,8 @@ def open_instrument(
     """The instrument at a VISA resource (`TCPIP::192.0.2.7::5025::SOCKET`, `USB0::...::INSTR`), seen to be there.
 
     Supported: for "laser" Santec's TSL series, for "bias" Keysight's N6700 family, for "meter" Thorlabs'
-    power meters. Raises `InstrumentGone`, `InstrumentSilent`, `WrongInstrument`, `AddressError` for an unknown role,
-    and `MissingLibrary` without PyVISA.
+    power meters. Raises `InstrumentGone`, `InstrumentSilent`, `WrongInstrument`, `AddressError` for an unknown role
+    or what is no resource, and `MissingLibrary` without PyVISA or what it needs for the resource's bus.
     """
     if role == "laser":
         return SantecLaser(_opened(resource, "santec", timeout_s, end="\r\n"))

@@ -16,11 +16,15 @@ import socket
 import time
 from typing import Any, Protocol
 
-from lightning.errors import MissingLibrary
+from lightning.errors import AddressError, MissingLibrary
 from lightning.instruments.errors import InstrumentGone, InstrumentSilent, UnreadableReply
 
 _CHUNK_BYTES = 4096
 _LONGEST_REPLY_BYTES = 1 << 16
+_LACKING = re.compile(r"Please install .*\n*No module named '(\w+)'")
+"""What pyvisa-py says, in a ValueError, of a bus that it reaches through another library."""
+_LIBRARIES = {"usb": "pyusb", "gpib": "gpib-ctypes", "serial": "pyserial"}
+"""What to install for a module."""
 _ENDS = re.compile(rb"[\r\n]+")
 
 
@@ -43,7 +47,8 @@ class Line(Protocol):
 def open_line(resource: str, timeout_s: float, *, end: str = "\n") -> Line:
     """Connect to a VISA resource; lines end with `end`, and answers with CR, LF or both.
 
-    Raises `InstrumentGone` when nobody is there, `MissingLibrary` without PyVISA.
+    Raises `InstrumentGone` when nobody is there, `AddressError` for what is no VISA resource, and `MissingLibrary`
+    without PyVISA or the library that a bus needs.
     """
     is_socket = resource.upper().endswith("::SOCKET")
     visa = _opened(resource, timeout_s, backend="@py" if is_socket else "")
@@ -59,7 +64,25 @@ def _opened(resource: str, timeout_s: float, *, backend: str) -> Any:
     except MissingLibrary:
         raise
     except Exception as error:  # pyvisa-py raises a bare Exception here
-        raise _gone(resource, error) from error
+        raise _not_opened(resource, error) from error
+
+
+def _not_opened(resource: str, error: Exception) -> Exception:
+    """What it means that PyVISA could not open a resource: its name, our installation, or nobody there."""
+    import pyvisa
+
+    if getattr(error, "error_code", None) == pyvisa.constants.StatusCode.error_invalid_resource_name:
+        return AddressError(
+            f"{resource!r} is no VISA resource",
+            cure="Write one as TCPIP::192.0.2.7::5025::SOCKET or USB0::0x1313::0x8078::P0001::INSTR",
+        )
+    if missing := _LACKING.search(str(error)):
+        library = _LIBRARIES.get(missing[1], missing[1])
+        return MissingLibrary(
+            f"{library} is needed to reach {resource}, and is not installed",
+            cure=f"Run: pip install {library}",
+        )
+    return _gone(resource, error)
 
 
 def _manager(backend: str) -> Any:

@@ -151,7 +151,13 @@ def test_what_is_wrong_with_a_device_is_found(address, name, word):
 
 
 def test_firmware_on_which_light_cannot_be_looked_at_is_no_fault(kit):
-    store.save(replace(store.require(kit), origin="measured", made=datetime.now(UTC), conditions={}))
+    other = {
+        "device": "sim-kit-0001-zcu216",
+        "origin": "measured",
+        "made": datetime.now(UTC),
+        "conditions": {},
+    }
+    store.save(replace(store.require(kit), **other))
     *_, last = doctor.device("sim://kit?profile=zcu216")
     assert (last.name, last.state) == ("light", "warning")
 

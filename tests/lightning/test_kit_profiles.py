@@ -89,12 +89,16 @@ def test_wrong_channels_are_named():
 
 
 def test_a_readout_longer_than_the_buffer_is_named_with_what_fits():
+    """QICK leaves the last sample of the buffer unused."""
     soccfg = profiles.load("lightning-zcu111").soccfg()
-    with pytest.raises(
-        errors.ReadoutTooLong, match=r"1200, and the buffer of readout 1 holds 1024.*256 samples"
-    ):
-        LightningControl(soccfg, from_slide({"readout_length": 300}))
-    assert LightningControl(soccfg, from_slide({"readout_length": 256})).settings.readout_length == 256
+    for length in (300, 256):
+        with pytest.raises(
+            errors.ReadoutTooLong,
+            match=rf"{4 * length}, and the buffer of readout 1 holds 1024.*readout_length to 255",
+        ):
+            LightningControl(soccfg, from_slide({"readout_length": length})).acquire_decimated(soccfg)
+    with pytest.raises(errors.ProgramError, match="not a device"):
+        LightningControl(soccfg, from_slide({"readout_length": 255})).acquire_decimated(soccfg)
 
 
 def test_an_unknown_processor_is_named():

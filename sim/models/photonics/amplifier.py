@@ -48,6 +48,24 @@ def amplified_v(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
     return output
 
 
+def small_signal(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
+    """Volts at the output for a volt more at the input, with which noise passes: the derivative of `amplified_v`,
+    g (1 + |g v / V_sat|^(2p))^(-1 / (2p) - 1).
+
+    By hand with p = 1, where the linear output is V_sat: g / 2^(3/2).
+
+    >>> soft = Amplifier(gain=10.0, saturation_v=5.0, knee=1.0)
+    >>> f"{small_signal(soft, 0.5):.4f} {small_signal(soft, 0.0):.1f}"
+    '3.5355 10.0'
+    """
+    over = np.power(
+        np.abs(amplifier.gain * np.asarray(input_v, dtype=np.float64) / amplifier.saturation_v),
+        2.0 * amplifier.knee,
+    )
+    slope: Array = amplifier.gain * np.power(1.0 + over, -0.5 / amplifier.knee - 1.0)
+    return slope
+
+
 def compression_point_v(amplifier: Amplifier, compression_db: float = 1.0) -> float:
     """Output at which the gain is `compression_db` below that for small signals: the equation above solved, with
     c = 10^(-dB/20): V_sat (1 - c^(2p))^(1 / (2p)).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import socket
 import threading
@@ -64,12 +65,25 @@ class Bench:
         return {role: f"TCPIP::127.0.0.1::{port}::SOCKET" for role, port in ports.items()}
 
     def close(self) -> None:
-        """Hang up on everybody and stop serving; asked again, `resources` begins anew on other ports."""
+        """Hang up on everybody and stop serving; asked again, `resources` begins anew on other ports.
+
+        Returns when all have been hung up on, except in the bench's own thread, which cannot wait for itself.
+        """
         with self._starting:
             thread, self._thread = self._thread, None
-            if thread is not None and self._loop is not None and self._stop is not None:
-                self._loop.call_soon_threadsafe(self._stop.set)
-                thread.join(_LONGEST_WAIT_S)
+            if thread is not None:
+                self.signal_end()
+                if thread is not threading.current_thread():
+                    thread.join(_LONGEST_WAIT_S)
+
+    def signal_end(self) -> None:
+        """Tell the thread to hang up and end, and do not wait: for the garbage collector, which comes at any time, in
+        any thread.
+        """
+        loop, stop = self._loop, self._stop
+        if loop is not None and stop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(stop.set)
 
     def unplug(self, role: Role) -> None:
         """Take one instrument off the network: nobody can connect, and whoever was connected is cut off."""

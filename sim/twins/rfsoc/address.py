@@ -44,6 +44,17 @@ def parsed(address: str) -> Address:
     return Address(parts.netloc, options.pop("profile", DEFAULT_PROFILES[parts.netloc]), options)
 
 
+def whole(name: str, text: str, low: int = 0) -> int:
+    """The whole number that an option is. Raises `ValueError`.
+
+    >>> whole("seed", "7")
+    7
+    """
+    if not (text.isascii() and text.isdecimal() and int(text) >= low):
+        raise ValueError(f"{name} is a whole number from {low} on, not {text!r}")
+    return int(text)
+
+
 def profiles() -> list[str]:
     """Names of the boards that there are configurations of."""
     folder = resources.files(__package__) / "profiles"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from sim.twins.rfsoc.address import Address, AddressError, configuration, parsed
+from sim.twins.rfsoc.address import DEFAULT_PROFILES, Address, AddressError, configuration, parsed, whole
 from sim.twins.rfsoc.board import Board, refuse_unknown
 from sim.twins.rfsoc.knobs import BoardKnobs
 from sim.twins.rfsoc.loopback import Loopback
@@ -15,7 +15,8 @@ from sim.twins.rfsoc.plant import Plant
 
 CONVERTER_BITS = {0: 12, 1: 12, 2: 14}
 """Of the analogue-to-digital converters, by generation of the chip (`ip_type`)."""
-BOARD_OPTIONS = ("adc_bits", "filter", "fault")
+KNOB_OPTIONS = ("adc_bits", "filter", "fault")
+BOARD_OPTIONS = (*KNOB_OPTIONS, "instruction_limit")
 """All others are the plant's, but `seed` is the board's too."""
 
 
@@ -43,19 +44,15 @@ def assembled(address: str) -> Assembly:
     where = parsed(address)
     cfg = configuration(where.profile)
     refuse_unknown(cfg)
-    options = {name: value for name, value in where.options.items() if name in BOARD_OPTIONS}
+    options = {name: value for name, value in where.options.items() if name in KNOB_OPTIONS}
     with _told_of(where):
-        seed = _seed(where.options.get("seed", "1"))
+        seed = whole("seed", where.options.get("seed", "1"))
+        limit = where.options.get("instruction_limit")
+        most = None if limit is None else whole("instruction_limit", limit, low=1)
         plant = _plant(where, cfg)
         knobs = BoardKnobs(CONVERTER_BITS[cfg["rf"]["ip_type"]], plant.knobs, options)
     identity = str(getattr(plant, "identity", f"sim-{where.plant}-0001"))
-    return Assembly(identity, plant, knobs, Board(cfg, plant, knobs, seed=seed))
-
-
-def _seed(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise ValueError(f"seed is a whole number from 0 on, not {text!r}")
-    return int(text)
+    return Assembly(identity, plant, knobs, Board(cfg, plant, knobs, seed=seed, instruction_limit=most))
 
 
 def _plant(where: Address, cfg: Mapping[str, Any]) -> TunablePlant:
@@ -64,7 +61,8 @@ def _plant(where: Address, cfg: Mapping[str, Any]) -> TunablePlant:
     if where.plant == "kit":
         from sim.twins.rfsoc.kit import photonic_kit
 
-        return cast("TunablePlant", photonic_kit(options))
+        board = "" if where.profile == DEFAULT_PROFILES["kit"] else where.profile
+        return cast("TunablePlant", photonic_kit(options, board=board))
     plant = Loopback(len(cfg["gens"]), len(cfg["readouts"]))
     for name, value in options.items():
         if name != "seed":

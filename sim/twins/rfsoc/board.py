@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import RLock
@@ -43,13 +44,21 @@ class Running:
 class Board:
     """One board. Calls come from two threads (QICK's streaming reader is one): they take turns."""
 
-    def __init__(self, cfg: dict[str, Any], plant: Plant, knobs: BoardKnobs, *, seed: int) -> None:
+    def __init__(
+        self,
+        cfg: dict[str, Any],
+        plant: Plant,
+        knobs: BoardKnobs,
+        *,
+        seed: int,
+        instruction_limit: int | None = None,
+    ) -> None:
         self.cfg = cfg
         self.plant = plant
         self.knobs = knobs
         self.clock = DeviceClock()
         self.lock = RLock()
-        self.core = Core(cfg["tprocs"][0], cfg["readouts"])
+        self.core = Core(cfg["tprocs"][0], cfg["readouts"], instruction_limit)
         self.envelopes = [np.zeros((gen["maxlen"], 2), np.int16) for gen in cfg["gens"]]
         self.source = "internal"
         rngs = np.random.default_rng(seed).spawn(len(cfg["readouts"]))
@@ -80,6 +89,7 @@ class Board:
     def elapse(self, seconds: float) -> None:
         """Let device time pass, for everything that drifts."""
         self.clock.spend(seconds)
+        self.settle()
         self.plant.elapse(self.clock.account())
 
     def load_envelope(self, generator: int, rows: npt.NDArray[np.int16], address: int) -> None:
@@ -98,8 +108,22 @@ class Board:
             place[:] = rows
             self._envelopes_version += 1
 
+    def load_program(self, binprog: Any, *, load_mem: bool) -> None:
+        """Take a compiled program in place of the one before. Raises `ProgramError`.
+
+        On version 1 that ends a program that is under way: its words are there no more.
+        """
+        if self.core.version == 1 and self._is_under_way():
+            self.stop()
+        self.core.load_bin_program(binprog, load_mem=load_mem)
+
     def start(self) -> None:
-        """Start the loaded program at its beginning. Raises `ProgramError`, `NotSimulated`."""
+        """Start the loaded program at its beginning. Raises `ProgramError`, `NotSimulated`.
+
+        A processor of version 1 begins only where it waits for a start or has come to `end`.
+        """
+        if self.core.version == 1 and self._is_under_way():
+            return
         self._end_running()
         self.plant.elapse(self.clock.account())
         self.clock.spend(clock.START_S)
@@ -165,6 +189,7 @@ class Board:
         running = self._running
         if running is None:
             return
+        self._age(running)
         for one in self.readouts if readout is None else [self.readouts[readout]]:
             one.settle(running.tick(self.clock.now_s), self.converter, self.epoch())
 
@@ -175,6 +200,23 @@ class Board:
         one.buffer.enable(avg=avg, buf=buf)
         if self._running is not None and self._running.stopped is None:
             one.listen(since=self._running.tick(self.clock.now_s))
+
+    def _age(self, running: Running) -> None:
+        """Let the plant get older by whole seconds, and store first what was received until then.
+
+        Seconds in which no window ends pass in one go; what is left of a second waits.
+        """
+        while (whole := math.floor((self.clock.now_s - self.clock.accounted_s) / clock.AGE_S)) >= 1:
+            ends = [end for one in self.readouts if (end := one.next_end()) is not None]
+            next_s = running.begun_s + min(ends) / running.ticks_per_s if ends else math.inf
+            quiet = math.floor(
+                min(max(next_s - self.clock.accounted_s, 0.0), whole * clock.AGE_S) / clock.AGE_S
+            )
+            moment_s = self.clock.accounted_s + clock.AGE_S
+            if not quiet:
+                for one in self.readouts:
+                    one.settle(running.tick(moment_s), self.converter, self.epoch())
+            self.plant.elapse(self.clock.account(max(quiet, 1) * clock.AGE_S))
 
     def _look(self, running: Running, ticks: npt.NDArray[np.int64], seen: int) -> None:
         if self.knobs["fault"] == "overrun":
@@ -187,6 +229,12 @@ class Board:
         now = running.tick(self.clock.now_s)
         return now if running.stopped is None else min(now, running.stopped)
 
+    def _is_under_way(self) -> bool:
+        running = self._running
+        return (
+            running is not None and self._tick(running) < running.playback.run.end and running.stopped is None
+        )
+
     def _end_running(self) -> None:
         self.settle()
         self.stop()
@@ -197,7 +245,7 @@ class Board:
 
     def epoch(self) -> tuple[Any, ...]:
         """Changes whenever noiseless traces do."""
-        return self.plant.version, self._envelopes_version, self.converter.clock_factor
+        return self.plant.version, self._envelopes_version, self.converter.clock_factor, self.converter.bits
 
     def stage(self) -> Stage:
         """What a run plays on now."""

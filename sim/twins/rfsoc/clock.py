@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 CALL_S = 20e-6
 """Registers written over a memory bus, Python on the board included."""
 LOOK_S = 50e-6
@@ -10,6 +12,8 @@ TRANSFER_S = 200e-6
 """One transfer by direct memory access."""
 START_S = 5e-6
 """Between a start and the first instruction."""
+AGE_S = 1.0
+"""Within a run, whatever drifts is told of the time so often."""
 PATIENCE = 2.0
 """By how much each look that found nothing new takes longer than the one before."""
 
@@ -27,9 +31,15 @@ class DeviceClock:
         self.now_s += seconds
         self._unaccounted_s += seconds
 
-    def account(self) -> float:
-        """Seconds that have passed since this was last asked."""
-        passed_s, self._unaccounted_s = self._unaccounted_s, 0.0
+    @property
+    def accounted_s(self) -> float:
+        """Up to when everything that drifts has been told of the time."""
+        return self.now_s - self._unaccounted_s
+
+    def account(self, most_s: float = math.inf) -> float:
+        """Seconds that have passed since this was last asked; of more than `most_s` the rest at the next time."""
+        passed_s = min(self._unaccounted_s, most_s)
+        self._unaccounted_s -= passed_s
         return passed_s
 
     def look(self, next_news_s: float | None) -> None:

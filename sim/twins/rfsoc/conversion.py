@@ -7,18 +7,24 @@ to 16 bits. Compiled where numba is installed (`conversion_compiled`), otherwise
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from sim.models.photonics.noise import correlated_normals
 from sim.twins.rfsoc.decimation import DECIMATION
+from sim.twins.rfsoc.plant import Received
 from sim.twins.rfsoc.track import TURN, oscillator
 from sim.twins.rfsoc.waves import INPUT, OSCILLATOR, PRODUCT
 
 Floats = npt.NDArray[np.float64]
 HALF = 1 << 15
-_FORGOTTEN = 1e-17
+DRAWN_TOGETHER = 0.01
+"""Correlation of what arrives below which the converter's own noise is drawn together with it, as one of the summed
+variance: of the converter's part, too, neighbours then are correlated by less than this.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,9 @@ class Level:
     noises: Floats
     """(traces, samples), standard deviations."""
     correlations: Floats
-    """(traces,) of the noise of neighbouring samples."""
+    """(traces,) of that noise at neighbouring samples."""
+    owns: Floats
+    """(traces, samples), standard deviations of a second noise, without memory; (traces, 0) where there is none."""
     which: npt.NDArray[np.int64]
     """(windows,)"""
 
@@ -45,14 +53,44 @@ class Mixing:
     sources: npt.NDArray[np.int64]
 
 
+def level_of(seen: Sequence[Received], which: npt.NDArray[np.int64], bits: int) -> Level:
+    """What a plant answered, as a converter of so many bits gets it."""
+    noises = np.stack([one.noise for one in seen])
+    correlations = np.array([one.correlation for one in seen], np.float64)
+    owns = np.stack([_beside_rounding(one, bits) for one in seen])
+    together = (correlations < DRAWN_TOGETHER)[:, None]
+    noises = np.where(together, np.hypot(noises, owns), noises)
+    owns = np.where(together, 0.0, owns)
+    return Level(
+        np.stack([one.level for one in seen]),
+        noises,
+        correlations,
+        owns if owns.any() else owns[:, :0],
+        which,
+    )
+
+
+def _beside_rounding(received: Received, bits: int) -> Floats:
+    """(samples,) deviation of the converter's own noise less that of its rounding, which comes by itself.
+
+    As `sim.models.photonics.converter.excess_v2`, but 0 where the bits are fewer than the effective ones.
+    """
+    if received.own is None:
+        return np.zeros(len(received.level))
+    rounding = 2.0 ** (2 - 2 * bits) / 12.0
+    return np.asarray(np.sqrt(np.maximum(np.square(received.own) - rounding, 0.0)))
+
+
 def converted(
     rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
     """(windows, decimated samples, 2): I and Q. The noise is drawn anew by each call."""
-    try:
-        from sim.twins.rfsoc import conversion_compiled
-    except ImportError:
+    from sim.twins.rfsoc import machine_code  # here: numba takes its time
+
+    if not machine_code.COMPILED:
         return converted_plainly(rng, level, mixing, bits=bits, taps=taps)
+    from sim.twins.rfsoc import conversion_compiled
+
     return conversion_compiled.converted(rng, level, mixing, bits=bits, taps=taps)
 
 
@@ -63,26 +101,14 @@ def converted_plainly(
     received = level.traces[level.which]
     for window, trace in enumerate(level.which):
         if level.noises[trace].any():
-            drawn = np.asarray(rng.standard_normal(received.shape[1]))
-            received[window] += level.noises[trace] * _correlated(drawn, float(level.correlations[trace]))
+            wander = correlated_normals(rng, (received.shape[1],), float(level.correlations[trace]))
+            received[window] += level.noises[trace] * wander
+        if level.owns[trace].any():
+            received[window] += level.owns[trace] * rng.standard_normal(received.shape[1])
     codes = _codes(received, bits)
     real, imaginary = _mixed(codes, mixing)
     out = np.stack([_decimated(real, taps), _decimated(imaginary, taps)], axis=-1)
     return np.clip(out, -HALF, HALF - 1).astype(np.int16)
-
-
-def _correlated(drawn: Floats, correlation: float) -> Floats:
-    """An autoregression of first order with variance 1: y[0] = w[0], y[i] = r y[i-1] + sqrt(1 - r^2) w[i]."""
-    if correlation == 0.0:
-        return drawn
-    fresh = np.sqrt(1.0 - correlation**2)
-    steps = drawn * fresh
-    steps[0] = drawn[0]
-    out = steps.copy()
-    terms = min(int(np.ceil(np.log(_FORGOTTEN) / np.log(abs(correlation)))), len(drawn) - 1)
-    for back in range(1, terms + 1):
-        out[back:] += correlation**back * steps[:-back]
-    return np.asarray(out)
 
 
 def _codes(received: Floats, bits: int) -> Floats:

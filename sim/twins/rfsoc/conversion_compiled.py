@@ -6,13 +6,14 @@ Imported only where something is to be converted: numba takes its time.
 from __future__ import annotations
 
 import math
+from functools import partial
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from sim.twins.rfsoc.conversion import Floats, Level, Mixing
 from sim.twins.rfsoc.decimation import DECIMATION
+from sim.twins.rfsoc.machine_code import compiled
 from sim.twins.rfsoc.track import AMPLITUDE, TURN
 from sim.twins.rfsoc.waves import INPUT, OSCILLATOR, PRODUCT
 
@@ -24,18 +25,19 @@ def converted(
     count = (level.traces.shape[1] - len(taps)) // DECIMATION + 1
     out = np.zeros((len(level.which), count, 2), np.int16)
     _windows(
-        rng, level.traces, level.noises, level.correlations, level.which,
+        rng, level.traces, level.noises, level.correlations, level.owns, level.which,
         mixing.freqs, mixing.turns, mixing.sources, bits, taps, out,
     )  # fmt: skip
     return out
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@compiled
 def _windows(
     rng: np.random.Generator,
     traces: Floats,
     noises: Floats,
     correlations: Floats,
+    owns: Floats,
     which: npt.NDArray[np.int64],
     freqs: npt.NDArray[np.int64],
     turns: npt.NDArray[np.int64],
@@ -48,7 +50,7 @@ def _windows(
     real, imaginary = np.zeros(samples), np.zeros(samples)
     for window in range(len(which)):
         trace = which[window]
-        _digitised(rng, traces[trace], noises[trace], correlations[trace], bits, real)
+        _digitised(rng, traces[trace], noises[trace], correlations[trace], owns[trace], bits, real)
         is_complex = _mixed(real, imaginary, freqs[window], turns[window], sources[window])
         _decimated(real, taps, out[window, :, 0])
         if is_complex:
@@ -57,9 +59,15 @@ def _windows(
             out[window, :, 1] = 0
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@compiled
 def _digitised(
-    rng: np.random.Generator, trace: Floats, noise: Floats, correlation: float, bits: int, out: Floats
+    rng: np.random.Generator,
+    trace: Floats,
+    noise: Floats,
+    correlation: float,
+    own: Floats,
+    bits: int,
+    out: Floats,
 ) -> None:
     half = float(1 << (bits - 1))
     step = float(1 << (16 - bits))
@@ -73,11 +81,14 @@ def _digitised(
             wander = drawn if i == 0 else correlation * wander + fresh * drawn
             value += noise[i] * wander
         out[i] = value
+    if own.any():
+        for i in range(len(out)):
+            out[i] += own[i] * rng.standard_normal()
     for i in range(len(out)):  # apart from the above: no chance in it, so it is done several at a time
         out[i] = min(max(np.floor(out[i] * half + 0.5), -half), half - 1.0) * step
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@compiled
 def _mixed(real: Floats, imaginary: Floats, freq: int, turn: int, source: int) -> bool:
     """In place; whether there is an imaginary part."""
     if source == INPUT:
@@ -105,7 +116,7 @@ def _mixed(real: Floats, imaginary: Floats, freq: int, turn: int, source: int) -
     return True
 
 
-@numba.njit(cache=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@partial(compiled, fastmath={"reassoc", "contract"})
 def _decimated(samples: Floats, taps: Floats, out: npt.NDArray[np.int16]) -> None:
     for k in range(len(out)):
         total = 0.0

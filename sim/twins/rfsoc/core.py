@@ -35,8 +35,13 @@ class Done:
 class Core:
     """The processor of a configuration; `version` is 1 or 2. Raises `NotSimulated` for another one."""
 
-    def __init__(self, cfg: Mapping[str, Any], readouts: Sequence[Mapping[str, Any]]) -> None:
-        self.version, self.processor = made_processor(cfg, readouts)
+    def __init__(
+        self,
+        cfg: Mapping[str, Any],
+        readouts: Sequence[Mapping[str, Any]],
+        instruction_limit: int | None = None,
+    ) -> None:
+        self.version, self.processor = made_processor(cfg, readouts, instruction_limit)
         names = ("dmem",) if self.version == 1 else ("dmem", "wmem")
         self._sizes = {name: int(cfg[f"{name}_size"]) for name in names}
         self._done: Done | None = None
@@ -113,17 +118,28 @@ class Core:
         return {name: self.processor.read_mem(name, size, 0) for name, size in self._sizes.items()}
 
 
-def made_processor(cfg: Mapping[str, Any], readouts: Sequence[Mapping[str, Any]]) -> tuple[int, Processor]:
-    """The processor of a configuration, with its version. Raises `NotSimulated` for another one."""
+def made_processor(
+    cfg: Mapping[str, Any], readouts: Sequence[Mapping[str, Any]], instruction_limit: int | None
+) -> tuple[int, Processor]:
+    """The processor of a configuration, with its version. Raises `NotSimulated` for another one.
+
+    After `instruction_limit` instructions a program is held to be endless; None leaves that to the processor.
+    """
     if cfg["type"] == "axis_tproc64x32_x8":
-        from sim.twins.rfsoc.tproc_v1 import TprocV1
+        from sim.twins.rfsoc.tproc_v1 import EVENT_LIMIT, TprocV1
 
         pins = {pin[1] for pin in cfg["output_pins"]} | {ro["trigger_port"] for ro in readouts}
-        return 1, TprocV1(cfg["pmem_size"], cfg["dmem_size"], data_ports=pins)
+        return 1, TprocV1(
+            cfg["pmem_size"],
+            cfg["dmem_size"],
+            data_ports=pins,
+            instruction_limit=instruction_limit,
+            event_limit=max(EVENT_LIMIT, instruction_limit or 0),  # no instruction makes more than one
+        )
     if cfg["type"] == "qick_processor":
         from sim.twins.rfsoc.tproc_v2 import TprocV2
 
-        return 2, TprocV2.from_config(cfg)
+        return 2, TprocV2.from_config(cfg, limit=instruction_limit)
     raise NotSimulated(f"a processor of type {cfg['type']}")
 
 

@@ -48,6 +48,12 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
         made = getattr(self._plant, "bench", None)
         return {} if made is None else cast("dict[str, str]", made())
 
+    def close(self) -> None:
+        """Stop the instruments of the bench; does nothing where there are none."""
+        closed = getattr(self._plant, "close", None)
+        if closed is not None:
+            closed()
+
     def elapse(self, seconds: float) -> None:
         """Let device time pass, for everything that drifts."""
         self._board.elapse(seconds)

@@ -13,6 +13,8 @@ FAULTS: Mapping[str, str] = {
     "wrong_clock": "the reference clock is 5 % low: clocks are not locked, and rates are not those of the profile",
 }
 
+OF_LIGHT = "laser_dropped"
+"""The kit's own: its knob of this name can be set as a fault, too."""
 OVERRUN_LOOK_S = 1.0
 """Device time between two looks at the counter under `overrun`."""
 WRONG_CLOCK_FACTOR = 0.95

@@ -34,19 +34,25 @@ class BoardKnobs(MutableMapping[str, Any]):
         elif name == "filter":
             decimation.taps(value)
             self._own[name] = value
-        elif name == "fault" and value in faults.FAULTS:
-            self._own[name] = value
-        elif name == "fault" and "fault" not in self._plant:
-            faults.checked(value)
+        elif name == "fault":
+            self._fail(value)
         else:
             self._plant[name] = value
 
     def __delitem__(self, name: str) -> None:
         """Back to what it was made with."""
         if name in self._made:
-            self._own[name] = self._made[name]
+            self[name] = self._made[name]
         else:
             del self._plant[name]
+
+    def _fail(self, fault: Any) -> None:
+        """The board's own faults, and that of a plant which has a knob of this name and sets it while it lasts."""
+        if fault != faults.OF_LIGHT or faults.OF_LIGHT not in self._plant:
+            faults.checked(fault)
+        if faults.OF_LIGHT in {fault, self._own["fault"]}:
+            self._plant[faults.OF_LIGHT] = fault == faults.OF_LIGHT
+        self._own["fault"] = fault
 
     def __iter__(self) -> Iterator[str]:
         yield from self._own

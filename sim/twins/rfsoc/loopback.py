@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sim.models.photonics.fibre import kernel_taps
 from sim.twins.rfsoc.plant import Outputs, Received
 from sim.twins.rfsoc.timeline import whole_ratio
 
 Samples = npt.NDArray[np.float64]
 
 TAPS = 32
-BETA = 8.0
+"""Of `kernel_taps("sinc")`."""
 HILBERT_MARGIN = 4096
 """Samples on either side of a stretch whose phase is turned."""
 
@@ -208,7 +209,4 @@ def interpolation(late: float) -> Samples:
     >>> [round(abs(tap), 6) for tap in interpolation(0.0)[14:18].tolist()]
     [0.0, 1.0, 0.0, 0.0]
     """
-    places = np.arange(TAPS) - (TAPS // 2 - 1) - late
-    inside = np.clip(1.0 - (places / (TAPS / 2)) ** 2, 0.0, None)
-    taps = np.sinc(places) * np.i0(BETA * np.sqrt(inside))
-    return np.asarray(taps / taps.sum())
+    return kernel_taps("sinc", late)

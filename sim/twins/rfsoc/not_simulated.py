@@ -17,3 +17,7 @@ class NotSimulated(NotImplementedError):
     def __reduce__(self) -> tuple[type[NotSimulated], tuple[str, str]]:
         """An exception that came over a wire (Pyro pickles it) is rebuilt with both of its parts."""
         return type(self), (self.what, self.cure)
+
+
+class NotSimulatedAttribute(NotSimulated, AttributeError):
+    """An attribute of the board that the twin lacks; `hasattr` says no, and `getattr` takes its default."""

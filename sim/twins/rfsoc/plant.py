@@ -1,8 +1,8 @@
 """What lies between the outputs and the inputs of the board: cables, or the photonic kit.
 
 A plant is asked for what arrives at one input over a stretch of samples, and asks in its turn what the outputs
-gave. It answers with the noiseless level and how large the noise of each sample is; the board draws the noise,
-anew for each round, and converts.
+gave. It answers with the noiseless level and how large the noise of each sample is, that of light and receiver
+and that of the converter; the board draws the noise, anew for each round, and converts.
 """
 
 from __future__ import annotations
@@ -35,9 +35,13 @@ class Received:
     level: npt.NDArray[np.float64]
     """(samples,) without noise."""
     noise: npt.NDArray[np.float64]
-    """(samples,) standard deviation; zeros for a plant without noise."""
+    """(samples,) standard deviation of what arrives; zeros for a plant without noise."""
     correlation: float
-    """Of the noise of neighbouring samples (an autoregression of first order): what bandwidth leaves."""
+    """Of that noise at neighbouring samples (an autoregression of first order): what bandwidth leaves."""
+    own: npt.NDArray[np.float64] | None = None
+    """(samples,) standard deviation of the converter's own noise, its rounding included: it comes behind every
+    bandwidth, so neighbouring samples know nothing of each other. None for a converter that only rounds.
+    """
 
 
 class Plant(Protocol):

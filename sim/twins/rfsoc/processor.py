@@ -40,6 +40,17 @@ class Run:
     """Tick at which the program came to its end."""
 
 
+def endless(done: str, steps: int) -> str:
+    """What is said of a program that has done so much, in so many instructions, and is held to be endless.
+
+    The cure names the address's option, with ten times as many.
+    """
+    return (
+        f"the program has not ended after {done}; see that its loops end, or, where it is only long, give the twin "
+        f"more in its address, as in sim://kit?instruction_limit={10 * steps}"
+    )
+
+
 class ProgramError(Exception):
     """A program that the processor cannot carry out: what, at which address, which word, and what to do."""
 

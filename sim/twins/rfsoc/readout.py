@@ -109,7 +109,7 @@ class Readout:
         """Tick of the processor at which the first window that is not stored yet ends; None when all are."""
         if self._done == len(self._starts) or not self.buffer.length:
             return None
-        return float(self._starts[self._done] + self.buffer.length) / self._ticks_per_time
+        return (int(self._starts[self._done]) + self.buffer.length) / float(self._ticks_per_time)
 
     def settle(self, until: float, converter: Converter, epoch: Any) -> None:
         """Store all windows that have ended at tick `until` of the processor and are not stored yet."""

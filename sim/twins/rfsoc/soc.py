@@ -1,13 +1,14 @@
 """`SimulatedSoc`: the twin under the names of QICK's `QickSoc`, which is what QICK's programs call.
 
-Every method takes what QICK's takes, returns the same types in the same shapes, and raises the same errors for
-lengths; `surface` names what is refused.
+What is simulated takes what QICK's takes, returns the same types in the same shapes, and refuses what QICK's driver
+refuses; `surface` has the other names, which raise `NotSimulated` when they are used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from types import TracebackType
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +19,10 @@ from sim.twins.rfsoc.device import TwinDevice
 from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.processor import ProgramError
 from sim.twins.rfsoc.streaming import Streaming
-from sim.twins.rfsoc.surface import LACKING
+from sim.twins.rfsoc.surface import refusing
 
 
+@refusing
 class SimulatedSoc(TwinDevice):
     """The methods of `QickSoc` that programs, and people, call."""
 
@@ -28,10 +30,20 @@ class SimulatedSoc(TwinDevice):
         super().__init__(address)
         self._streaming: Streaming | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        if name in LACKING:
-            raise NotSimulated(f"QickSoc.{name} ({LACKING[name]})")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    def close(self) -> None:
+        """End what runs beside: the reader of sums and the bench; both begin again when they are asked for."""
+        if self._streaming is not None:
+            self._streaming.close()
+            self._streaming = None
+        super().close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     # -------------------------------------------------------------------------------- clocks
     def clocks_locked(self) -> bool:
@@ -133,7 +145,7 @@ class SimulatedSoc(TwinDevice):
                 "this program is for the processor of version 1, and the board has one of version 2; write it with "
                 "AveragerProgramV2 or QickProgramV2"
             )
-        self._board.core.load_bin_program(program, load_mem=load_mem)
+        self._board.load_program(program, load_mem=load_mem)
 
     def reload_mem(self) -> None:
         """Waveform and data memory as the program brought them (version 2)."""
@@ -168,7 +180,10 @@ class SimulatedSoc(TwinDevice):
         self._board.source = src
 
     def start_tproc(self) -> None:
-        """Start the program at its beginning, unless a pin is to start it."""
+        """Start the program at its beginning, unless a pin is to start it.
+
+        A processor of version 1 whose program is under way goes on with it.
+        """
         with self._board.lock:
             self._board.touch()
             if self._board.source == "internal":
@@ -187,9 +202,14 @@ class SimulatedSoc(TwinDevice):
         self._board.clear_counter(addr)
 
     def get_tproc_counter(self, addr: int) -> int:
-        """The counter of shots as it is now; looking takes device time."""
+        """The counter of shots as it is now; looking takes device time.
+
+        Raises `KeyError` on a processor of version 2 for another than 1 and 2.
+        """
         with self._board.lock:
             self._board.touch(0.0)
+            if self.TPROC_VERSION == 2 and addr not in {1, 2}:
+                raise KeyError(addr)  # as QICK's, which has a register for each of the two
             return self._board.counter(addr)
 
     def prepare_round(self) -> None:

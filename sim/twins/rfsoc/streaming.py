@@ -81,7 +81,14 @@ class Streaming:
     def __init__(self, soc: Any) -> None:
         self._reader = Reader(soc)
         self.streamer = _streamer(self._reader)
-        weakref.finalize(soc, _end, self.streamer).atexit = False
+        self._end = weakref.finalize(soc, _end, self.streamer)
+        self._end.atexit = False
+
+    def close(self) -> None:
+        """End the reader and its thread; what it is at is left there."""
+        self.streamer.stop_readout()
+        self._end()
+        self.streamer.readout_worker.join()
 
     def start(
         self, shots: int, counter: int, channels: Sequence[int], reads: Sequence[int], stride: int | None

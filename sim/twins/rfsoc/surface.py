@@ -1,11 +1,17 @@
 """Names of QICK's `QickSoc` that the twin refuses, with what they are for.
 
-What is in neither this table nor the class does not exist in QICK 0.2.436 (a test compares with its source).
+What is in neither this table nor the class does not exist in QICK 0.2.436 (a test compares with its source). Each name
+is there: a proxy over Pyro4 knows only what it finds in the class, and would call a missing one unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeVar
+
+from sim.twins.rfsoc.not_simulated import NotSimulated, NotSimulatedAttribute
+
+Class = TypeVar("Class", bound=type)
 
 LACKING: Mapping[str, str] = {
     "arm_ddr4": "the DDR4 buffer",
@@ -43,3 +49,32 @@ LACKING: Mapping[str, str] = {
     "unfreeze_adc_cals": "the background calibration of converters",
     "valid_sample_rates": "a change of sample rates",
 }
+
+ATTRIBUTES = frozenset(
+    {"avg_bufs", "gens", "ip_dict", "iqs", "metadata", "readouts", "rf", "time_taggers", "tproc"}
+)
+"""Those that are no methods: looking at them is refused, and `hasattr` says no."""
+
+
+def refusing(owner: Class) -> Class:
+    """The class with everything that is lacking, to be refused by its name when it is used."""
+    for name, about in LACKING.items():
+        what = f"QickSoc.{name} ({about})"
+        setattr(owner, name, _attribute(what) if name in ATTRIBUTES else _method(name, what))
+    return owner
+
+
+def _attribute(what: str) -> property:
+    def refused(_: object) -> NoReturn:
+        raise NotSimulatedAttribute(what)
+
+    return property(refused, doc=f"Refused: {what}.")
+
+
+def _method(name: str, what: str) -> Callable[..., NoReturn]:
+    def refused(_: object, *__: Any, **___: Any) -> NoReturn:
+        raise NotSimulated(what)
+
+    refused.__name__ = name
+    refused.__doc__ = f"Refused: {what}."
+    return refused

@@ -124,6 +124,26 @@ def test_operands_outside_are_refused(numeric_kit, bad):
         compute.multiply_accumulate([1, 2, 3], [1, 2, 3])
 
 
+def test_products_in_the_dark_are_told_and_stay_in_their_range(numeric_kit):
+    kit = numeric_kit(sigma=10.0)
+    compute = compute_on(kit)
+    kit.strength = (0.0, 0.0)
+    with pytest.warns(errors.DarkWarning, match=r"numeric: no light came for 2 answers.*laser on"):
+        assert compute.multiply([200, -200, 3], [200, 200, 2]).tolist() == [0, 0, 0]
+    with pytest.warns(errors.DarkWarning, match="laser on"):
+        assert compute.multiply_accumulate([200, 200], [200, -200]) == 0
+    dark = compute.decode(0.0, {0: 200, 1: 200})
+    assert (dark.value, dark.dark) == (0, True)
+    assert not compute.decode(0.0, {0: 10, 1: 10}).dark
+
+
+def test_a_lit_kit_never_warns_of_darkness(numeric_kit):
+    kit = numeric_kit(sigma=60.0)
+    compute = compute_on(kit)
+    a, b = np.random.default_rng(4).integers(0, 256, (2, 4_000))
+    compute.multiply(a, b, shots=1)
+
+
 def test_another_devices_calibration_is_refused(numeric_kit):
     class Other:
         identity = "other"
@@ -160,7 +180,7 @@ def test_one_sweep_per_modulator_after_a_drift_in_either_direction(numeric_kit):
         assert drift(kit, old).rms > 5.0
         fresh = recalibrate(kit, old, shots=1)
         assert drift(kit, fresh).rms < 0.3
-        assert kit.rows_read - before == 2 * 50 * 16 + 4 * 256
+        assert kit.rows_read - before == 3 * 50 * 16 + 4 * 256 + 16
 
 
 def test_a_dark_device_cannot_be_recalibrated_by_sweeps(numeric_kit):
@@ -169,6 +189,19 @@ def test_a_dark_device_cannot_be_recalibrated_by_sweeps(numeric_kit):
     kit.strength = (0.0, 0.0)
     with pytest.raises(errors.CalibrationError, match="calibrate"):
         recalibrate(kit, old)
+
+
+def test_no_calibration_comes_of_sweeps_that_clip(numeric_kit):
+    for brighter in (1.06, 1.15, 1.26):
+        kit = numeric_kit(sigma=10.0)
+        old = calibrated(kit)
+        kit.strength = tuple(brighter * strength for strength in kit.strength)
+        with pytest.raises(errors.CalibrationError, match="calibrate"):
+            recalibrate(kit, old)
+    kit = numeric_kit(sigma=10.0)
+    old = calibrated(kit)
+    kit.strength = tuple(0.9 * strength for strength in kit.strength)
+    assert drift(kit, recalibrate(kit, old)).rms < 0.3
 
 
 def test_a_stronger_pair_is_dimmed_in_sums(numeric_kit):

@@ -18,11 +18,11 @@ from lightning.dot import Symbol, VectorCore, core_of, dot, matvec
 from lightning.dot.program import TileReader
 from lightning.errors import (
     CalibrationError,
+    DarkWarning,
     DeviceGone,
     ForeignCalibration,
     OutOfRange,
     ProgramError,
-    WrongChannel,
 )
 
 QUIET = "sim://kit?noise=off&adc_bits=16"
@@ -180,7 +180,8 @@ def test_drift_is_undone_by_sweeping_and_tuning_again(calibration):
 
 
 def test_a_receiver_that_compresses_is_told(calibration):
-    device = lightning.connect("sim://kit?noise=off&adc_bits=16&saturation_v=0.6")
+    device = lightning.connect("sim://kit?noise=off&adc_bits=16")
+    device.knobs["saturation_v"] = 0.6
     with pytest.raises(CalibrationError, match="the receiver compresses"):
         VectorCore(device, calibration).tune()
 
@@ -189,6 +190,15 @@ def test_a_laser_that_is_off_is_told(calibration):
     device = lightning.connect("sim://kit?laser=off")
     with pytest.raises(CalibrationError, match="See that the laser is on"):
         VectorCore(device, calibration).tune()
+
+
+def test_a_laser_that_goes_out_after_tuning_is_told(calibration):
+    device = lightning.connect(QUIET)
+    core = VectorCore(device, calibration)
+    core.tune()
+    device.knobs["laser_dropped"] = "on"
+    with pytest.warns(DarkWarning, match="laser on"):
+        core.dot([200] * 100, [200] * 100)
 
 
 def test_a_board_that_is_lost_in_mid_acquisition_is_told_at_once(calibration):
@@ -221,7 +231,7 @@ def test_other_firmware_is_refused_by_name(calibration):
 
 def test_a_readout_that_is_not_there_is_refused(calibration):
     device = lightning.connect(QUIET)
-    with pytest.raises(WrongChannel, match="readout 7"):
+    with pytest.raises(CalibrationError, match="readout 7"):
         VectorCore(device, replace(calibration, readout=7))
 
 
@@ -237,3 +247,14 @@ def test_by_way_of_lightning_compute_one_core_is_tuned_once(calibration):
     assert dot(compute, [100, 50], [51, 255]) == 70
     assert matvec(compute, [[255, 0], [0, -255]], [7, 9], shots=1).tolist() == [7, -9]
     assert core_of(compute).tuning is core_of(compute).tuning
+
+
+def test_a_compute_does_vectors_on_its_own_calibration():
+    compute = LightningCompute("sim://kit?noise=off")
+    weights, inputs = [200, -30, 7, 0], [10, 40, 90, 255]
+    assert compute.dot(weights, inputs) == round(np.dot(weights, inputs) / 255)
+    assert list(compute.matvec([weights, inputs], inputs, shots=8)) == [
+        round(np.dot(row, inputs) / 255) for row in (weights, inputs)
+    ]
+    assert compute.vectors is compute.vectors
+    assert compute.vectors.calibration is compute.calibration

@@ -9,6 +9,7 @@ import sys
 import threading
 from contextlib import closing, suppress
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,7 +20,6 @@ from lightning.errors import AddressError, MissingLibrary, OutOfRange  # noqa: E
 from lightning.instruments import Instruments, open_bench, open_instrument  # noqa: E402
 from lightning.instruments import line as line_module  # noqa: E402
 from lightning.instruments.errors import (  # noqa: E402
-    InstrumentError,
     InstrumentGone,
     InstrumentRefused,
     InstrumentSilent,
@@ -69,8 +69,8 @@ def heard(kit, role):
 # -- what they do
 
 
-def test_they_say_who_they_are(bench):
-    assert str(bench.laser.identity) == "SANTEC TSL-770 sim-kit-0001"
+def test_they_say_who_they_are(kit, bench):
+    assert str(bench.laser.identity) == f"SANTEC TSL-770 {kit.identity}"
     assert bench.bias.identity.model == "N6700C"
     assert bench.meter.identity.make == "Thorlabs"
 
@@ -455,9 +455,9 @@ def test_nobody_at_the_address_is_told_at_once():
             open_instrument(resource, "laser")
 
 
-@pytest.mark.parametrize("resource", ["nonsense", "TCPIP::::SOCKET", "GPIB0::99::INSTR"])
-def test_an_address_that_cannot_be_is_told(resource):
-    with pytest.raises(InstrumentError):
+@pytest.mark.parametrize("resource", ["nonsense", "TCPIP::::SOCKET"])
+def test_what_is_no_resource_is_an_error_of_the_address(resource):
+    with pytest.raises(AddressError, match="is no VISA resource"):
         open_instrument(resource, "laser")
 
 
@@ -553,3 +553,21 @@ def test_failures_of_a_bus_are_told_in_the_same_words(monkeypatch, failure, kind
     bus.replies[":WAV?"] = "+1550.0\r\n"
     assert laser.wavelength_nm() == 1550.0
     assert bus.written[:4] == ["*IDN?\r\n", "*CLS\r\n", ":WAV?\r\n", "closed"]
+
+
+@pytest.mark.parametrize(
+    ("said", "library"),
+    [
+        ("Please install PyUSB to use this resource type.\nNo module named 'usb'", "pyusb"),
+        ("Please install linux-gpib (Linux) or gpib-ctypes (all).\nNo module named 'gpib'", "gpib-ctypes"),
+    ],
+)
+def test_a_bus_whose_library_is_missing_is_told_with_the_cure(monkeypatch, said, library):
+    def lacking(*_, **__):
+        raise ValueError(said)
+
+    monkeypatch.setattr(line_module, "_manager", lambda backend: SimpleNamespace(open_resource=lacking))
+    with pytest.raises(
+        MissingLibrary, match=rf"{library} is needed to reach USB0::1::2::3::INSTR.*pip install {library}"
+    ):
+        open_instrument("USB0::1::2::3::INSTR", "meter")

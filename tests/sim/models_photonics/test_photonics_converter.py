@@ -127,6 +127,15 @@ def test_saturation_is_odd_monotone_and_bounded(device, volts, more):
     assert float(amplified_v(device, volts + more)) >= out - 1e-12
 
 
+@given(amplifiers, st.floats(-2.0, 2.0))
+def test_a_small_signal_passes_an_amplifier_with_the_slope_of_its_output(device, over):
+    place, little = over * device.saturation_v / device.gain, 1e-6 * device.saturation_v / device.gain
+    up, down = (amplified_v(device, place + sign * little) for sign in (1, -1))
+    assert amplifier.small_signal(device, place) == pytest.approx(
+        (up - down) / (2 * little), rel=1e-5, abs=1e-7 * abs(device.gain)
+    )
+
+
 @given(amplifiers, st.floats(0.1, 6.0))
 def test_at_its_compression_point_the_gain_has_fallen_by_that(device, compression_db):
     out = amplifier.compression_point_v(device, compression_db)

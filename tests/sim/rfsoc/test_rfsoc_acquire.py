@@ -333,9 +333,9 @@ def test_an_envelope_written_between_rounds_is_played(loopback, programs, comple
 def test_the_kit_runs_behind_every_board(programs, address):
     soc = connect(address)
     if soc.TPROC_VERSION == 2:
-        program = programs.AveragerV2(soc, reps=1, final_delay=1.0, cfg={"gain": 0.5})
+        program = programs.AveragerV2(soc, reps=1, final_delay=1.0, cfg={"gain": 0.5, "ro": 1})
     else:
-        program = programs.Averager(soc, {"reps": 1, "gain": 20000})
+        program = programs.Averager(soc, {"ro": 1, "reps": 1, "gain": 20000})
     (waveform,) = program.acquire_decimated(soc, progress=False)
     assert 0 < np.abs(waveform).max() < 1000
 
@@ -378,3 +378,26 @@ def test_a_streaming_thread_at_work_ends_with_its_twin_in_silence(loopback, prog
     mine.join(timeout=10)
     assert not mine.is_alive()
     assert capsys.readouterr().out == ""
+
+
+def test_a_start_has_no_effect_while_a_program_of_version_1_is_under_way(loopback, programs):
+    soc = loopback(noise="off")
+    program = programs.Averager(soc, {"reps": 100, "relax": 1000})
+    program.config_all(soc)
+    program.config_bufs(soc, enable_avg=True, enable_buf=False)
+    soc.start_tproc()
+    soc.elapse(0.05)
+    so_far = soc.get_tproc_counter(1)
+    assert 40 < so_far < 60
+    soc.start_tproc()
+    assert so_far <= soc.get_tproc_counter(1) <= so_far + 2
+    soc.elapse(0.06)
+    assert soc.get_tproc_counter(1) == 100
+    soc.start_tproc()  # it has come to its end: from the beginning
+    assert soc.get_tproc_counter(1) < 2
+    soc.stop_tproc()
+    soc.start_tproc()  # stopped: likewise
+    assert soc.get_tproc_counter(1) < 2
+    again = programs.Averager(soc, {"reps": 5})  # a program that is loaded ends the one under way
+    again.acquire(soc, progress=False)
+    assert soc.get_tproc_counter(1) == 5

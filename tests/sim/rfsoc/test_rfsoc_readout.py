@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.models.photonics.converter import Converter as AnalogueToDigital
+from sim.models.photonics.converter import converter_v2, excess_v2
+from sim.models.photonics.pole import decimated_deviation
 from sim.twins.rfsoc.buffers import AverageBuffer
-from sim.twins.rfsoc.conversion import Level, Mixing, converted, converted_plainly
+from sim.twins.rfsoc.conversion import Level, Mixing, converted, converted_plainly, level_of
 from sim.twins.rfsoc.decimation import EDGE, GAIN, margin, taps
+from sim.twins.rfsoc.plant import Received
 from sim.twins.rfsoc.processor import PIN
 from sim.twins.rfsoc.track import TURN
 from sim.twins.rfsoc.triggers import REST, rises, windows
@@ -120,11 +124,13 @@ def test_lengths_that_qicks_driver_refuses_are_refused(call, said):
         call(AverageBuffer(CFG))
 
 
-def level(trace, noise=0.0, correlation=0.0, windows=1):
-    trace = np.atleast_2d(np.asarray(trace, np.float64))
-    return Level(
-        trace, np.full(trace.shape, noise), np.full(len(trace), correlation), np.zeros(windows, np.int64)
+def level(trace, noise=0.0, correlation=0.0, windows=1, own=None, bits=16):
+    """A trace as a plant would answer it, before `bits` bits."""
+    trace = np.asarray(trace, np.float64)
+    received = Received(
+        trace, np.full(len(trace), noise), correlation, None if own is None else np.full(len(trace), own)
     )
+    return level_of([received], np.zeros(windows, np.int64), bits)
 
 
 def mixing(freq=0, turn=0, source=PRODUCT, windows=1):
@@ -187,7 +193,7 @@ def test_both_ways_give_the_same_for_the_same_seed():
     pytest.importorskip("numba")
     rng = np.random.default_rng(3)
     traces = Level(rng.uniform(-1, 1, (3, 920)), rng.uniform(0, 0.1, (3, 920)), np.array([0.0, 0.3, 0.9]),
-                   np.array([0, 2, 1, 1, 0]))  # fmt: skip
+                   rng.uniform(0, 0.05, (3, 920)), np.array([0, 2, 1, 1, 0]))  # fmt: skip
     mixed = Mixing(
         np.array([0, 0, 12345678, TURN - 5, 7]),
         np.array([0, 99, 7, 0, 1 << 31]),
@@ -199,6 +205,53 @@ def test_both_ways_give_the_same_for_the_same_seed():
     )
     assert np.abs(one - other).max() <= 1
     assert (one == other).mean() > 0.999
+
+
+@BOTH
+@pytest.mark.parametrize("correlation", [0.0, 0.9])
+def test_noise_of_the_converter_has_no_memory_whatever_the_bandwidth(way, correlation):
+    """Means of eight neighbours tell memory. 100,000 of them: four deviations of a variance are 1.8 %, and those
+    of strong correlation count for less."""
+    sigma, own, count = 0.01, 0.02, 800_000
+    arriving = level(np.zeros(count), sigma, correlation, own=own)
+    out = way(np.random.default_rng(2), arriving, mixing(source=INPUT), bits=16, taps=taps("mean"))
+    expected = np.hypot(decimated_deviation(sigma, correlation, 8), own / np.sqrt(8)) * 32768 * GAIN
+    assert out[0, :, 0].std() == pytest.approx(expected, rel=0.018 if correlation else 0.009)
+
+
+@BOTH
+def test_a_converters_noise_counts_its_rounding_once(way):
+    """ENOB 10.1 in 12 bits: rounding is 7 % of its variance. 100,000 samples: four deviations of it are 1.8 %."""
+    own, ramp = 2 / 2**10.1 / np.sqrt(12), np.linspace(0.1, 0.9, 800_000)  # every place between two codes
+    out = way(
+        np.random.default_rng(3),
+        level(ramp, own=own, bits=12),
+        mixing(source=INPUT),
+        bits=12,
+        taps=taps("mean"),
+    )
+    noise = out[0, :, 0] - ramp.reshape(-1, 8).mean(axis=1) * 32768 * GAIN
+    expected = (own * 32768 * GAIN) ** 2 / 8 + 1 / 12  # the filter's result is rounded
+    assert noise.var() == pytest.approx(expected, rel=0.018)
+
+
+@pytest.mark.parametrize("bits", [12, 16, 8])
+def test_beside_the_rounding_a_converter_has_what_the_model_says_and_nothing_where_bits_are_few(bits):
+    own = np.array([converter_v2(AnalogueToDigital(bits=16, full_scale_v=2.0, effective_bits=10.1)) ** 0.5])
+    got = level_of([Received(np.zeros(1), np.zeros(1), 0.0, own)], np.zeros(1, np.int64), bits).noises[0, 0]
+    if bits < 10.1:
+        assert got == 0.0
+    else:
+        model = AnalogueToDigital(bits=bits, full_scale_v=2.0, effective_bits=10.1)
+        assert got**2 == pytest.approx(excess_v2(model), rel=1e-9)
+
+
+def test_of_hardly_correlated_noise_the_converters_is_drawn_in_one_go():
+    one, two = (level(np.zeros(5), 0.03, correlation, own=0.04) for correlation in (0.0055, 0.02))
+    assert one.owns.shape == (1, 0)
+    assert one.noises == pytest.approx(np.full((1, 5), 0.05), rel=1e-6)
+    assert two.noises == pytest.approx(np.full((1, 5), 0.03))
+    assert two.owns == pytest.approx(np.full((1, 5), 0.04), rel=1e-6)
 
 
 @BOTH

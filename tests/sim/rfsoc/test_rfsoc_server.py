@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from sim.twins.rfsoc import NotSimulated
+
 pytest.importorskip("qick")
 pytest.importorskip("Pyro4")
 pytest.importorskip("psutil")
@@ -48,6 +50,13 @@ def test_a_program_runs_over_qicks_own_proxy_and_the_server_ends_with_its_input(
         assert waveform.shape == (3, 2, 200)
         assert abs(real[0] + 1j * imaginary[0]) == pytest.approx(1934, rel=0.01)
         assert (soc.simulated, soc.identity) == (True, "sim-loopback-0001")
+        with pytest.raises(NotSimulated, match=r"QickSoc\.get_ddr4 \(the DDR4 buffer\) is not simulated"):
+            soc.get_ddr4(100)
+        with pytest.raises(NotSimulated, match=r"QickSoc\.set_iq "):
+            soc.set_iq(ch=0, f=1.0, i=1.0, q=0.0)
+        with pytest.raises(NotSimulated, match=r"QickSoc\.tproc "):
+            soc.tproc  # noqa: B018
+        assert not hasattr(soc, "tproc")
         soc.set_knob("fault", "dead_board")
         with pytest.raises(ConnectionError):
             soc.clocks_locked()

@@ -7,21 +7,24 @@ import importlib.util
 import inspect
 import json
 import pickle
+import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from sim.twins.rfsoc import NotSimulated, connect
+from sim.twins.rfsoc import NotSimulated, ProgramError, connect
 from sim.twins.rfsoc.address import AddressError, configuration, parsed, profiles
-from sim.twins.rfsoc.surface import LACKING
+from sim.twins.rfsoc.not_simulated import NotSimulatedAttribute
+from sim.twins.rfsoc.surface import ATTRIBUTES, LACKING
 
 pytest.importorskip("qick")
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference" / "rfsoc-twin.md"
 OWN = {
     *("simulated", "identity", "knobs", "get_knob", "set_knob", "factory_calibration", "bench"),
-    *("elapse", "pulse_start_pin", "autoproxy"),
+    *("elapse", "pulse_start_pin", "autoproxy", "close"),
 }
 
 
@@ -44,12 +47,13 @@ def simulated_names():
     from sim.twins.rfsoc.soc import SimulatedSoc
 
     classes = [one for one in SimulatedSoc.__mro__ if one.__module__.startswith("sim.")]
-    return {name for one in classes for name in vars(one) if not name.startswith("_")}
+    return {name for one in classes for name in vars(one) if not name.startswith("_")} - set(LACKING)
 
 
 def test_every_method_of_qicksoc_is_simulated_or_refused():
     assert set(methods()) - simulated_names() - set(LACKING) == set()
-    assert simulated_names() & set(LACKING) == set()
+    assert set(LACKING) <= set(dir(connect("sim://loopback")))
+    assert set(LACKING) - set(methods()) - {"tproc"} <= ATTRIBUTES | {"download"}
     assert simulated_names() - set(methods()) <= OWN
 
 
@@ -65,13 +69,17 @@ def test_what_is_lacking_is_refused_by_name(loopback):
     soc = loopback()
     for name in LACKING:
         with pytest.raises(NotSimulated, match=rf"QickSoc\.{name} .* is not simulated"):
-            getattr(soc, name)
+            getattr(soc, name)(0, nothing=1)
+        assert hasattr(soc, name) == (name not in ATTRIBUTES)
+    assert getattr(soc, "tproc", None) is None
     with pytest.raises(AttributeError):
         soc.no_such_thing  # noqa: B018
 
 
-def test_a_refusal_survives_the_wire():
-    refusal = pickle.loads(pickle.dumps(NotSimulated("QickSoc.arm_mr", "do without")))
+@pytest.mark.parametrize("kind", [NotSimulated, NotSimulatedAttribute])
+def test_a_refusal_survives_the_wire(kind):
+    refusal = pickle.loads(pickle.dumps(kind("QickSoc.arm_mr", "do without")))
+    assert type(refusal) is kind
     assert (refusal.what, refusal.cure) == ("QickSoc.arm_mr", "do without")
 
 
@@ -130,6 +138,8 @@ def test_the_kits_board_is_as_its_firmware_says():
         ("sim://loopback?adc_bits=99", "adc_bits lies between 4 and 16"),
         ("sim://loopback?filter=none", "filter is one of fir, mean"),
         ("sim://loopback?seed=x", "seed is a whole number"),
+        ("sim://kit?seed=-1", "seed is a whole number from 0 on"),
+        ("sim://kit?instruction_limit=0", "instruction_limit is a whole number from 1 on, not '0'"),
         ("sim://kit?colour=red", "the kit has no knob 'colour'"),
     ],
 )
@@ -201,3 +211,126 @@ def test_data_memory_is_open(loopback):
     soc = loopback()
     soc.load_mem([1, -2, 3], addr=7)
     assert soc.read_mem(3, addr=7).tolist() == [1, -2, 3]
+
+
+@pytest.fixture
+def long_program():
+    """Loads a program of some two thousand instructions into a board of either version, and starts it."""
+    from qick import QickProgram
+    from qick.asm_v2 import QickProgramV2
+
+    def started(address):
+        soc = connect(address)
+        program = (QickProgram if soc.TPROC_VERSION == 1 else QickProgramV2)(soc)
+        for _ in range(2000):
+            program.synci(1) if soc.TPROC_VERSION == 1 else program.nop()
+        program.end()
+        program.config_all(soc)
+        soc.start_tproc()
+
+    return started
+
+
+@pytest.mark.parametrize("board", ["sim://kit?", "sim://loopback?profile=zcu216&"])
+def test_a_program_that_takes_too_long_is_told_with_a_cure_that_helps(long_program, board):
+    with pytest.raises(ProgramError, match=r"not ended after 1000 instr.*sim://kit\?instruction_limit=10000"):
+        long_program(f"{board}instruction_limit=1000")
+    long_program(f"{board}instruction_limit=10000")
+
+
+@pytest.mark.parametrize("board", ["sim://kit", "sim://loopback?profile=zcu216"])
+def test_what_is_held_to_be_endless_without_machine_code_takes_seconds(board, monkeypatch):
+    from qick import QickProgram
+    from qick.asm_v2 import QickProgramV2
+
+    from sim.twins.rfsoc import tproc_v1, tproc_v2
+    from sim.twins.rfsoc.tproc_v1 import compiled as compiled_v1
+    from sim.twins.rfsoc.tproc_v2 import compiled
+
+    assert (
+        max(tproc_v1.tproc.SLOW_LIMIT, tproc_v2.processor.SLOW_LIMIT) <= 2_000_000
+    )  # a few microseconds each
+    monkeypatch.setattr(tproc_v1.tproc, "SLOW_LIMIT", 3000)
+    monkeypatch.setattr(tproc_v2.processor, "SLOW_LIMIT", 3000)
+    monkeypatch.setattr(compiled_v1, "COMPILED", False)
+    monkeypatch.setattr(compiled, "ready", lambda: False)
+    monkeypatch.setattr(compiled, "executor", lambda: None)
+    soc = connect(board)
+    program = (QickProgram if soc.TPROC_VERSION == 1 else QickProgramV2)(soc)
+    program.label("AGAIN")
+    program.condj(0, 0, "==", 0, "AGAIN") if soc.TPROC_VERSION == 1 else (
+        program.nop(),
+        program.jump("AGAIN"),
+    )
+    program.end()
+    program.config_all(soc)
+    with pytest.raises(ProgramError, match="not ended after 3000 instructions"):
+        soc.start_tproc()
+
+
+def test_version_2_has_two_counters(loopback):
+    soc = loopback(profile="zcu216")
+    assert [soc.get_tproc_counter(addr) for addr in (1, 2)] == [0, 0]
+    for addr in (0, 3):
+        with pytest.raises(KeyError):
+            soc.get_tproc_counter(addr)
+
+
+def test_a_twin_that_is_closed_leaves_no_thread(programs):
+    def ours():
+        return {
+            one
+            for one in threading.enumerate()
+            if "bench" in one.name or type(one).__name__ == "ReaderThread"
+        }
+
+    before = ours()
+    with connect("sim://kit?noise=off") as soc:
+        programs.Averager(soc, {"reps": 50}).acquire(soc, progress=False)
+        soc.bench()
+        assert len(ours() - before) == 2
+    assert ours() - before == set()
+    soc.close()
+    programs.Averager(soc, {"reps": 50}).acquire(soc, progress=False)
+    soc.close()
+
+
+def test_a_dropped_laser_is_a_fault_of_the_kit_alone():
+    soc = connect("sim://kit?fault=laser_dropped")
+    assert (soc.knobs["fault"], soc.knobs["laser_dropped"]) == ("laser_dropped", True)
+    soc.set_knob("fault", "wrong_clock")
+    assert (soc.knobs["fault"], soc.knobs["laser_dropped"]) == ("wrong_clock", False)
+    soc.knobs["fault"] = "laser_dropped"
+    del soc.knobs["fault"]
+    assert soc.knobs["laser_dropped"]  # it was made so
+    soc.knobs["fault"] = "none"
+    soc.knobs["laser_dropped"] = "on"
+    soc.knobs["fault"] = "overrun"  # another fault does not touch the knob
+    assert soc.knobs["laser_dropped"]
+    with pytest.raises(AddressError, match="no fault 'laser_dropped'"):
+        connect("sim://loopback?fault=laser_dropped")
+
+
+def test_there_is_one_of_each_formula():
+    """What a model has, the twin does not write down again."""
+    from sim.models.photonics.fibre import kernel_taps
+    from sim.twins.rfsoc import address, assembly, conversion, loopback
+    from sim.twins.rfsoc.kit import options
+
+    assert loopback.interpolation(0.3).tolist() == kernel_taps("sinc", 0.3).tolist()
+    assert not hasattr(loopback, "BETA")
+    assert conversion.correlated_normals.__module__ == "sim.models.photonics.noise"
+    assert assembly.whole is options.whole is address.whole
+
+
+def test_the_conversion_works_where_machine_code_cannot_be_kept():
+    pytest.importorskip("numba", reason="without it nothing is compiled")
+    program = (
+        "from numba.core import caching; "
+        "getattr(caching, 'CacheImpl', None) and setattr(caching.CacheImpl, '_locator_classes', []); "
+        "getattr(caching, '_CacheImpl', None) and setattr(caching._CacheImpl, '_locator_classes', []); "
+        "import sim.twins.rfsoc.conversion_compiled as made, sim.twins.rfsoc.tproc_v2.compiled as machine; "
+        "assert machine.executor() is not None; print(made._decimated)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "CPUDispatcher" in done.stdout, done.stderr

@@ -449,7 +449,7 @@ def test_what_is_not_carried_out_is_not_refused():
         ("RET", "returns though nothing was called"),
         ("TRIG p0 set @-5", "before the start"),
         ("WPORT_WR p0 wmem [&0] @-5", "before the start"),
-        ("L:\nREG_WR r1 op -op(r1 + #1)\nJUMP L", "did not end within 1000 instructions"),
+        ("L:\nREG_WR r1 op -op(r1 + #1)\nJUMP L", "has not ended after 1000 instructions; see that .*=10000"),
     ],
 )
 def test_programs_that_cannot_go_on(text, reason):
@@ -463,7 +463,7 @@ def test_the_limit_counts_instructions(limit):
     if limit == 6:
         assert made.run(SILENT).end > 0
         return
-    with pytest.raises(ProgramError, match=r"within 5 instructions \(at address 5\)"):
+    with pytest.raises(ProgramError, match=r"at address 5: the program has not ended after 5 instructions"):
         made.run(SILENT)
 
 

@@ -52,7 +52,9 @@ class Setup:
 
     def noise(self, *words: int) -> float:
         """Standard deviation long after the generators began to give these gain words."""
-        return float(self.kit.receive(1, ADC_HZ, 10_000, 1, held(*words)).noise[0])
+        received = self.kit.receive(1, ADC_HZ, 10_000, 1, held(*words))
+        own = 0.0 if received.own is None else received.own[0]
+        return float(np.hypot(received.noise[0], own))
 
     def receive(self, outputs: Played, first: int, count: int):
         return self.kit.receive(1, ADC_HZ, first, count, outputs)

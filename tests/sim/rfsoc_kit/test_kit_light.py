@@ -135,7 +135,7 @@ def test_any_kit_follows_the_formula_of_the_modulator(words, makes):
         phase = math.pi / 2 * (words[index] / 32766 * (5 * 32766 / 20000) + bias_v - 3.0) / v_pi
         passed.append(10 ** (-loss_db / 10) * (leak + (1 - leak) * math.sin(phase) ** 2))
     power_w = 10e-3 * 10**-0.2 * (passed[0] * passed[1] + passed[2] * passed[3])
-    got = PhotonicKit(parameters).receive(0, 3.072e9, 10_000, 1, _Held(words))
+    got = PhotonicKit(parameters).receive(1, 3.072e9, 10_000, 1, _Held(words))
     assert got.level[0] == pytest.approx(((power_w + 5e-9) * 470 + 0.01) / 0.5, rel=1e-9)
 
 
@@ -171,7 +171,7 @@ def test_below_the_converters_all_65536_products_are_right_without_noise():
     ]
     symbols = 20  # samples each: more than the receiver remembers
     first, second = (np.repeat(drive, symbols) for drive in np.meshgrid(*drives, indexing="ij"))
-    received = PhotonicKit(parameters).receive(0, 6.144e9, 0, first.size, _Played(first, second)).level
+    received = PhotonicKit(parameters).receive(1, 6.144e9, 0, first.size, _Played(first, second)).level
     level = received[symbols - 1 :: symbols].reshape(256, 256)
     dark, one, other, both = level[0, 0], level[255, 0], level[0, 255], level[255, 255]
     swing = both - one - other + dark

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import re
+import sys
 import threading
 
 import numpy as np
@@ -245,6 +247,33 @@ def test_no_varied_make_overloads_the_converter(kit, seed):
 def test_identities_tell_makes_apart():
     assert photonic_kit({}).identity == photonic_kit({"seed": "9"}).identity == "sim-kit-0001"
     assert photonic_kit({"vary": "yes", "seed": "9"}).identity == "sim-kit-varied-0009"
+    assert photonic_kit({}, board="zcu216").identity == "sim-kit-0001-zcu216"
+    other = photonic_kit({"v_pi_0": "5.8"})
+    assert re.fullmatch(r"sim-kit-0001-[0-9a-f]{6}", other.identity)
+    assert other.identity == photonic_kit({"v_pi_0": "5.80", "noise": "off", "seed": "3"}).identity
+    assert other.identity != photonic_kit({"v_pi_1": "5.8"}).identity
+    assert re.fullmatch(
+        r"sim-kit-varied-0009-[0-9a-f]{6}",
+        photonic_kit({"vary": "yes", "seed": "9", "v_pi_0": "5.8"}).identity,
+    )
+
+
+def test_how_a_kit_is_set_is_not_what_it_is():
+    options = {
+        "v_pi_0": "5.0",
+        "noise": "off",
+        "drift": "no",
+        "laser_dbm": "9",
+        "bias_v_1": "3.2",
+        "laser": "off",
+    }
+    assert photonic_kit(options).identity == "sim-kit-0001"
+
+
+def test_only_the_kit_of_the_factory_has_its_calibration():
+    assert photonic_kit({"bias_v_1": "3.2"}).factory_calibration() is not None
+    assert photonic_kit({"v_pi_0": "5.8"}).factory_calibration() is None
+    assert photonic_kit({}, board="zcu216").factory_calibration() is None
 
 
 def test_a_varied_make_left_the_factory_without_calibration():
@@ -274,6 +303,51 @@ def test_a_kit_that_is_forgotten_takes_its_instruments_along():
     kit.bench()
     names = {thread.name for thread in threading.enumerate()}
     assert "bench of sim-kit-0001" in names
+    thread = kit.instruments._thread
     del kit
     gc.collect()
-    assert "bench of sim-kit-0001" not in {thread.name for thread in threading.enumerate()}
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_the_bench_is_ended_by_whoever_comes_even_in_its_own_thread():
+    """The garbage collector comes in any thread, and calls may come from the bench's own."""
+    for end in ("close", "signal_end"):
+        bench = PhotonicKit().instruments
+        bench.resources()
+        failed, done = [], threading.Event()
+
+        def ended(bench=bench, end=end, failed=failed, done=done):
+            try:
+                getattr(bench, end)()
+            except RuntimeError as error:
+                failed.append(error)
+            done.set()
+
+        thread = bench._thread
+        bench._loop.call_soon_threadsafe(ended)
+        assert done.wait(10)
+        assert failed == []
+        thread.join(10)
+        assert not thread.is_alive()
+        bench.close()
+
+
+def test_a_kit_that_is_collected_in_the_benchs_thread_ends_it_in_silence():
+    kit = PhotonicKit()
+    kit.bench()
+    bench, held = kit.instruments, [kit]
+    held.append(held)
+    thread = bench._thread
+    with pytest.MonkeyPatch.context() as patch:
+        failures = []
+        patch.setattr(sys, "unraisablehook", failures.append)
+        patch.setattr(sys, "excepthook", lambda *failure: failures.append(failure))
+        collected = threading.Event()
+        bench._loop.call_soon_threadsafe(lambda: (gc.collect(), collected.set()))
+        del kit, held
+        gc.collect()
+        assert collected.wait(10)
+        thread.join(10)
+    assert not thread.is_alive()
+    assert failures == []

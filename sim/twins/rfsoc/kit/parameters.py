@@ -93,7 +93,7 @@ class KitParameters:
     )
     offset_v: float = _knob(0.01, "at the converter's input without any light", -10.0, 10.0)
     adc_full_scale_v: float = _knob(0.5, "volts of the converter's largest code", 1e-3, 100.0)
-    adc_enob: float = _knob(9.0, "effective bits of the converter: its own noise", 1.0, 24.0)
+    adc_enob: float = _knob(10.1, "effective bits of the converter from -1 to 1: its own noise", 1.0, 24.0)
     jitter_s: float = _knob(100e-15, "standard deviation of the converter's sampling instant", 0.0, 1e-9)
     noise: Noise = field(
         default="on",

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 FACTORY_IDENTITY = "sim-kit-0001"
 """Of the kit with the modulators of `KitParameters`, the only one with a factory calibration."""
 
+DETECTOR = 1
+"""Readout that the detector is connected to, as in the published configuration."""
+
 _WORTH_GROUPING = 4
 """Light is worked out once a stretch of equal samples, where stretches are at least so long on average."""
 
@@ -39,7 +42,8 @@ class PhotonicKit:
 
     Generators 0 to 3 drive modulators 0 to 3; a modulator without a generator (`generators` of
     a smaller board) rests at its bias.
-    Every readout gets the same signal. Levels are exact in float64; with `noise` off nothing is left to chance.
+    One readout (`DETECTOR`) gets the light, the others nothing but what their own converters make.
+    Levels are exact in float64; with `noise` off nothing is left to chance.
     """
 
     def __init__(
@@ -81,7 +85,7 @@ class PhotonicKit:
         with self._making:
             if self._bench is None:
                 self._bench = Bench(self.state, self.identity)
-                weakref.finalize(self, self._bench.close)
+                weakref.finalize(self, self._bench.signal_end).atexit = False
             return self._bench
 
     def bench(self) -> dict[str, str]:
@@ -105,9 +109,17 @@ class PhotonicKit:
         """What arrives in `count` samples at `rate_hz` from number `first` on."""
         now = self.state.now
         kit = now.parameters
+        if readout != DETECTOR:
+            dark = np.zeros(count)
+            return Received(dark, dark, 0.0, receiver.converter_noise(kit, dark, dark))
         light_a, slope_a_s = _light(now, self._driven, rate_hz, first, count, outputs)
         correlation = 0.0 if kit.noise == "constant" else receiver.memory(kit, rate_hz)
-        return Received(receiver.level(kit, light_a), receiver.noise(kit, light_a, slope_a_s), correlation)
+        return Received(
+            receiver.level(kit, light_a),
+            receiver.noise(kit, light_a),
+            correlation,
+            receiver.converter_noise(kit, light_a, slope_a_s),
+        )
 
 
 def _light(

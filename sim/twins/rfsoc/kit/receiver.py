@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.models.photonics import pole
-from sim.models.photonics.amplifier import Amplifier, amplified_v
+from sim.models.photonics.amplifier import Amplifier, amplified_v, small_signal
 from sim.models.photonics.converter import Converter, converter_v2, jitter_v2
 from sim.models.photonics.detector import Detector, photocurrent_a
 from sim.models.photonics.noise import receiver_a2
@@ -52,27 +52,53 @@ def current_a(kit: KitParameters, power_w: Samples) -> Samples:
 
 def level(kit: KitParameters, light_a: Samples) -> Samples:
     """Fraction of the converter's full scale for the light's current behind the pole."""
-    volts = (light_a + kit.dark_current_a) * kit.transimpedance_ohm
+    volts = _linear_v(kit, light_a)
     if math.isfinite(kit.saturation_v):
-        volts = amplified_v(Amplifier(gain=1.0, saturation_v=kit.saturation_v), volts)
+        volts = amplified_v(_amplifier(kit), volts)
     return (volts + kit.offset_v) / kit.adc_full_scale_v
 
 
-def noise(kit: KitParameters, light_a: Samples, slope_a_s: Samples) -> Samples:
-    """Standard deviation of the noise of one sample, as a fraction of full scale.
+def noise(kit: KitParameters, light_a: Samples) -> Samples:
+    """Standard deviation of the noise that arrives with one sample, as a fraction of full scale.
 
-    `light_a` is the current behind the pole, `slope_a_s` how fast it changes, which the converter's jitter makes noise.
+    `light_a` is the current behind the pole. Noise of light and receiver passes the amplifier as any small signal
+    does: where light saturates it, noise is smaller. The noise of the published emulation is whatever it was.
     """
     if kit.noise == "off":
         return np.zeros(len(light_a))
-    per_ampere = kit.transimpedance_ohm / kit.adc_full_scale_v
     if kit.noise == "constant":
         step_a = kit.responsivity_a_w * full_product_w(kit) / 255.0
-        return np.full(len(light_a), kit.noise_lsb * step_a * per_ampere)
+        return np.full(len(light_a), kit.noise_lsb * step_a * kit.transimpedance_ohm / kit.adc_full_scale_v)
+    deviation_a = np.sqrt(receiver_a2(detector(kit), kit.rin_db_hz, light_a))
+    return np.asarray(deviation_a * _per_ampere(kit, light_a))
+
+
+def converter_noise(kit: KitParameters, light_a: Samples, slope_a_s: Samples) -> Samples | None:
+    """Standard deviation of the converter's own noise of one sample, its rounding included, as a fraction of full
+    scale; None where it only rounds.
+
+    `slope_a_s` is how fast the current changes, which the converter's jitter makes noise.
+    """
+    if kit.noise != "on":
+        return None
     adc = Converter(bits=32, full_scale_v=2.0, effective_bits=kit.adc_enob, jitter_s=kit.jitter_s)
-    variance_a2 = receiver_a2(detector(kit), kit.rin_db_hz, light_a)
-    own = converter_v2(adc) + jitter_v2(adc, slope_a_s * per_ampere)
-    return np.asarray(np.sqrt(variance_a2 * per_ampere**2 + own))
+    return np.sqrt(converter_v2(adc) + jitter_v2(adc, slope_a_s * _per_ampere(kit, light_a)))
+
+
+def _per_ampere(kit: KitParameters, light_a: Samples) -> Samples | float:
+    """Fraction of full scale for one ampere more."""
+    small: Samples | float = 1.0
+    if math.isfinite(kit.saturation_v):
+        small = small_signal(_amplifier(kit), _linear_v(kit, light_a))
+    return small * kit.transimpedance_ohm / kit.adc_full_scale_v
+
+
+def _linear_v(kit: KitParameters, light_a: Samples) -> Samples:
+    return (light_a + kit.dark_current_a) * kit.transimpedance_ohm
+
+
+def _amplifier(kit: KitParameters) -> Amplifier:
+    return Amplifier(gain=1.0, saturation_v=kit.saturation_v)
 
 
 def slope_a_s(kit: KitParameters, before_a: Samples, behind_a: Samples) -> Samples:

@@ -45,6 +45,6 @@ its last word, where the board goes on with what an earlier program left there. 
 to tick 0 is left out.
 """
 
-from sim.twins.rfsoc.tproc_v1.tproc import TprocV1
+from sim.twins.rfsoc.tproc_v1.tproc import EVENT_LIMIT, TprocV1
 
-__all__ = ["TprocV1"]
+__all__ = ["EVENT_LIMIT", "TprocV1"]

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sim.twins.rfsoc.processor import ProgramError, ReadInput, Run
+from sim.twins.rfsoc.processor import ProgramError, ReadInput, Run, endless
 from sim.twins.rfsoc.tproc_v1 import machine
 from sim.twins.rfsoc.tproc_v1.compiled import COMPILED
 from sim.twins.rfsoc.tproc_v1.events import as_run
@@ -82,7 +82,7 @@ class Execution:
         elif status == machine.FULL and self._events() < limits.events:
             self._make_room()
         else:
-            raise self._error(status, limits)
+            raise self._error(status)
 
     def _events(self) -> int:
         return int(self._state[machine.SENT] + self._state[machine.STORED])
@@ -125,7 +125,7 @@ class Execution:
         self._memories.stack[:] = self._stack
         self._memories.depth = int(self._state[machine.DEPTH])
 
-    def _error(self, status: int, limits: Limits) -> ProgramError:
+    def _error(self, status: int) -> ProgramError:
         address = int(self._state[machine.PC])
         if status in {machine.OVERFLOW, machine.UNDERFLOW}:
             address -= 1  # these stop in the middle of their instruction
@@ -135,8 +135,17 @@ class Execution:
                 "see that every way through it comes to `end`"
             )
         word = int(self._words[address])
-        reason = _REASONS[status].format(opcode=word >> 56, limits=limits)
+        reason = self._endless(status) or _REASONS[status].format(opcode=word >> 56)
         return ProgramError(f"at address {address}, word {word:#018x}: {reason}")
+
+    def _endless(self, status: int) -> str:
+        """What to say where it was for its length that it was stopped."""
+        steps = int(self._state[machine.STEPS])
+        done = {
+            machine.LIMIT: f"{steps} instructions",
+            machine.FULL: f"{self._events()} words sent and stored",
+        }
+        return endless(done[status], steps) if status in done else ""
 
 
 _REASONS = {
@@ -144,10 +153,6 @@ _REASONS = {
     "without a word; compile the program anew, and see that every way through it comes to `end`",
     machine.OVERFLOW: "`pushi` on a full stack, where the board would stop without a word; pop as often as you push",
     machine.UNDERFLOW: "`popi` from an empty stack, where the board would stop without a word; push before you pop",
-    machine.LIMIT: "the program has not ended after {limits.instructions} instructions; see that its loops end, "
-    "or raise `instruction_limit`",
-    machine.FULL: "the program has not ended after {limits.events} words sent and stored; see that its loops end, "
-    "or raise `event_limit`",
 }
 
 

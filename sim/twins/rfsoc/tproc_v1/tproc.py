@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from sim.twins.rfsoc.tproc_v1.execution import Execution
 
 INSTRUCTION_LIMIT = 50_000_000
+SLOW_LIMIT = 2_000_000
+"""Without numba: what takes a few seconds then."""
 EVENT_LIMIT = 10_000_000
 
 
@@ -26,8 +28,8 @@ class TprocV1:
 
     `pmem_words` and `dmem_words` (a power of two) are the sizes of its memories, in words of 64 and of 32 bits.
     `data_ports` are the channels that lead to pins: a word to them is a `PIN` of the run, a word to any other is a
-    `WRITE`. A program that has not ended after `instruction_limit` instructions, or wants room for more events when
-    it has sent and stored `event_limit` words, is held to be endless.
+    `WRITE`. A program that has not ended after `instruction_limit` instructions (unless given, as many as take a few
+    seconds), or wants room for more events when it has sent and stored `event_limit` words, is held to be endless.
     """
 
     def __init__(
@@ -36,7 +38,7 @@ class TprocV1:
         dmem_words: int,
         *,
         data_ports: Collection[int] = (0,),
-        instruction_limit: int = INSTRUCTION_LIMIT,
+        instruction_limit: int | None = None,
         event_limit: int = EVENT_LIMIT,
     ) -> None:
         if dmem_words < 1 or dmem_words & (dmem_words - 1):
@@ -102,11 +104,14 @@ class TprocV1:
 
         `read` is asked when the program comes to the instruction of that name; it may look at `so_far()`.
         """
+        from sim.twins.rfsoc.tproc_v1 import compiled
         from sim.twins.rfsoc.tproc_v1.execution import Execution, Limits
 
+        usual = INSTRUCTION_LIMIT if compiled.COMPILED else SLOW_LIMIT
+        limits = Limits(self.instruction_limit or usual, self.event_limit)
         self._execution = Execution(self._words, self._code, self._memories, self._data_ports)
         try:
-            return self._execution.complete(read, Limits(self.instruction_limit, self.event_limit))
+            return self._execution.complete(read, limits)
         finally:
             self._reads += self._execution.has_read
             self._execution = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -11,6 +12,7 @@ from sim.twins.rfsoc.tproc_v2 import arithmetic, branches, machine, registers, t
 
 MODULES = (arithmetic, units, timing, registers, branches, transfers, machine)
 
+_SOURCES = tuple(Path(str(module.__file__)) for module in MODULES)
 _ready: list[Callable[..., int]] = []
 
 
@@ -21,16 +23,17 @@ def executor() -> Callable[..., int] | None:
     The functions of MODULES stay as they are: copies of them, each of which finds compiled copies under the names
     that it calls, are given to numba. It compiles on the first call.
     """
-    try:
-        import numba
-    except ImportError:
+    from sim.twins.rfsoc import machine_code  # here: numba takes its time
+
+    if not machine_code.COMPILED:
         return None
     names: dict[str, Any] = {}
     for module in MODULES:
         names |= vars(module)
     for name, function in list(names.items()):
         if isinstance(function, FunctionType):
-            names[name] = numba.njit(FunctionType(function.__code__, names, name))
+            copy = FunctionType(function.__code__, names, name)
+            names[name] = machine_code.compiled(copy, sources=_SOURCES if name == "execute" else ())
     compiled: Callable[..., int] = names["execute"]
     _ready.append(compiled)
     return compiled

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.twins.rfsoc.not_simulated import NotSimulated
-from sim.twins.rfsoc.processor import ProgramError, ReadInput, Run
+from sim.twins.rfsoc.processor import ProgramError, ReadInput, Run, endless
 from sim.twins.rfsoc.tproc_v2 import cells, compiled
 from sim.twins.rfsoc.tproc_v2.execution import Execution
 from sim.twins.rfsoc.tproc_v2.instruction import decode
@@ -19,7 +19,9 @@ from sim.twins.rfsoc.tproc_v2.refusal import refusal
 
 PATIENCE = 500_000
 """Instructions of one run after which compiling (seconds, once) costs less than going on without."""
-LIMIT = 50_000_000
+LIMIT = 10_000_000
+SLOW_LIMIT = 2_000_000
+"""Without numba. Either takes a few seconds."""
 
 
 class TprocV2:
@@ -27,7 +29,7 @@ class TprocV2:
 
     `dreg_qty` and `fifo_depth` are what the firmware was built with; `ticks_per_cycle` is the ratio of the timing
     clock to the core's; `limit` bounds the instructions of a run, so that a program without end is an error and
-    does not hang.
+    does not hang (unless given, as many as take a few seconds).
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class TprocV2:
         dreg_qty: int = 32,
         fifo_depth: int = 512,
         ticks_per_cycle: float = 2.1504,
-        limit: int = LIMIT,
+        limit: int | None = None,
     ) -> None:
         self._memories = Memories(pmem_words, dmem_words, wmem_words)
         self._dreg_qty = dreg_qty
@@ -55,7 +57,7 @@ class TprocV2:
         self._changes = 0
 
     @classmethod
-    def from_config(cls, tproccfg: Mapping[str, Any], *, limit: int = LIMIT) -> TprocV2:
+    def from_config(cls, tproccfg: Mapping[str, Any], *, limit: int | None = None) -> TprocV2:
         """From the entry of `soccfg["tprocs"]`: sizes, queue depth and clocks are there."""
         return cls(
             tproccfg["pmem_size"],
@@ -167,9 +169,12 @@ class TprocV2:
 
     def _pause(self, execution: Execution) -> int:
         """After how many instructions to look whether compiling pays; never more than the limit."""
-        return (
-            self._limit if execution.steps >= PATIENCE or execution.compiled else min(PATIENCE, self._limit)
-        )
+        most = self._most(execution)
+        return most if execution.steps >= PATIENCE or execution.compiled else min(PATIENCE, most)
+
+    def _most(self, execution: Execution) -> int:
+        """The limit: as given, else by how fast it goes."""
+        return self._limit or (LIMIT if execution.compiled else SLOW_LIMIT)
 
     def _compile(self, execution: Execution) -> None:
         executor = compiled.executor()
@@ -182,13 +187,11 @@ class TprocV2:
             execution.collect()
         elif stop == cells.READ:
             execution.feed(read)
-        elif stop == cells.PAUSE and execution.steps < self._limit:
+        elif stop == cells.PAUSE and execution.steps < self._most(execution):
             self._compile(execution)
         elif stop == cells.PAUSE:
-            raise ProgramError(
-                f"the program did not end within {self._limit} instructions (at address {execution.address}): "
-                "does it end with end()? Give the twin a larger limit if it is only long"
-            )
+            told = endless(f"{execution.steps} instructions", execution.steps)
+            raise ProgramError(f"at address {execution.address}: {told}; does it end with end()?")
         else:
             word = self._memories.instructions(self._length)[execution.address : execution.address + 1]
             raise refusal(stop, execution.address, word[0] if word else None, self._length)
