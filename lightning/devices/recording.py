@@ -13,6 +13,7 @@ import contextlib
 import copy
 import io
 import json
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -177,6 +178,8 @@ _NO_ARCHIVE = (
     EOFError,
     NotImplementedError,
     RuntimeError,
+    SyntaxError,  # numpy reads the heads of arrays as Python, by tokens
+    tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
 )

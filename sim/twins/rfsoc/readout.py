@@ -73,6 +73,9 @@ class Readout:
         self._done = 0
         self._levels: dict[bytes, Level] = {}
         self._levels_of: tuple[TimeLine, Any] | None = None
+        self._opened_by: tuple[npt.NDArray[np.int64], dict[tuple[int, int], npt.NDArray[np.int64]]] | None = (
+            None
+        )
 
     def configure(self, regs: Mapping[str, Any]) -> None:
         """Frequency, phase and output as `QickConfig.calc_ro_regs` gives them."""
@@ -92,8 +95,16 @@ class Readout:
         self._done = 0
         self._starts = np.zeros(0, np.int64)
         if self.buffer.length and self._scene is not None:
-            rises = self._scene.rises[np.searchsorted(self._scene.rises, since) :]
-            self._starts = triggers.windows(rises, self._ticks_per_time, self.buffer.length)
+            self._starts = self._opened(self._scene.rises, int(np.searchsorted(self._scene.rises, since)))
+
+    def _opened(self, rises: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
+        """Where windows open that rises from number `first` on ask for; as for the last run, when it is the same."""
+        if self._opened_by is None or self._opened_by[0] is not rises:
+            self._opened_by = (rises, {})
+        known, key = self._opened_by[1], (first, self.buffer.length)
+        if key not in known:
+            known[key] = triggers.windows(rises[first:], self._ticks_per_time, self.buffer.length)
+        return known[key]
 
     def extend(self, scene: Scene) -> None:
         """More is known of the same run: its windows so far stay as they are."""
