@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import statistics
-import time
 
 import pytest
 
@@ -309,19 +307,6 @@ def test_power_follows_the_light(twin, switch):
 def test_attenuators_are_beyond_scpi(switch):
     with pytest.raises(Unsupported):
         switch.attenuation(9)
-
-
-def test_the_drivers_own_work_on_48_entries_is_well_under_5_ms(new_twin):
-    """Processor time of the thread that applies: what the driver adds, whatever else this machine does."""
-    twin = new_twin("--switch-time-ms=1", inputs=48, outputs=48)
-    spent_s = []
-    with open_switch(twin.scpi) as switch:
-        for shift in range(15):
-            target = CrossConnects({n + 1: 49 + (n + shift) % 48 for n in range(48)})
-            started = time.thread_time()
-            assert switch.apply(target).complete
-            spent_s.append(time.thread_time() - started)
-    assert statistics.median(spent_s) < 0.005
 
 
 def test_the_same_driver_runs_over_a_plain_socket(twin):
