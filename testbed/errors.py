@@ -4,6 +4,11 @@
     ├── LabFileError          the lab file is wrong: file, line, cure                  (user)
     ├── TopologyError         no such topology, or it cannot be wired                  (user)
     │   └── DemandError       demands that no topology can be found for                (user)
+    ├── WorkloadError         a model, profile or task graph that cannot be read or run (user)
+    │   └── StrategyError     a strategy that does not fit its workload
+    │       └── OutOfMemory   a server's memory does not hold what the strategy puts there
+    ├── SearchError           a search, its checkpoint or its workers                  (user)
+    ├── PlanFileError         a plan file cannot be read, or is for another lab        (user)
     ├── RefusedToMove         a real lab, and `--really-move NAME` was not given       (user)
     ├── HostError             a host cannot be reached or a command failed there       (device)
     ├── LabStartError         the simulated lab did not come up                        (ourselves)
@@ -54,6 +59,39 @@ class DemandError(TopologyError):
     """Demands that are no demands: not a number, negative, or of nodes and groups that do not exist."""
 
     code = "topology.demand"
+    who = "user"
+
+
+class WorkloadError(TestbedError):
+    """A model, a profile or a task graph that cannot be read or run."""
+
+    code = "workload"
+    who = "user"
+
+
+class StrategyError(WorkloadError):
+    """A strategy that does not fit its workload or its servers."""
+
+    code = "workload.strategy"
+
+
+class OutOfMemory(StrategyError):
+    """A server's memory does not hold what the strategy puts there."""
+
+    code = "workload.memory"
+
+
+class SearchError(TestbedError):
+    """A search cannot be begun or gone on with: its options, its checkpoint, its workers."""
+
+    code = "search"
+    who = "user"
+
+
+class PlanFileError(TestbedError):
+    """A plan file cannot be read, or is for another lab."""
+
+    code = "plan.file"
     who = "user"
 
 

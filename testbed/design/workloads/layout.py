@@ -1,0 +1,72 @@
+"""Where an operator runs: a grid of servers, replicas by shards; and a strategy, one layout an operator.
+
+| way | grid (replicas, shards) | parameters | samples | communication |
+|---|---|---|---|---|
+| data | (n, 1) | whole on each | split over replicas | gradients: AllReduce over replicas |
+| tensor | (r, k) | 1/k on each | split over replicas | activations among shards; gradients over replicas |
+| place | (1, k) | 1/k on each | all, a slice of the output each | output to whoever needs it, gradients back |
+| expert | (r, k) | 1/k on each | split over all r*k servers | all-to-all among shards, there and back |
+
+A pipeline is a strategy whose operators have grids over different servers; microbatches then overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from testbed.design.workloads.model import Way
+
+Grid = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`grid[r][s]` is the server that holds shard s of replica r. Hashable, so that costs can be remembered."""
+
+    way: Way
+    grid: Grid
+
+    @property
+    def replicas(self) -> int:
+        """How often the operator is there as a whole."""
+        return len(self.grid)
+
+    @property
+    def shards(self) -> int:
+        """Into how many pieces each replica is cut."""
+        return len(self.grid[0])
+
+    @property
+    def servers(self) -> tuple[int, ...]:
+        """All servers of the grid, replica by replica."""
+        return tuple(server for replica in self.grid for server in replica)
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One layout for each operator of a workload, and into how many microbatches an iteration is cut."""
+
+    layouts: tuple[Layout, ...]
+    microbatches: int = 1
+
+    def with_layout(self, place: int, layout: Layout) -> Strategy:
+        """The same strategy, one operator laid out otherwise."""
+        changed = (*self.layouts[:place], layout, *self.layouts[place + 1 :])
+        return Strategy(changed, self.microbatches)
+
+
+def data_layout(servers: Sequence[int]) -> Layout:
+    """A replica on each server."""
+    return Layout("data", tuple((server,) for server in servers))
+
+
+def place_layout(servers: Sequence[int]) -> Layout:
+    """One copy, a slice of it on each server."""
+    return Layout("place", (tuple(servers),))
+
+
+def spaced_layout(way: Way, nodes: int, shards: int) -> Layout:
+    """Replicas of `shards` evenly spaced servers {s, s + n/k, ...}, as rings of stride n/k join them."""
+    step = nodes // shards
+    return Layout(way, tuple(tuple(range(start, nodes, step)) for start in range(step)))
