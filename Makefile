@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install run check test test-board test-full test-long codec-coverage fuzz lock clean
+.PHONY: help install run check test test-board test-full test-long codec-coverage coverage fuzz lock clean
 
 LAB ?= labs/testbed12.yaml
 ARGS ?=
@@ -17,8 +17,9 @@ BOARD_TESTS := tests/ocs_drivers tests/sim tests/design tests/fpga/bus tests/fpg
 	--ignore tests/ocs_drivers/test_conformance.py --ignore tests/ocs_drivers/test_families.py
 
 # Tests that need no namespaces and share nothing: two at a time.
-PARALLEL_TESTS := tests/ocs_drivers tests/sim tests/fpga tests/lightning --ignore tests/sim/lab
-OTHER_TESTS := tests --ignore tests/ocs_drivers --ignore tests/sim --ignore tests/fpga --ignore tests/lightning
+PARALLEL_FOLDERS := tests/ocs_drivers tests/sim tests/fpga tests/lightning tests/design
+PARALLEL_TESTS := $(PARALLEL_FOLDERS) --ignore tests/sim/lab
+OTHER_TESTS := tests $(addprefix --ignore ,$(PARALLEL_FOLDERS))
 
 # Tests of the codecs alone: bytes and words, and little else.
 CODEC_TESTS := tests/fuzz $(addsuffix .py,$(addprefix tests/ocs_drivers/test_,tl1 tl1_words scpi scpi_1xn telnet prompt_cli \
@@ -43,23 +44,27 @@ check: install ## static checks: format, lint, types, import arrows
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-logo
 
-test: check test-board test-full ## static checks and the whole test suite
+test: check test-board codec-coverage test-full ## static checks and the whole test suite
 
 test-board: install ## core tests on the built wheel, with a board's numpy
 	@tools/install board
 	PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q -n 2 -p no:cacheprovider $(BOARD_TESTS)
 
-test-full: install ## all tests but the long ones, with coverage
+# Tracing branches makes the suite take two thirds longer, so only the codecs, where it is a demand, are traced.
+test-full: install ## all tests but the long ones and those of the codecs
+	.venv/bin/python -m pytest -n 2 $(PARALLEL_TESTS) $(addprefix --ignore ,$(CODEC_TESTS))
+	.venv/bin/python -m pytest tests/sim/lab $(OTHER_TESTS) $(addprefix --ignore ,$(CODEC_TESTS))
+
+coverage: install ## which lines and branches the whole suite takes
 	.venv/bin/python -m pytest -n 2 --cov --cov-report= $(PARALLEL_TESTS)
 	.venv/bin/python -m pytest --cov --cov-append --cov-report=term tests/sim/lab $(OTHER_TESTS)
-	$(EVERY_BRANCH_OF_CODECS)
 
 test-long: install ## the tests that take minutes
 	HYPOTHESIS_PROFILE=long .venv/bin/python -m pytest -m long
 
 codec-coverage: export COVERAGE_FILE := .coverage-codecs
 codec-coverage: install ## the tests of the codecs alone, which take every branch of every codec
-	.venv/bin/python -m pytest -q --cov=ocs_drivers --cov-report= $(CODEC_TESTS)
+	.venv/bin/python -m pytest -q -n 2 --cov=ocs_drivers --cov-report= $(CODEC_TESTS)
 	$(EVERY_BRANCH_OF_CODECS)
 
 fuzz: install ## fuzz the codecs until no new edge was reached for ten minutes each
