@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from testbed.cli.designs import chosen_design
 from testbed.cli.options import (
     DEFAULT_RUNS,
     AsJson,
@@ -17,10 +18,11 @@ from testbed.cli.options import (
     HostsMode,
     LabFile,
     Method,
+    PlanFile,
     ReallyMove,
     RunsDirectory,
     Simplex,
-    parse_demands,
+    TakeOver,
 )
 from testbed.cli.output import CHANGES, DONE, ERROR, print_json, print_lines
 from testbed.design.topology import as_json as topology_json
@@ -35,7 +37,6 @@ from testbed.operate.plan import describe, plan_json
 from testbed.operate.session import (
     Design,
     LabSession,
-    design_for,
     open_lab,
 )
 
@@ -68,6 +69,8 @@ def plan(
     simplex: Simplex = False,
     method: Method = "geometric",
     demand: Groups = None,
+    plan_file: PlanFile = None,
+    take_over: TakeOver = False,
     patches: Annotated[
         bool, typer.Option("--patch-list", help="Only the patch list; asks no device.")
     ] = False,
@@ -76,7 +79,7 @@ def plan(
 ) -> int:
     """Say what would change on the switches. Exit code 2 when something would, 0 when nothing."""
     lab = load_lab(lab_file)
-    design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
+    lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
     if patches:
         rows = patch_list(design.wiring)
         if as_json:
@@ -86,7 +89,7 @@ def plan(
         return DONE
     lab = find_running(lab)
     with _session(lab, runs_dir) as session:
-        planned = session.plan(design)
+        planned = session.plan(design, take_over=take_over)
     if as_json:
         document: dict[str, Any] = plan_json(lab, planned)
         print_json({**_about(lab), **topology_json(design.topology), **document})
@@ -100,6 +103,8 @@ def apply(
     simplex: Simplex = False,
     method: Method = "geometric",
     demand: Groups = None,
+    plan_file: PlanFile = None,
+    take_over: TakeOver = False,
     hosts: HostsMode = "auto",
     really_move: ReallyMove = None,
     runs_dir: RunsDirectory = DEFAULT_RUNS,
@@ -107,14 +112,16 @@ def apply(
 ) -> int:
     """Patch the topology, install the hosts' routes, and prove both."""
     lab = find_running(load_lab(lab_file))
-    design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
+    lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
     if not (lab.simulated or as_json or really_move == lab.name):
         with _session(lab, runs_dir) as session:
             print_lines([_heading(lab, design), *describe(lab, session.plan(design))])
     require_permission(lab, really_move)
     notes: list[str] = []
     with _session(lab, runs_dir, hosts) as session:
-        brought = session.bring_up(design, notes.append if as_json else lambda text: print_lines([text]))
+        brought = session.bring_up(
+            design, notes.append if as_json else lambda text: print_lines([text]), take_over=take_over
+        )
     findings = [asdict(finding) for finding in brought.verified.findings]
     if as_json:
         print_json(
@@ -141,15 +148,16 @@ def verify(
     simplex: Simplex = False,
     method: Method = "geometric",
     demand: Groups = None,
+    plan_file: PlanFile = None,
     hosts: HostsMode = "auto",
     runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
     """Compare switches, optical power and fibres with the plan. Exit code 2 when something differs."""
     lab = find_running(load_lab(lab_file))
-    design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
+    lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
     with _session(lab, runs_dir, hosts) as session:
-        report = session.verify(session.plan(design))
+        report = session.verify(session.plan(design, take_over=True))
     findings = [asdict(finding) for finding in report.findings]
     if as_json:
         print_json(
@@ -183,16 +191,18 @@ def path(
     simplex: Simplex = False,
     method: Method = "geometric",
     demand: Groups = None,
+    plan_file: PlanFile = None,
     runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
     """Follow a packet from host A to host B: hops, NICs, switch ports, optical power."""
     lab = load_lab(lab_file)
-    nodes = [node_named(lab, name) for name in (source, target)]
+    for name in (source, target):
+        node_named(lab, name)  # told before any lab is looked for
     lab = find_running(lab)
-    design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
+    lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
     with _session(lab, runs_dir) as session:
-        hops = follow_path(session, design, *nodes)
+        hops = follow_path(session, design, node_named(lab, source), node_named(lab, target))
     if as_json:
         print_json({**_about(lab), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]})
     else:

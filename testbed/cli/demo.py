@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ def demo(
     as_json: AsJson = False,
 ) -> int:
     """Patch a topology, prove it, measure collectives, re-patch, measure again, write a report."""
+    # The second job is small: interpreted it is planned in a moment, translating would take half a minute.
+    os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
     lab = load_lab(lab_file)
     if not (lab.simulated or as_json or really_move == lab.name):
         _show_plan(lab, runs_dir)

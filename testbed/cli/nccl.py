@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from testbed.cli.designs import chosen_design
 from testbed.cli.options import (
     DEFAULT_RUNS,
     AsJson,
@@ -15,9 +16,9 @@ from testbed.cli.options import (
     Groups,
     HostsMode,
     Method,
+    PlanFile,
     RunsDirectory,
     Simplex,
-    parse_demands,
 )
 from testbed.cli.output import DONE, ERROR, narrate, print_json, print_lines, print_table
 from testbed.cli.sizes import Sizes, parse_sizes
@@ -32,7 +33,7 @@ from testbed.measure.nccl_table import NcclTable, table_json, table_text
 from testbed.measure.standing import NcclTestsResult, measure_nccl_tests, measure_standing
 from testbed.measure.store import RunStore
 from testbed.operate.journal import journal_in
-from testbed.operate.session import design_for, open_lab
+from testbed.operate.session import open_lab
 
 Program = Annotated[
     Literal["auto", "gloo", "nccl", "nccl-tests"],
@@ -56,6 +57,7 @@ def nccl(
     simplex: Simplex = False,
     method: Method = "geometric",
     demand: Groups = None,
+    plan_file: PlanFile = None,
     hosts: HostsMode = "auto",
     sizes: Sizes = "1KiB:8MiB",
     deadline_s: Deadline = 60.0,
@@ -70,7 +72,7 @@ def nccl(
     assert lab_file is not None
     steps = parse_sizes(sizes)
     lab = find_running(load_lab(lab_file))
-    design = design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
+    lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
     mode = hosts_of(lab, hosts)
     with (
         journal_in(runs_dir) as journal,

@@ -23,6 +23,14 @@ Groups = Annotated[
         help="AllReduce demand: groups of NODES nodes move BYTES each (repeatable).",
     ),
 ]
+PlanFile = Annotated[
+    Path | None,
+    typer.Option("--plan", metavar="FILE", help="Plan of `testbed optimise`: its topology and its hosts."),
+]
+TakeOver = Annotated[
+    bool,
+    typer.Option("--take-over", help="Circuits of other hosts that light the plan's hosts may be removed."),
+]
 ReallyMove = Annotated[
     str | None,
     typer.Option("--really-move", metavar="NAME", help="Name of the lab; needed to move a real one."),

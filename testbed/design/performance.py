@@ -17,14 +17,19 @@ from testbed.errors import TopologyError
 
 __all__ = [
     "Network",
+    "Pair",
     "allreduce_time_s",
     "bus_bandwidth_mbps",
+    "exchange_limit_mbps",
+    "exchange_loads",
     "link_limit_mbps",
     "link_loads",
     "ring_paths",
     "ring_traffic",
 ]
 
+Pair = tuple[int, int]
+"""Source and target node."""
 RingPaths = tuple[tuple[Link, ...], ...]
 
 
@@ -53,6 +58,26 @@ def link_limit_mbps(wiring: Wiring, routes: Routes, rings: Sequence[RingOrder], 
         raise TopologyError("no rings, so no link limit: choose rings that fit the group (rings_of)")
     traffic = ring_traffic(wiring, routes, rings, size_bytes=1.0)
     return flow.bus_bandwidth_limit_mbps(traffic, Network(rate_mbps, efficiency=1.0))
+
+
+def exchange_loads(routes: Routes, pairs: Sequence[Pair]) -> dict[Link, float]:
+    """What an exchange puts on each link, in tensors of a node: each is split evenly over the node's targets."""
+    targets = Counter(source for source, _ in pairs)
+    loads: dict[Link, float] = {}
+    for source, target in pairs:
+        for link in routes.path(source, target):
+            loads[link] = loads.get(link, 0.0) + 1 / targets[source]
+    return loads
+
+
+def exchange_limit_mbps(routes: Routes, pairs: Sequence[Pair], rate_mbps: float) -> float:
+    """A node's tensor over the time that the fullest link needs in an exchange of large tensors.
+
+    Raises `TopologyError` without pairs.
+    """
+    if not pairs:
+        raise TopologyError("no pairs, so no link limit: name at least one (source, target)")
+    return rate_mbps / max(exchange_loads(routes, pairs).values())
 
 
 def allreduce_time_s(

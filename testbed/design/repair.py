@@ -8,11 +8,14 @@ step: such a bought link is given up, and its NICs restore the ring link for goo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from testbed.design.model import Link, Nic, Wiring
+from testbed.design.exchange import Losses, ends, exchange, restored
+from testbed.design.model import Link, Nic, Routes, Topology, Wiring
+from testbed.design.strides import directed_strides
+from testbed.design.topology import circulant_edges
 from testbed.errors import TopologyError
 
 Edge = tuple[int, int]
@@ -42,32 +45,67 @@ class Repair:
     why: str
 
 
-def plan_repair(wiring: Wiring, dead: Nic, spare_pairs: Collection[Edge] = (), *, planes: int = 1) -> Repair:
-    """A repair for the loss of the fibre of one NIC, both its directions.
+def plan_repair(
+    wiring: Wiring,
+    dead: Collection[Nic],
+    spare_pairs: Sequence[Edge] = (),
+    *,
+    planes: int = 1,
+    lost: Collection[Link] | None = None,
+) -> Repair:
+    """A repair for NICs whose fibre is lost; they are not used until it is replaced.
 
     `spare_pairs` are pairs of nodes whose links may be given up (bought for pairs: `Finding.links_of`
     and fillers), the least missed first. With `planes` above 1, interface i meets switch i only: the
-    link is restored in another plane by exchanging the ends of two links that may be given up.
-    Raises `TopologyError` when the NIC has no link, or a node is cut off without it.
+    link is restored in another plane by exchanging the ends of links that may be given up. `lost` are the
+    links that carry nothing now, all of the dead NICs unless given: a cut transmit fibre, say, darkens a far
+    receiver and with it the NIC's own sending, while the dead NIC hears on.
+    Raises `TopologyError` when a NIC has no link, or a node is cut off.
     """
-    lost = tuple(link for link in wiring.links if dead in (link.source, link.target))
-    if not lost:
-        raise TopologyError(f"NIC {dead.index} of node {dead.node} is on no link: nothing is lost with it")
-    running = _without(wiring, lost)
-    detours = tuple(Detour(link, _shortest(running, link, _both_ways(spare_pairs))) for link in lost)
-    if {(link.source.node, link.target.node) for link in lost} <= _both_ways(spare_pairs):
-        return Repair(
-            detours, running, running, (), (), "the lost link served one pair; its data takes the detour"
-        )
-    remove, make = _exchange(running, lost, dead, spare_pairs, planes=planes)
-    why = (
-        "the ring is closed by a link of its own again"
-        if make
-        else f"node {dead.node} has no other NIC to give: the detour stays until the fibre is replaced"
-    )
-    kept = _without(running, remove)
-    repatched = Wiring(wiring.nodes, wiring.degree, wiring.simplex, tuple(sorted((*kept.links, *make))))
+    at_dead = [_links_at(wiring, nic) for nic in dead]
+    gone = tuple(sorted({link for links in at_dead for link in links} if lost is None else lost))
+    rank = {edge: place for place, pair in enumerate(spare_pairs) for edge in _ways(wiring, pair)}
+    running = _without(wiring, gone)
+    detours = tuple(Detour(link, _shortest(running, link, rank)) for link in gone)
+    losses = Losses(frozenset(dead), frozenset(gone), rank, planes)
+    links = exchange(wiring, losses)
+    if links is None:
+        return Repair(detours, running, running, (), (), _why_not(losses))
+    repatched = Wiring(wiring.nodes, wiring.degree, wiring.simplex, links)
+    remove = tuple(link for link in running.links if link not in links)
+    make = tuple(link for link in links if link not in wiring.links)
+    why = _why(losses.ring_links.total(), restored(wiring, losses, links).total())
     return Repair(detours, running, repatched, remove, make, why)
+
+
+def bought_pairs(topology: Topology) -> tuple[Edge, ...]:
+    """Pairs of nodes joined beside the rings: those whose links may be given up to mend a ring."""
+    steps = directed_strides(topology.nodes, topology.strides, simplex=topology.simplex)
+    rings = set(circulant_edges(topology.nodes, steps))
+    return tuple(dict.fromkeys(pair for pair in topology.links if pair not in rings))
+
+
+def routes_over(routes: Routes, detours: Iterable[Detour]) -> Routes:
+    """Shortest routes in which the data of each lost link takes its detour.
+
+    A detour is a shortest path, so that first links towards its end still lead there.
+    """
+    first = dict(routes.first_link)
+    for detour in detours:
+        target = detour.lost.target.node
+        first |= {(link.source.node, target): link for link in detour.path}
+    return Routes(first)
+
+
+def _links_at(wiring: Wiring, nic: Nic) -> list[Link]:
+    links = [link for link in wiring.links if nic in link]
+    if not links:
+        raise TopologyError(f"NIC {nic.index} of node {nic.node} is on no link: nothing is lost with it")
+    return links
+
+
+def _ways(wiring: Wiring, pair: Edge) -> tuple[Edge, ...]:
+    return (pair,) if wiring.simplex else (pair, pair[::-1])
 
 
 def _without(wiring: Wiring, gone: Collection[Link]) -> Wiring:
@@ -75,8 +113,17 @@ def _without(wiring: Wiring, gone: Collection[Link]) -> Wiring:
     return Wiring(wiring.nodes, wiring.degree, wiring.simplex, links)
 
 
-def _both_ways(pairs: Iterable[Edge]) -> frozenset[Edge]:
-    return frozenset(edge for one, other in pairs for edge in ((one, other), (other, one)))
+def _why(wanted: int, restored: int) -> str:
+    if restored == wanted:
+        return "the ring is closed by a link of its own again"
+    return f"{restored} of {wanted} ring links are restored, the others stay on their detours"
+
+
+def _why_not(losses: Losses) -> str:
+    if all(map(losses.may_go, losses.lost)):
+        return "the lost link served one pair; its data takes the detour"
+    nodes = ", ".join(str(nic.node) for nic in sorted(losses.dead))
+    return f"node {nodes} has no other NIC to give: the detour stays until the fibre is replaced"
 
 
 def _shortest(wiring: Wiring, lost: Link, spare: Collection[Edge]) -> tuple[Link, ...]:
@@ -95,74 +142,8 @@ def _shortest(wiring: Wiring, lost: Link, spare: Collection[Edge]) -> tuple[Link
             continue
         done.add(node)
         for link in outgoing[node]:
-            ring = (link.source.node, link.target.node) not in spare
-            heappush(waiting, (hops + 1, of_rings + ring, (*path, link)))
+            heappush(waiting, (hops + 1, of_rings + (ends(link) not in spare), (*path, link)))
     raise TopologyError(
         f"without the lost fibre node {lost.source.node} has no path to node {lost.target.node}: replace the fibre, "
         f"or give every node a second link"
     )
-
-
-def _exchange(
-    running: Wiring, lost: tuple[Link, ...], dead: Nic, spare_pairs: Collection[Edge], *, planes: int
-) -> tuple[tuple[Link, ...], tuple[Link, ...]]:
-    """Links to give up and to make, so that the two nodes of the lost link are joined again."""
-    if running.simplex:
-        return _exchange_one_way(running, lost, dead, spare_pairs, planes=planes)
-    left_over = next(link.target for link in lost if link.source == dead)
-    table, spare = running.link_from, _both_ways(spare_pairs)
-    for here in _givers(running, dead, spare_pairs, table):
-        old = _pair_at(table, here)
-        if planes == 1:
-            return old, _duplex(here, left_over)
-        there = Nic(left_over.node, here.index)
-        other = _pair_at(table, there)
-        if other and _ends(other[0]) not in spare:
-            continue
-        freed = [pair[0].target for pair in (old, other) if pair]
-        apart = len(freed) == 2 and freed[0].node != freed[1].node
-        return (*old, *other), (*_duplex(here, there), *(_duplex(*freed) if apart else ()))
-    return (), ()
-
-
-def _duplex(one: Nic, other: Nic) -> tuple[Link, Link]:
-    return Link(one, other), Link(other, one)
-
-
-def _exchange_one_way(
-    running: Wiring, lost: tuple[Link, ...], dead: Nic, spare_pairs: Collection[Edge], *, planes: int
-) -> tuple[tuple[Link, ...], tuple[Link, ...]]:
-    """The same for one-way links: another NIC of the node sends, or receives, in place of the dead one."""
-    if planes > 1:
-        return (), ()  # the far ends lie on the plane of the dead NIC and on no other
-    remove: list[Link] = []
-    make: list[Link] = []
-    for link in lost:
-        sends = link.source == dead
-        table = running.link_from if sends else running.link_into
-        here = next(_givers(running, dead, spare_pairs, table), None)
-        if here is not None:
-            remove += [table[here]] if here in table else []
-            make.append(Link(here, link.target) if sends else Link(link.source, here))
-    return tuple(remove), tuple(make)
-
-
-def _givers(
-    running: Wiring, dead: Nic, spare_pairs: Collection[Edge], table: Mapping[Nic, Link]
-) -> Iterator[Nic]:
-    """Other NICs of the node that have no link, or one that may be given up, the least missed first."""
-    rank = {edge: place for place, pair in enumerate(spare_pairs) for edge in (pair, pair[::-1])}
-    others = [Nic(dead.node, index) for index in range(running.degree) if index != dead.index]
-    yield from (nic for nic in others if nic not in table)
-    bought = [nic for nic in others if nic in table and _ends(table[nic]) in rank]
-    yield from sorted(bought, key=lambda nic: (rank[_ends(table[nic])], nic))
-
-
-def _ends(link: Link) -> Edge:
-    return link.source.node, link.target.node
-
-
-def _pair_at(table: Mapping[Nic, Link], nic: Nic) -> tuple[Link, ...]:
-    """Both directions of a duplex link at a NIC, the one that leaves it first; none when it is free."""
-    link = table.get(nic)
-    return () if link is None else (link, Link(link.target, link.source))

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.design.hops import hop_table
 from testbed.design.model import Link, RingOrder, Routes, Wiring
+from testbed.design.route_trees import lay_trees
 from testbed.errors import TopologyError
 
 #: Times every destination's tree is taken out and laid again on the load of all others. After four
 #: rounds the fullest link of a circulant of up to 40 nodes carries at most a fifth more than the mean.
 _ROUNDS = 4
+#: From so many nodes on compiling pays; below it the compiler would take longer than the routes.
+_COMPILED_NODES = 150
 
 Path = tuple[Link, ...]
 
@@ -22,16 +30,15 @@ def find_routes(wiring: Wiring) -> Routes:
     link is always taken. Among equally short ways (and parallel links) the one is taken whose links
     carry fewest pairs already. Raises `TopologyError` naming a pair that has no path.
     """
-    outgoing = _links_by_source(wiring)
-    hops = [_hops_to(wiring, target) for target in range(wiring.nodes)]
-    load: dict[Link, int] = dict.fromkeys(wiring.links, 0)
-    trees: dict[int, Mapping[int, Path]] = {}
-    for _ in range(_ROUNDS):
-        for target in range(wiring.nodes):
-            _count(trees.get(target, {}), load, -1)
-            trees[target] = _tree(target, hops[target], outgoing, load)
-            _count(trees[target], load, +1)
-    return Routes({(node, target): path[0] for target, tree in trees.items() for node, path in tree.items()})
+    links = sorted(wiring.links)
+    order, onward = _onward(wiring.nodes, links)
+    return Routes(
+        {
+            (node, target): links[onward[target * wiring.nodes + node]]
+            for target, nodes in enumerate(order)
+            for node in nodes[1:]
+        }
+    )
 
 
 def ring_links(
@@ -55,13 +62,6 @@ def ring_links(
     return tuple(paths)
 
 
-def _links_by_source(wiring: Wiring) -> Mapping[int, Sequence[Link]]:
-    outgoing: dict[int, list[Link]] = defaultdict(list)
-    for link in sorted(wiring.links):
-        outgoing[link.source.node].append(link)
-    return outgoing
-
-
 def _links_by_pair(wiring: Wiring) -> Mapping[tuple[int, int], Sequence[Link]]:
     pairs: dict[tuple[int, int], list[Link]] = defaultdict(list)
     for link in sorted(wiring.links):
@@ -69,54 +69,37 @@ def _links_by_pair(wiring: Wiring) -> Mapping[tuple[int, int], Sequence[Link]]:
     return pairs
 
 
-def _hops_to(wiring: Wiring, target: int) -> dict[int, int]:
-    """Hops from every node to `target`, found backwards from it."""
-    senders: dict[int, set[int]] = defaultdict(set)
-    for link in wiring.links:
-        senders[link.target.node].add(link.source.node)
-    hops = {target: 0}
-    waiting = deque([target])
-    while waiting:
-        node = waiting.popleft()
-        for sender in senders[node]:
-            if sender not in hops:
-                hops[sender] = hops[node] + 1
-                waiting.append(sender)
-    unreached = sorted(set(range(wiring.nodes)) - set(hops))
-    if unreached:
+def _onward(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], Sequence[int]]:
+    """For each target the nodes, nearest first and then upwards from it; and the links taken, see `lay_trees`."""
+    edges = [(link.source.node, link.target.node) for link in links]
+    hops = hop_table(nodes, edges).T.astype(np.int64)
+    _check_connected(hops)
+    around = (np.arange(nodes) - np.arange(nodes)[:, np.newaxis]) % nodes
+    order = np.argsort(hops * nodes + around, axis=1)
+    table = np.array(edges, dtype=np.int64).reshape(-1, 2)
+    first = np.searchsorted(table[:, 0], np.arange(nodes + 1))
+    room = np.zeros(len(links), dtype=np.int64), np.full(nodes**2, -1, dtype=np.int64)
+    columns = (first, table[:, 1].copy(), order.reshape(-1), hops.reshape(-1), *room)
+    if nodes < _COMPILED_NODES:
+        lists = [column.tolist() for column in columns]
+        lay_trees(*lists, nodes, _ROUNDS)
+        return order.tolist(), lists[-1]
+    _compiled_trees()(*columns, nodes, _ROUNDS)
+    return order.tolist(), columns[-1].tolist()
+
+
+@cache
+def _compiled_trees() -> Callable[..., None]:
+    from sim.models.network.compiled import compiled
+
+    return compiled(lay_trees)
+
+
+def _check_connected(hops: NDArray[np.int64]) -> None:
+    """`hops[t, s]` from s to t, -1 for none."""
+    if hops.size and hops.min() < 0:
+        target, node = np.argwhere(hops < 0)[0]
         raise TopologyError(
-            f"node {unreached[0]} has no path to node {target}: the wiring is not connected; "
+            f"node {node} has no path to node {target}: the wiring is not connected; "
             f"add links between its parts"
         )
-    return hops
-
-
-def _tree(
-    target: int, hops: Mapping[int, int], outgoing: Mapping[int, Sequence[Link]], load: Mapping[Link, int]
-) -> dict[int, Path]:
-    """A path from every node to `target`, each the continuation of its neighbour's, nearest nodes first.
-
-    The squares of the loads are summed, so that one full link weighs more than two half full ones.
-    """
-    carried = dict(load)
-    paths: dict[int, Path] = {target: ()}
-    for node in sorted(hops, key=lambda node: (hops[node], (node - target) % len(hops))):
-        if node == target:
-            continue
-        ways = [
-            (link, *paths[link.target.node])
-            for link in outgoing[node]
-            if hops[link.target.node] == hops[node] - 1
-        ]
-        paths[node] = min(ways, key=lambda way: (sum(carried[link] ** 2 for link in way), way))
-        for link in paths[node]:
-            carried[link] += 1
-    del paths[target]
-    return paths
-
-
-def _count(tree: Mapping[int, Path], load: dict[Link, int], sign: int) -> None:
-    """Add (or take away) the pairs that a tree puts on each of its links."""
-    for path in tree.values():
-        for link in path:
-            load[link] += sign

@@ -79,7 +79,10 @@ class LinkClass:
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A whole lab file, validated: every port used once, every fibre ends somewhere."""
+    """A whole lab file, validated: every port used once, every fibre ends somewhere.
+
+    Of a shard (`shards.shard_of`) `hosts` are those of one job, `others` the rest, which nobody may touch.
+    """
 
     name: str
     path: Path
@@ -90,6 +93,7 @@ class Lab:
     twins: dict[str, SwitchTwin]
     link: LinkClass
     ssh_key: Path
+    others: tuple[LabHost, ...] = ()
 
     def nic(self, nic: Nic) -> LabNic:
         """The lab's interface for a planned one."""

@@ -1,37 +1,49 @@
-"""What to measure: configurations of an AllReduce, their message sizes, and how long each is timed."""
+"""What to measure: AllReduces and exchanges, their message sizes, and how long each is timed."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Literal
 
 from testbed.design.model import RingOrder
+from testbed.design.performance import Pair
 
 Backend = Literal["auto", "gloo", "nccl"]
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One way to run an AllReduce: `rings` over all nodes, or over groups of them side by side.
+    """One way to run an AllReduce: `rings` over all nodes, or over groups of them side by side; or an exchange.
 
-    Every node must be in as many rings as every other: its tensor is split evenly over them.
+    Every node must be in as many rings as every other: its tensor is split evenly over them. Without rings, every
+    (source, target) of `pairs` is sent to at once, and a node's tensor is split evenly over its targets; all pairs
+    are an all-to-all.
     """
 
     name: str
     rings: tuple[RingOrder, ...]
     sizes: tuple[int, ...]
+    pairs: tuple[Pair, ...] = ()
+
+    @property
+    def collective(self) -> str:
+        """What it is: `all_reduce`, `all_to_all`, or `sendrecv` for any other pairs."""
+        if not self.pairs:
+            return "all_reduce"
+        return "all_to_all" if len(self.pairs) == self.ranks * (self.ranks - 1) else "sendrecv"
 
     @property
     def ranks(self) -> int:
-        """Nodes that share one sum."""
-        return len(self.rings[0].order)
+        """Nodes that share one sum, or that send and receive."""
+        return len({node for pair in self.pairs for node in pair}) or len(self.rings[0].order)
 
     @property
     def rings_per_node(self) -> int:
-        """Over how many rings each node splits its tensor."""
-        return Counter(node for ring in self.rings for node in ring.order).most_common(1)[0][1]
+        """Over how many rings each node splits its tensor; an exchange has none."""
+        return max(Counter(node for ring in self.rings for node in ring.order).values(), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,15 @@ class CollectiveSpec:
     def rows(self) -> int:
         """How many timings it gives."""
         return sum(len(configuration.sizes) for configuration in self.configurations)
+
+
+def all_to_all(name: str, nodes: int, sizes: tuple[int, ...]) -> Configuration:
+    """Every node sends an equal part of its tensor to every other.
+
+    >>> all_to_all("x", 3, (1024,)).pairs
+    ((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1))
+    """
+    return Configuration(name, (), sizes, tuple(permutations(range(nodes), 2)))
 
 
 def doubling_sizes(smallest: int, largest: int) -> tuple[int, ...]:

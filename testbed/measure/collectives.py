@@ -1,4 +1,4 @@
-"""Run AllReduce on all hosts and bring back what it took: one launch a topology, all ranks or none.
+"""Run AllReduce and exchanges on all hosts and bring back what they took: one launch a topology, all ranks or none.
 
 `testbed/node/collective.py` runs on every host under `testbed/node/guard.py`, which ends it at the deadline or
 when we hang up. What goes wrong comes back as a typed error that names rank and link.
@@ -137,22 +137,27 @@ def _job(lab: Lab, spec: CollectiveSpec, said: RankReports, deadline_s: float) -
         "min_time_s": spec.min_time_s,
         "min_iterations": spec.min_iterations,
         "max_iterations": spec.max_iterations,
-        "configurations": [
-            {
-                "name": configuration.name,
-                "sizes": configuration.sizes,
-                "rings": [ring.order for ring in configuration.rings],
-            }
-            for configuration in spec.configurations
-        ],
+        "configurations": [_described(configuration) for configuration in spec.configurations],
     }
 
 
+def _described(configuration: Configuration) -> dict[str, Any]:
+    named = {"name": configuration.name, "sizes": configuration.sizes}
+    if configuration.pairs:
+        return {**named, "pairs": configuration.pairs}
+    return {**named, "rings": [ring.order for ring in configuration.rings]}
+
+
 def _backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]) -> str:
-    """The backend that all ranks use. Raises `CollectiveError` when NCCL is asked for and a host has no GPU."""
+    """The backend that all ranks use. Raises `CollectiveError` when NCCL is asked for and a host or a case cannot."""
+    exchanges = [configuration.name for configuration in spec.configurations if configuration.pairs]
+    if exchanges and spec.backend == "nccl":
+        raise CollectiveError(
+            f"{exchanges[0]}: transfers between pairs are measured with the backend 'gloo' only; choose it"
+        )
     without = [host for host, message in ready.items() if not message["gpus"]]
     if spec.backend == "auto":
-        return "gloo" if without else "nccl"
+        return "gloo" if without or exchanges else "nccl"
     if spec.backend == "nccl" and without:
         names = ", ".join(sorted(without))
         raise CollectiveError(

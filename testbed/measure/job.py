@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from testbed.design.rings import rings_of
+from testbed.design.second_topology import SecondTopology, plan_second
 from testbed.design.topology import as_json
-from testbed.design.workload import HybridWorkload, hybrid_workload
 from testbed.errors import VerifyFailed
 from testbed.lab.inventory import render_lab
 from testbed.lab.model import Lab
@@ -31,9 +31,9 @@ from testbed.measure.standing import collect, node_configurations, record, ring_
 from testbed.measure.store import RunStore
 from testbed.operate.apply import require_permission
 from testbed.operate.journal import journal_in
-from testbed.operate.session import BroughtUp, Design, LabSession, design_for, open_lab
+from testbed.operate.session import BroughtUp, Design, LabSession, design_for, lay_out, open_lab
 
-# A workload's groups move much: small messages say nothing of them.
+# The groups of a job move much: small messages say nothing of them.
 GROUP_SIZES = (65536, 262144, 1 << 20, 4 << 20, 8 << 20)
 
 
@@ -161,19 +161,27 @@ class _Job:
     def run(self) -> _Outcome:
         """Both topologies, one after the other."""
         first = design_for(self.lab, name="all-nodes rings")
-        workload = hybrid_workload(first.topology, first.routes)
+        self.narrator.phase("Planning a topology for a second job")
+        planned = plan_second(first.topology, first.routes, self.lab.link.represents_gbps)
+        groups = self.groups_of(planned)
         brought = self.bring_up(first, "Serves AllReduce over all nodes: every stride is a ring of its own.")
         self.prove_routes(brought)
-        self.measure(first, workload, with_all_rings=True)
-        if workload is None:
-            self.narrator.note("no second topology: no group of these nodes is served badly by the first")
+        self.measure(first, groups, with_all_rings=True)
+        if planned is None:
+            self.narrator.note("no second topology: no group of these nodes is served better by another")
             return _Outcome(first, brought.verified.ok and not self.off_plan, None)
-        second = design_for(self.lab, name=group_name(workload), demands=workload.demands)
-        repatched, stall = self.repatch(first, second, workload)
-        self.measure(second, workload, with_all_rings=False)
-        repatch = self.record_repatch(first, repatched, workload, stall)
+        name = ", ".join(group_name(group) for group in groups) or "second job"
+        second = lay_out(self.lab, name, planned.topology)
+        repatched, stall = self.repatch(second, planned)
+        self.measure(second, groups, with_all_rings=False)
+        repatch = self.record_repatch(first, repatched, planned, stall)
         verified = brought.verified.ok and repatched.verified.ok and not self.off_plan
         return _Outcome(first, verified, repatch)
+
+    def groups_of(self, planned: SecondTopology | None) -> tuple[int, ...]:
+        """Sizes of the groups in which the second job reduces, beside all hosts."""
+        demands = planned.demands if planned else ()
+        return tuple(demand.group for demand in demands if demand.group < len(self.lab.hosts))
 
     def bring_up(self, design: Design, reason: str) -> BroughtUp:
         """Bring a design into force and put it on record. Raises `VerifyFailed` when light or fibres differ."""
@@ -211,13 +219,13 @@ class _Job:
         hosts = len(self.lab.hosts)
         self.narrator.note(f"all {hosts * (hosts - 1)} pairs of hosts reach each other")
 
-    def measure(self, design: Design, workload: HybridWorkload | None, *, with_all_rings: bool) -> None:
+    def measure(self, design: Design, groups: Sequence[int], *, with_all_rings: bool) -> None:
         """One launch: the configurations of a topology, all sizes; rows go on record when it ends."""
         self.narrator.phase(f"Measuring AllReduce on '{design.name}'")
         spec = CollectiveSpec(
             run_id=self.run_record.run_id,
             topology=design.name,
-            configurations=tuple(self.configurations(design, workload, with_all_rings=with_all_rings)),
+            configurations=tuple(self.configurations(design, groups, with_all_rings=with_all_rings)),
             hosts=self.hosts,
         )
         result = collect(
@@ -243,36 +251,32 @@ class _Job:
         self.run_record.add_timings([timing])
 
     def configurations(
-        self, design: Design, workload: HybridWorkload | None, *, with_all_rings: bool
+        self, design: Design, groups: Sequence[int], *, with_all_rings: bool
     ) -> Iterator[Configuration]:
-        """One ring, all rings of the topology, and the groups of the workload."""
+        """One ring, all rings of the topology, and the groups of the second job."""
         yield from node_configurations(design, self.sizes)[: 2 if with_all_rings else 1]
-        if workload is not None:
-            sizes = tuple(size for size in GROUP_SIZES if size in self.sizes) or self.sizes[-1:]
-            rings = rings_of(design.topology, workload.group)
-            yield Configuration(group_name(workload), rings, sizes)
+        sizes = tuple(size for size in GROUP_SIZES if size in self.sizes) or self.sizes[-1:]
+        for group in groups:
+            yield Configuration(group_name(group), rings_of(design.topology, group), sizes)
 
-    def repatch(
-        self, first: Design, second: Design, workload: HybridWorkload
-    ) -> tuple[BroughtUp, Stall | None]:
+    def repatch(self, second: Design, planned: SecondTopology) -> tuple[BroughtUp, Stall | None]:
         """Bring the second design into force under a TCP stream between two hosts that stay neighbours."""
-        reason = workload.reason(first.routes.hops(0, workload.stride))
         fleet = self.session.fleet
         streaming = tcp_stream(fleet, *self.lab.hosts[:2]) if fleet else nullcontext()
         with streaming as stream:
-            brought = self.bring_up(second, reason)
+            brought = self.bring_up(second, planned.why)
             stall = stream.finish() if stream else None
         self.prove_routes(brought)
         return brought, stall
 
     def record_repatch(
-        self, first: Design, brought: BroughtUp, workload: HybridWorkload, stall: Stall | None
+        self, first: Design, brought: BroughtUp, planned: SecondTopology, stall: Stall | None
     ) -> Repatch:
         """What the re-patch cost and what it gave, for the record."""
         repatch = Repatch(
             source=first.name,
             target=brought.design.name,
-            reason=workload.reason(first.routes.hops(0, workload.stride)),
+            reason=planned.why,
             circuits_moved=sum(
                 len(part.target.pairs - part.seen.connections.pairs) for part in brought.plan.switches
             ),
@@ -280,7 +284,9 @@ class _Job:
             total_s=brought.routes_s,
             stall_s=stall.longest_gap_s if stall else None,
             usual_gap_s=stall.median_gap_s if stall else None,
-            comparisons=compare_topologies(self.timings, first.name, brought.design.name, workload),
+            comparisons=compare_topologies(
+                self.timings, first.name, brought.design.name, planned.demands, len(self.lab.hosts)
+            ),
         )
         self.run_record.add_repatch(repatch)
         stalled = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""

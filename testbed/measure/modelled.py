@@ -5,9 +5,11 @@ from __future__ import annotations
 import platform
 
 from testbed.design.model import Routes, Wiring
-from testbed.design.performance import Network, allreduce_time_s, link_limit_mbps
+from testbed.design.performance import Network, allreduce_time_s
+from testbed.design.prediction import NAMESPACE_HOSTS, exchange_graph, hosts_fabric, predicted_s
 from testbed.lab.model import Lab
-from testbed.measure.collective_spec import CollectiveSpec
+from testbed.measure.collective_rows import limit_mbps, sent_share
+from testbed.measure.collective_spec import CollectiveSpec, Configuration
 from testbed.measure.collectives import Progress
 from testbed.measure.model import CollectiveResult, Timing
 
@@ -16,18 +18,17 @@ def model_collectives(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, on_progress: Progress
 ) -> CollectiveResult:
     """What `run_collectives` would measure, as the flow model estimates it; `iterations` is 0: nothing ran."""
-    network = Network(lab.link.rate_mbps)
     cases = [(configuration, size) for configuration in spec.configurations for size in configuration.sizes]
     timings = []
     for number, (configuration, size) in enumerate(cases, start=1):
-        time_us = allreduce_time_s(wiring, routes, configuration.rings, size, network) * 1e6
+        time_us = _time_s(lab, wiring, routes, configuration, size) * 1e6
         algbw = size * 8 / time_us
         timings.append(
             Timing(
                 run_id=spec.run_id,
                 topology=spec.topology,
                 configuration=configuration.name,
-                collective="all_reduce",
+                collective=configuration.collective,
                 ranks=configuration.ranks,
                 rings=configuration.rings_per_node,
                 size_bytes=size,
@@ -36,8 +37,8 @@ def model_collectives(
                 min_us=time_us,
                 max_us=time_us,
                 algbw_mbps=algbw,
-                busbw_mbps=algbw * 2 * (configuration.ranks - 1) / configuration.ranks,
-                limit_mbps=link_limit_mbps(wiring, routes, configuration.rings, lab.link.rate_mbps),
+                busbw_mbps=algbw * sent_share(configuration),
+                limit_mbps=limit_mbps(wiring, routes, configuration, lab.link.rate_mbps),
                 wrong=0,
                 cpu_limited=False,
                 simulated=True,
@@ -46,3 +47,10 @@ def model_collectives(
         )
         on_progress(number, len(cases), f"{spec.topology}, {configuration.name}, {size} B (modelled)")
     return CollectiveResult(tuple(timings), (), {"host_python": f"model ({platform.python_version()})"})
+
+
+def _time_s(lab: Lab, wiring: Wiring, routes: Routes, configuration: Configuration, size_bytes: int) -> float:
+    if not configuration.pairs:
+        return allreduce_time_s(wiring, routes, configuration.rings, size_bytes, Network(lab.link.rate_mbps))
+    fabric = hosts_fabric(wiring, routes, lab.link.rate_mbps, mtu_bytes=lab.link.mtu)
+    return predicted_s(exchange_graph(wiring.nodes, configuration.pairs, size_bytes), fabric, NAMESPACE_HOSTS)

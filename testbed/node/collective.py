@@ -1,4 +1,4 @@
-"""One rank of an AllReduce measurement, on CPU (Gloo) or GPU (NCCL): split over rings, timed, every result checked.
+"""One rank of a measurement, on CPU (Gloo) or GPU (NCCL): AllReduce over rings, or transfers; every result checked.
 
     python3 collective.py RANK
 
@@ -7,11 +7,13 @@ store, has a port), and then waits for one line of input, the job, the same for 
 
     {"nodes": 12, "backend": "gloo", "store": "10.99.0.11:40123", "addresses": [...], "nics": [[...], ...],
      "timeout_s": 60, "min_time_s": 0.5, "min_iterations": 2, "max_iterations": 20,
-     "configurations": [{"name": "one_ring", "sizes": [1024, ...], "rings": [[0, 5, 10, ...], ...]}, ...]}
+     "configurations": [{"name": "one_ring", "sizes": [1024, ...], "rings": [[0, 5, 10, ...], ...]},
+                        {"name": "two_ways", "sizes": [1024, ...], "pairs": [[0, 5], [5, 0]]}, ...]}
 
 A ring lists its nodes in the order in which data passes. A node takes part in every ring that holds it; its tensor
 is split evenly over them, and they run at the same time. Each ring is a process group of its own whose rank order is
-the ring's: with sorted ranks all rings would silently use the same links.
+the ring's: with sorted ranks all rings would silently use the same links. With pairs instead of rings, a node's tensor
+is split evenly over the nodes it sends to, and everything is sent at once: all pairs are an all-to-all.
 
 Prints JSON lines: `ready`; per size `at`, and from rank 0 `row` (times, wrong elements, bytes sent by each NIC);
 `done` or `error`.
@@ -135,9 +137,9 @@ class Node:
         return {nic: int(path.read_text(encoding="ascii")) for nic, path in counters.items()}
 
 
-def fill(tensor: torch.Tensor, rank: int, iteration: int) -> None:
-    """This rank's input of one iteration: differs by rank, by place and by iteration."""
-    torch.arange(tensor.numel(), out=tensor).remainder_(PATTERN).add_(3 * rank + iteration)
+def fill(tensor: torch.Tensor, rank: int, iteration: int, first: int = 0) -> None:
+    """This rank's input of one iteration from place `first`: differs by rank, by place and by iteration."""
+    torch.arange(first, first + tensor.numel(), out=tensor).remainder_(PATTERN).add_(3 * rank + iteration)
 
 
 def expected(like: torch.Tensor, ranks: list[int], iteration: int) -> torch.Tensor:
@@ -174,25 +176,109 @@ def busy_share(before: ProcessorTimes, after: ProcessorTimes, device_type: str) 
     return min(1.0, machine if device_type == "cuda" else max(machine, own))
 
 
-class Configuration:
-    """One way to run the AllReduce: the rings this node takes part in, and the sizes to measure."""
+class Reduction:
+    """AllReduce in place, split evenly over the rings that hold this node, all rings at once."""
 
-    def __init__(self, node: Node, description: dict[str, Any]) -> None:
+    def __init__(self, node: Node, name: str, rings: list[list[int]]) -> None:
         self.node = node
-        self.name: str = description["name"]
-        self.sizes: list[int] = description["sizes"]
-        orders = list(enumerate(description["rings"]))
-        self.mine = [(index, order) for index, order in orders if node.rank in order]
-        self.groups = [node.process_group(f"{self.name}/{index}", order) for index, order in self.mine]
-        self.members = sorted(self.mine[0][1])
+        mine = [(index, order) for index, order in enumerate(rings) if node.rank in order]
+        self.groups = [node.process_group(f"{name}/{index}", order) for index, order in mine]
+        self.members = sorted(mine[0][1])
 
-    def reduce(self, tensor: torch.Tensor) -> None:
-        """AllReduce in place, split evenly over the rings, all rings at once."""
+    def buffers(self, size: int, iteration: int) -> torch.Tensor:
+        """The tensor of one iteration."""
+        tensor = torch.empty(max(1, size // 4), device=self.node.device)
+        fill(tensor, self.node.rank, iteration)
+        return tensor
+
+    def run(self, tensor: torch.Tensor) -> None:
+        """Reduce it."""
         shares = tensor.tensor_split(len(self.groups))  # of fewer elements than rings, some are empty
         pairs = [(group, share) for group, share in zip(self.groups, shares, strict=True) if share.numel()]
         works = [group.allreduce([share]) for group, share in pairs]
         for work in works:
             work.wait()
+
+    def count_wrong(self, tensor: torch.Tensor, iteration: int) -> int:
+        """Elements that are not exactly the sum of all members' inputs."""
+        return int((tensor != expected(tensor, self.members, iteration)).sum())
+
+
+@dataclass(frozen=True)
+class Parcels:
+    """What a node sends and receives in one iteration, by the other node; `elements` is the length of a tensor."""
+
+    elements: int
+    outgoing: dict[int, torch.Tensor]
+    incoming: dict[int, torch.Tensor]
+
+
+class Exchange:
+    """Transfers between pairs, all at once (Gloo); a node's tensor is split evenly over the nodes it sends to."""
+
+    def __init__(self, node: Node, name: str, pairs: list[list[int]]) -> None:
+        self.node = node
+        nodes: int = node.job["nodes"]
+        self.targets = [sorted(target for source, target in pairs if source == rank) for rank in range(nodes)]
+        in_order = [DIRECTION[node.job["backend"]] * rank % nodes for rank in range(nodes)]
+        self.group = node.process_group(name, in_order)  # in which the rank of a node is its number
+
+    def share(self, source: int, target: int, elements: int) -> tuple[int, int]:
+        """Where the part for `target` begins in the tensor of `source`, and how many elements it has."""
+        whole, more = divmod(elements, len(self.targets[source]))
+        place = self.targets[source].index(target)
+        return place * whole + min(place, more), whole + (place < more)
+
+    def buffers(self, size: int, iteration: int) -> Parcels:
+        """What this node sends, and room for what it receives."""
+        own, elements = self.node.rank, max(1, size // 4)
+        outgoing = {target: self.part(own, target, elements, iteration) for target in self.targets[own]}
+        incoming = {
+            source: torch.full((self.share(source, own, elements)[1],), math.nan, device=self.node.device)
+            for source, targets in enumerate(self.targets)
+            if own in targets
+        }
+        return Parcels(elements, outgoing, incoming)
+
+    def part(self, source: int, target: int, elements: int, iteration: int) -> torch.Tensor:
+        """What `source` sends to `target` in one iteration."""
+        first, length = self.share(source, target, elements)
+        tensor = torch.empty(length, device=self.node.device)
+        fill(tensor, source, iteration, first)
+        return tensor
+
+    def run(self, parcels: Parcels) -> None:
+        """Send and receive everything; each source is its own tag."""
+        own = self.node.rank
+        works = [self.group.recv([room], source, source) for source, room in parcels.incoming.items()]
+        works += [self.group.send([part], target, own) for target, part in parcels.outgoing.items()]
+        for work in works:
+            work.wait()
+
+    def count_wrong(self, parcels: Parcels, iteration: int) -> int:
+        """Received elements that are not exactly what their sender had at that place."""
+        rights = {
+            source: self.part(source, self.node.rank, parcels.elements, iteration)
+            for source in parcels.incoming
+        }
+        return sum(int((part != rights[source]).sum()) for source, part in parcels.incoming.items())
+
+
+class Configuration:
+    """A collective that this node takes part in, and the sizes to measure."""
+
+    def __init__(self, node: Node, description: dict[str, Any]) -> None:
+        self.node = node
+        self.name: str = description["name"]
+        self.sizes: list[int] = description["sizes"]
+        pairs = description.get("pairs")
+        self.collective: Any = (
+            Exchange(node, self.name, pairs) if pairs else Reduction(node, self.name, description["rings"])
+        )
+
+    def perform(self, values: Any) -> None:
+        """Run the collective on its buffers, to the end."""
+        self.collective.run(values)
         if self.node.device.type == "cuda":
             torch.cuda.synchronize()
 
@@ -211,20 +297,20 @@ class Configuration:
         Gives the row on rank 0: times are those of the slowest rank of each iteration.
         """
         job, rank = self.node.job, self.node.rank
-        tensor = torch.empty(max(1, size // 4), device=self.node.device)
-        fill(tensor, rank, 0)
+        values = self.collective.buffers(size, 0)
         agreement.barrier()
         begin = time.perf_counter()
-        self.reduce(tensor)
+        self.perform(values)
         warm_s = time.perf_counter() - begin
-        wrong = self.count_wrong(tensor, 0)
-        wanted = math.ceil(job["min_time_s"] / max(warm_s, 1e-6))
+        wrong = self.collective.count_wrong(values, 0)
+        slowest_s = max(agreement.gather(warm_s), default=warm_s)
+        wanted = math.ceil(job["min_time_s"] / max(slowest_s, 1e-6))
         iterations = agreement.from_first(min(max(wanted, job["min_iterations"]), job["max_iterations"]))
-        inputs = [torch.empty_like(tensor) for _ in range(iterations)]
-        for iteration, values in enumerate(inputs):
-            fill(values, rank, iteration)
+        inputs = [self.collective.buffers(size, iteration) for iteration in range(iterations)]
         sent, busy, times = self.timed(inputs, agreement)
-        wrong += sum(self.count_wrong(values, iteration) for iteration, values in enumerate(inputs))
+        wrong += sum(
+            self.collective.count_wrong(values, iteration) for iteration, values in enumerate(inputs)
+        )
         ranks = agreement.gather({"sent": sent, "busy": busy, "wrong": wrong, "times": times})
         if rank:
             return None
@@ -239,9 +325,7 @@ class Configuration:
             "processor_busy": max(entry["busy"] for entry in ranks),
         }
 
-    def timed(
-        self, inputs: list[torch.Tensor], agreement: Agreement
-    ) -> tuple[dict[str, int], float, list[float]]:
+    def timed(self, inputs: list[Any], agreement: Agreement) -> tuple[dict[str, int], float, list[float]]:
         """Bytes sent by each NIC, how busy the processor was, and seconds of each iteration.
 
         Counters are read between barriers, so that they hold these iterations of all ranks and nothing else.
@@ -251,7 +335,7 @@ class Configuration:
         agreement.barrier()
         marks = [time.perf_counter()]
         for values in inputs:
-            self.reduce(values)
+            self.perform(values)
             marks.append(time.perf_counter())
         agreement.barrier()
         sent_after, busy_after = self.node.sent_bytes(), processor_times()
@@ -262,10 +346,6 @@ class Configuration:
             busy_share(busy_before, busy_after, self.node.device.type),
             [after - before for before, after in itertools.pairwise(marks)],
         )
-
-    def count_wrong(self, tensor: torch.Tensor, iteration: int) -> int:
-        """Elements that are not exactly the sum of all members' inputs."""
-        return int((tensor != expected(tensor, self.members, iteration)).sum())
 
 
 def own_store() -> dist.TCPStore:

@@ -9,7 +9,7 @@ from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.model import CrossConnects
 from testbed.design.model import Link, Wiring
 from testbed.errors import TopologyError
-from testbed.lab.model import Lab, LabSwitch
+from testbed.lab.model import FibreEnd, Lab, LabHost, LabSwitch
 from testbed.operate.model import Circuit, LabPlan, SwitchPlan
 
 Pair = tuple[int, int]
@@ -47,39 +47,60 @@ def _circuit(lab: Lab, link: Link) -> Circuit:
     return Circuit(link, transmit.switch, transmit.port, receive.port)
 
 
-def plan_lab(lab: Lab, wiring: Wiring, switches: Mapping[str, OpticalSwitch]) -> LabPlan:
+def plan_lab(
+    lab: Lab, wiring: Wiring, switches: Mapping[str, OpticalSwitch], *, take_over: bool = False
+) -> LabPlan:
     """Read every switch of the lab and plan what it needs; nothing is sent but reads.
 
-    Raises `TopologyError` and whatever the drivers raise (`ocs_drivers.errors`).
+    Of a shard, circuits of other hosts are kept; where one of them lights a receiver of ours, `take_over` says
+    that it may be removed, and without it `PortBusy` is raised. Raises `TopologyError` and whatever the drivers
+    raise (`ocs_drivers.errors`).
     """
     circuits = circuits_of(lab, wiring)
-    plans = (_plan_switch(lab, switch, circuits, switches[switch.name]) for switch in lab.switches)
+    plans = (
+        _plan_switch(lab, switch, circuits, switches[switch.name], take_over=take_over)
+        for switch in lab.switches
+    )
     return LabPlan(wiring, circuits, tuple(plans))
 
 
 def _plan_switch(
-    lab: Lab, switch: LabSwitch, circuits: tuple[Circuit, ...], device: OpticalSwitch
+    lab: Lab, switch: LabSwitch, circuits: tuple[Circuit, ...], device: OpticalSwitch, *, take_over: bool
 ) -> SwitchPlan:
     target = CrossConnects({c.input_port: c.output_port for c in circuits if c.switch == switch.name})
     scope = scope_of(lab, switch)
     seen = device.read()
+    if take_over and scope is not None:
+        scope |= _lights_us(lab, switch, seen.connections)
     return SwitchPlan(switch.name, target, scope, seen, device.plan(target, seen, scope))
+
+
+def _lights_us(lab: Lab, switch: LabSwitch, connections: CrossConnects) -> frozenset[int]:
+    """Inputs of the lab's other hosts that light receivers of ours."""
+    theirs, ours = (_ports(hosts, switch) for hosts in (lab.others, lab.hosts))
+    return frozenset(source for source, output in connections.pairs if source in theirs and output in ours)
 
 
 def scope_of(lab: Lab, switch: LabSwitch) -> frozenset[int] | None:
     """Inputs of a switch that the lab may touch; None (all) when its NICs feed every input."""
-    ours = frozenset(port for name, port in port_owners(lab) if name == switch.name and port <= switch.inputs)
+    ours = frozenset(port for port in _ports(lab.hosts, switch) if port <= switch.inputs)
     return None if len(ours) == switch.inputs else ours
 
 
+def _ports(hosts: tuple[LabHost, ...], switch: LabSwitch) -> frozenset[int]:
+    return frozenset(end.port for end, _ in _fibre_ends(hosts) if end.switch == switch.name)
+
+
 def port_owners(lab: Lab) -> dict[tuple[str, int], str]:
-    """The NIC (`a/nic1`) at every switch port of the lab."""
-    return {
-        (end.switch, end.port): f"{host.name}/{nic.name}"
-        for host in lab.hosts
-        for nic in host.nics
-        for end in (nic.transmit, nic.receive)
-    }
+    """The NIC (`a/nic1`) at every switch port of the lab, of hosts beside a shard too."""
+    return {(end.switch, end.port): label for end, label in _fibre_ends((*lab.hosts, *lab.others))}
+
+
+def _fibre_ends(hosts: tuple[LabHost, ...]) -> Iterator[tuple[FibreEnd, str]]:
+    for host in hosts:
+        for nic in host.nics:
+            for end in (nic.transmit, nic.receive):
+                yield end, f"{host.name}/{nic.name}"
 
 
 def pair_label(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:

@@ -14,14 +14,16 @@ from dataclasses import dataclass
 
 from ocs_drivers import OpticalSwitch, open_switch
 from testbed.design.model import Routes, Topology, Wiring
+from testbed.design.plan_file import Plan
 from testbed.design.routes import find_routes
 from testbed.design.strides import Method
 from testbed.design.topology import AllReduceDemand, find_topology
 from testbed.design.wiring import wire
-from testbed.errors import LabStartError, TopologyError
+from testbed.errors import LabStartError, PlanFileError, TopologyError
 from testbed.lab.fleet import Fleet, SshFleet
 from testbed.lab.forwarding import forwarding_plan, install, read_macs
 from testbed.lab.model import Lab
+from testbed.lab.shards import shard_of
 from testbed.lab.simulated import is_up
 from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal
@@ -62,13 +64,51 @@ def design_for(
     demands: tuple[AllReduceDemand, ...] = (),
 ) -> Design:
     """The topology for all hosts of a lab and all their NICs, wired and routed. Raises `TopologyError`."""
+    degree = degree_of(lab)
+    return lay_out(
+        lab, name, find_topology(len(lab.hosts), degree, simplex=simplex, method=method, demands=demands)
+    )
+
+
+def degree_of(lab: Lab) -> int:
+    """NICs of every host. Raises `TopologyError` when they differ."""
     degrees = {len(host.nics) for host in lab.hosts}
     if len(degrees) != 1:
         raise TopologyError(
             f"{lab.path}: hosts have {sorted(degrees)} NICs; a topology needs the same number on every host: "
             "list equally many `nics` for each"
         )
-    topology = find_topology(len(lab.hosts), degrees.pop(), simplex=simplex, method=method, demands=demands)
+    return degrees.pop()
+
+
+def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
+    """The hosts that a plan is for, in its order; the others of the lab beside them.
+
+    Raises `PlanFileError` when the plan is for another lab, or does not fit this one.
+    """
+    if plan.lab not in ("", lab.name):
+        raise PlanFileError(
+            f"the plan is for lab '{plan.lab}', this is '{lab.name}': make one with --lab {lab.path}"
+        )
+    try:
+        here = shard_of(lab, plan.hosts) if plan.hosts else lab
+        degree = degree_of(here)
+    except TopologyError as error:
+        raise PlanFileError(f"the plan does not fit lab '{lab.name}': {error}") from error
+    asked = (plan.topology.nodes, plan.topology.degree)
+    if asked[0] != len(here.hosts) or asked[1] > degree:
+        what = f"{asked[0]} hosts of {asked[1]} NICs, lab '{lab.name}' has {len(here.hosts)} of {degree}"
+        raise PlanFileError(f"the plan is for {what}: make one with --lab {lab.path}")
+    return here
+
+
+def design_of_plan(lab: Lab, plan: Plan) -> Design:
+    """The topology of a plan, laid onto the NICs of `lab_of_plan`. Raises `TopologyError`."""
+    return lay_out(lab, plan.workload.name, plan.topology)
+
+
+def lay_out(lab: Lab, name: str, topology: Topology) -> Design:
+    """A topology laid onto the NICs of all hosts of a lab, with routes. Raises `TopologyError`."""
     wiring = wire(topology, planes=len(lab.switches))
     return Design(name, topology, wiring, find_routes(wiring))
 
@@ -111,9 +151,9 @@ class LabSession:
         self.journal = journal
         self._macs: Mapping[str, Mapping[str, str]] | None = None
 
-    def plan(self, design: Design) -> LabPlan:
-        """Read the switches and say what would change."""
-        return plan_lab(self.lab, design.wiring, self.switches)
+    def plan(self, design: Design, *, take_over: bool = False) -> LabPlan:
+        """Read the switches and say what would change; `take_over` as in `plan_lab`."""
+        return plan_lab(self.lab, design.wiring, self.switches, take_over=take_over)
 
     def apply(self, plan: LabPlan) -> ApplyResult:
         """Carry a plan out, journal first. Raises `DriftError`, `ApplyFailed`, and switch errors."""
@@ -135,9 +175,11 @@ class LabSession:
         """A number that no earlier probe of ours or of anybody else is likely to carry."""
         return secrets.randbits(31)
 
-    def bring_up(self, design: Design, note: Note = lambda _text: None) -> BroughtUp:
+    def bring_up(
+        self, design: Design, note: Note = lambda _text: None, *, take_over: bool = False
+    ) -> BroughtUp:
         """Plan, apply, route and verify one design; `note` is told what happens."""
-        plan = self.plan(design)
+        plan = self.plan(design, take_over=take_over)
         note(f"{len(plan.circuits)} circuits planned, {'some' if plan.has_changes else 'nothing'} to change")
         started = time.monotonic()
         applied = self.apply(plan)

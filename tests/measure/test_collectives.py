@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("asyncssh")
 pytest.importorskip("pydantic")
 
+from testbed.design.performance import exchange_limit_mbps, exchange_loads
 from testbed.design.rings import rings_of
 from testbed.design.routes import find_routes
 from testbed.design.topology import find_topology
@@ -23,7 +24,7 @@ from testbed.lab.inventory import load_lab
 from testbed.lab.launch import Completed
 from testbed.measure import collectives
 from testbed.measure.collective_rows import misplaced
-from testbed.measure.collective_spec import CollectiveSpec, Configuration, doubling_sizes
+from testbed.measure.collective_spec import CollectiveSpec, Configuration, all_to_all, doubling_sizes
 
 LAB = load_lab(Path(__file__).parents[2] / "labs" / "testbed12.yaml")
 NAMES = [host.name for host in LAB.hosts]
@@ -449,6 +450,49 @@ def test_nccl_without_a_gpu_somewhere_names_the_hosts(run):
         run(answer, spec=replace(SPEC, backend="nccl"))
     assert run.fleet.launch.sent == []
     assert run.fleet.launch.running == ()
+
+
+# -------------------------------------------------------------------------------------------- exchanges
+EXCHANGES = replace(SPEC, configurations=(all_to_all("all", 12, (11 * MIB,)),))
+
+
+def exchange_row():
+    """Every link carries what its routes put on it, in four iterations of 1.5 s."""
+    sent = [dict.fromkeys((nic.name for nic in host.nics), 0) for host in LAB.hosts]
+    for link, share in exchange_loads(ROUTES, EXCHANGES.configurations[0].pairs).items():
+        sent[link.source.node][LAB.nic(link.source).name] = round(share * 11 * MIB * 4 * 1.004)
+    return row("one ring", MIB) | {
+        "configuration": "all",
+        "size": 11 * MIB,
+        "iterations": 4,
+        "time_us": 1.5e6,
+        "sent_bytes": sent,
+    }
+
+
+def exchanging(host, heard):
+    if heard == "start":
+        return [ready(host, gpus=1)]
+    return [*([exchange_row()] if host == "a" else []), DONE, guard()]
+
+
+def test_an_all_to_all_is_measured_and_proven_by_the_bytes_of_its_routes(run):
+    result = run(exchanging, spec=EXCHANGES)
+    (timing,) = result.timings
+    assert (timing.collective, timing.ranks, timing.rings) == ("all_to_all", 12, 0)
+    assert timing.busbw_mbps == timing.algbw_mbps == pytest.approx(11 * MIB * 8 / 1.5e6)
+    assert timing.limit_mbps == exchange_limit_mbps(ROUTES, EXCHANGES.configurations[0].pairs, 100)
+    assert misplaced(result.nic_bytes) == ()
+    hops = sum(ROUTES.hops(s, t) for s in range(12) for t in range(12) if s != t)
+    assert sum(entry.expected_bytes for entry in result.nic_bytes) == pytest.approx(hops * MIB * 4)
+    assert json.loads(run.fleet.launch.sent[0])["backend"] == "gloo", "although all have GPUs"
+
+
+def test_nccl_does_not_exchange(run):
+    with pytest.raises(
+        CollectiveError, match=r"all: transfers between pairs are measured with .* 'gloo' only"
+    ):
+        run(exchanging, spec=replace(EXCHANGES, backend="nccl"))
 
 
 # ----------------------------------------------------------------------------------- the proof by counters

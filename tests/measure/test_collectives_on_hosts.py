@@ -24,6 +24,7 @@ from testbed.lab.inventory import load_lab
 from testbed.lab.reachability import ping_all
 from testbed.lab.simulated import start_lab
 from testbed.measure.collective_rows import misplaced
+from testbed.measure.collective_spec import all_to_all
 from testbed.measure.collectives import CollectiveSpec, Configuration, run_collectives
 from testbed.measure.stall import tcp_stream
 from testbed.operate.journal import Journal
@@ -160,12 +161,14 @@ def twelve(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def measured(twelve):
-    """One launch: one ring, four rings, and four rings as they are when ranks get sorted."""
+    """One launch: one ring, four rings, four rings as they are when ranks get sorted, and exchanges over hops."""
     in_order = [RingOrder(ring.stride, tuple(range(12))) for ring in rings_of(twelve.design.topology)]
     return twelve.run(
         twelve.rings("one ring", 4096, MIB, count=1),
         twelve.rings("four rings", 4096, MIB),
         Configuration("sorted", tuple(in_order), (MIB,)),
+        all_to_all("all-to-all", 12, (MIB,)),
+        Configuration("three hops", (), (MIB,), ((0, 3),)),
     )
 
 
@@ -218,12 +221,16 @@ def test_timings_follow_their_definitions(twelve, measured):
         ("four rings", 4096, 4),
         ("four rings", MIB, 4),
         ("sorted", MIB, 4),
+        ("all-to-all", MIB, 0),
+        ("three hops", MIB, 0),
     ]
     for timing in measured.timings:
-        assert (timing.ranks, timing.wrong, timing.simulated) == (12, 0, True)
+        reduced = timing.collective == "all_reduce"
+        assert (timing.wrong, timing.simulated) == (0, True)
+        assert timing.ranks == (2 if timing.collective == "sendrecv" else 12)
         assert 2 <= timing.iterations <= 20
         assert timing.algbw_mbps == pytest.approx(timing.size_bytes * 8 / timing.time_us)
-        assert timing.busbw_mbps == pytest.approx(timing.algbw_mbps * 22 / 12)
+        assert timing.busbw_mbps == pytest.approx(timing.algbw_mbps * (22 / 12 if reduced else 1))
         assert timing.busbw_mbps < timing.limit_mbps * 1.1, "the token bucket allows 16 KB at once"
     limits = {timing.configuration: timing.limit_mbps for timing in measured.timings}
     assert (limits["one ring"], limits["four rings"]) == (100, 400)

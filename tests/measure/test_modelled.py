@@ -13,7 +13,7 @@ pytest.importorskip("pydantic")
 
 from testbed.design.rings import rings_of
 from testbed.lab.inventory import load_lab
-from testbed.measure.collective_spec import CollectiveSpec, Configuration
+from testbed.measure.collective_spec import CollectiveSpec, Configuration, all_to_all
 from testbed.measure.modelled import model_collectives
 from testbed.measure.nccl_document import nccl_document
 from testbed.measure.nccl_json import parse_json
@@ -64,6 +64,18 @@ def test_four_rings_reach_nearly_four_times_one_ring_and_never_the_limit(modelle
     for timing in modelled[0].timings:
         assert 0 < timing.busbw_mbps <= timing.limit_mbps
         assert timing.busbw_mbps == pytest.approx(timing.algbw_mbps * 22 / 12)
+
+
+def test_an_exchange_is_modelled_by_the_simulator(lab):
+    design = design_for(lab)
+    to_all = all_to_all("all", 12, (11 << 20,))
+    one = Configuration("one", (), (8 << 20,), ((0, 3),))
+    spec = CollectiveSpec("run", "t", (to_all, one), hosts="model")
+    all_pairs, single = model_collectives(lab, design.wiring, design.routes, spec, lambda *_: None).timings
+    assert (all_pairs.collective, single.collective) == ("all_to_all", "sendrecv")
+    assert (all_pairs.ranks, single.ranks, single.limit_mbps) == (12, 2, 100)
+    assert 0.8 <= all_pairs.busbw_mbps / all_pairs.limit_mbps < 1
+    assert single.time_us == pytest.approx((8 << 20) * 8 / 100 * 9014 / 8948, rel=0.002)
 
 
 def measured_like(timing):

@@ -33,15 +33,36 @@ def inputs(elements, ranks, iteration):
         collective.fill(tensor, rank, iteration)
     return tensors
 
+def exchange_facts():
+    pairs = [[0, 1], [0, 2], [0, 3], [2, 0], [3, 1]]
+    job = {"nodes": 4, "backend": "gloo"}
+    at = lambda rank: type("Node", (), {"rank": rank, "job": job, "device": "cpu", "process_group": lambda *_: None})()
+    ends = [collective.Exchange(at(rank), "x", pairs) for rank in range(4)]
+    parcels = [end.buffers(40, 7) for end in ends]  # ten elements
+    before = [end.count_wrong(parcel, 7) for end, parcel in zip(ends, parcels)]
+    for target, parcel in enumerate(parcels):
+        for source, room in parcel.incoming.items():
+            room.copy_(parcels[source].outgoing[target])
+    moved = [end.count_wrong(parcel, 7) for end, parcel in zip(ends, parcels)]
+    parcels[1].incoming[0], parcels[1].incoming[3][:4] = parcels[1].incoming[0].flip(0), parcels[1].incoming[0]
+    whole = collective.Exchange(at(0), "x", [[0, 1]]).buffers(40, 7).outgoing[1]
+    return {
+        "sent": [{target: len(part) for target, part in parcel.outgoing.items()} for parcel in parcels],
+        "received": [{source: len(part) for source, part in parcel.incoming.items()} for parcel in parcels],
+        "parts_are_the_tensor": torch.cat(list(parcels[0].outgoing.values())).equal(whole),
+        "wrong": [before, moved, ends[1].count_wrong(parcels[1], 7)],
+    }
+
 members = list(range(12))
 tensors = inputs(5000, members, 3)
 total = torch.stack(tensors).sum(0)
 group = inputs(700, [1, 4, 7, 10], 19)
 node = type("Node", (), {"rank": 0, "process_group": lambda *_: None})()
-configuration = collective.Configuration(node, {"name": "x", "sizes": [], "rings": [members]})
+reduction = collective.Reduction(node, "x", [members])
 corrupt = total.clone()
 corrupt[[17, 4999]] += 1
 print(json.dumps({
+    "exchange": exchange_facts(),
     "ranks": {b: {p: [collective.ring_rank(order(12, p), i, b) for i in range(12)] for p in (1, 5, 7, 11)}
               for b in ("gloo", "nccl")},
     "sum_is_expected": bool((collective.expected(total, members, 3) == total).all()),
@@ -49,10 +70,10 @@ print(json.dumps({
     "inputs_differ": len({tuple(tensor.tolist()) for tensor in tensors}),
     "inputs_differ_by_iteration": bool((inputs(9, [0], 0)[0] != inputs(9, [0], 1)[0]).all()),
     "places_differ": len(set(tensors[0][:251].tolist())),
-    "wrong_of_right": configuration.count_wrong(total, 3),
-    "wrong_of_corrupt": configuration.count_wrong(corrupt, 3),
-    "wrong_without_one": configuration.count_wrong(total - tensors[4], 3),
-    "wrong_with_one_twice": configuration.count_wrong(total - tensors[4] + tensors[5], 3),
+    "wrong_of_right": reduction.count_wrong(total, 3),
+    "wrong_of_corrupt": reduction.count_wrong(corrupt, 3),
+    "wrong_without_one": reduction.count_wrong(total - tensors[4], 3),
+    "wrong_with_one_twice": reduction.count_wrong(total - tensors[4] + tensors[5], 3),
 }))
 """
 
@@ -106,6 +127,17 @@ def test_wrong_elements_are_counted(facts):
 
 def test_a_rank_left_out_or_taken_twice_makes_every_element_wrong(facts):
     assert (facts["wrong_without_one"] > 4900, facts["wrong_with_one_twice"]) == (True, 5000)
+
+
+def test_a_tensor_is_split_evenly_over_the_targets(facts):
+    exchange = facts["exchange"]
+    assert exchange["sent"] == [{"1": 4, "2": 3, "3": 3}, {}, {"0": 10}, {"1": 10}]
+    assert exchange["received"] == [{"2": 10}, {"0": 4, "3": 10}, {"0": 3}, {"0": 3}]
+    assert exchange["parts_are_the_tensor"]
+
+
+def test_received_elements_are_wrong_until_they_are_what_their_sender_had_there(facts):
+    assert facts["exchange"]["wrong"] == [[10, 14, 3, 3], [0, 0, 0, 0], 8]
 
 
 # --------------------------------------------------------------------------------------- on this machine
@@ -171,6 +203,16 @@ def test_two_ranks_measure_all_sizes_of_all_configurations(two_ranks):
         # lo counts what both ranks send: 2(n-1)/n of the size each, and more if others use it.
         assert row["sent_bytes"][0]["lo"] >= 2 * row["size"] * row["iterations"]
     assert [rank.returncode for rank in two_ranks.ranks] == [0, 0]
+
+
+@pytest.mark.parametrize("pairs", [[[0, 1], [1, 0]], [[1, 0]]])
+def test_two_ranks_exchange(two_ranks, pairs):
+    two_ranks.send(configurations=[{"name": "pairs", "sizes": [4, 1 << 20], "pairs": pairs}])
+    first, second = two_ranks.messages()
+    assert [message["event"] for message in second] == ["at"] * 2 + ["done"]
+    small, large = [message for message in first if message["event"] == "row"]
+    assert (small["wrong"], large["wrong"]) == ([0, 0], [0, 0])
+    assert large["sent_bytes"][0]["lo"] >= len(pairs) * (1 << 20) * large["iterations"]
 
 
 def test_ready_says_what_runs_and_where_the_store_is(two_ranks):

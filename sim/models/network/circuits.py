@@ -80,14 +80,15 @@ def simulate_circuits(
     latency: Latency | None = None,
     allreduce: Algorithm = ring,
     trace: bool = False,
+    rounding: float = 0.0,
 ) -> Execution:
-    """One iteration over circuits that follow the demand.
+    """One iteration over circuits that follow the demand. `rounding` as in `execution.simulate`.
 
     Raises `Stalled` when circuits never come to those that wait, `ValueError` for a graph that does not fit.
     """
     fabric = switch.fabric()
     lowered = lower(graph, fabric, latency or Latency(), allreduce)
-    run = Run(lowered, fabric.capacity_bps, fabric.never_full, trace=trace)
+    run = Run(lowered, fabric.capacity_bps, fabric.never_full, trace=trace, rounding=rounding)
     circuits = np.zeros((switch.nodes, switch.nodes), np.int64)
     now_s, idle, progress = 0.0, 0, -1
     run.until(0.0)

@@ -19,12 +19,16 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Rounds of the same messages, one after another: `sources`, `targets` and `sizes` are (messages,)."""
+    """Rounds of the same messages, one after another: `sources`, `targets` and `sizes` are (messages,).
+
+    `merged` moves all rounds of a message as one, see `fluid`.
+    """
 
     sources: Integers
     targets: Integers
     sizes: Integers
     rounds: int = 1
+    merged: bool = False
 
 
 Chain = tuple[Phase, ...]

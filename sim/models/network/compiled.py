@@ -5,6 +5,7 @@ Modules that use this are imported inside functions only, so that importing the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,8 +17,8 @@ try:
 except ImportError:
     njit = None
 
-AVAILABLE = njit is not None
-"""Whether functions marked `compiled` are machine code."""
+AVAILABLE = njit is not None and os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
+"""Whether functions marked `compiled` are machine code; numba's own variable says no where jobs are small."""
 
 
 def compiled(function: Function) -> Function:

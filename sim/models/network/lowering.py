@@ -21,7 +21,11 @@ Integers = NDArray[np.int64]
 
 
 class Messages(NamedTuple):
-    """Every message of the program once, however often its round is repeated; all (messages,)."""
+    """Every message of the program once, however often its round is repeated; all (messages,).
+
+    A message stands for `merged` rounds of its collective at once, 1 unless they flow as one (`fluid`);
+    `size_bytes` are those of all of them, `rounds` how often the program sends it.
+    """
 
     task: Integers
     phase: Integers
@@ -29,6 +33,7 @@ class Messages(NamedTuple):
     target: Integers
     size_bytes: Integers
     rounds: Integers
+    merged: Integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,7 @@ def lower(graph: TaskGraph, fabric: Fabric, latency: Latency, allreduce: Algorit
     chains = _chains(graph, latency, allreduce)
     messages = _messages(chains)
     head_s, tail_s = _latencies(route_messages(messages, fabric), fabric, latency)
+    tail_s = _with_merged_rounds(messages, head_s, tail_s)
     order, group_of, group_phase, head, tail = _groups(messages, head_s, tail_s)
     messages = Messages(*(column[order] for column in messages))
     phases = [phase for _, chain in chains for phase in chain]
@@ -64,14 +70,14 @@ def lower(graph: TaskGraph, fabric: Fabric, latency: Latency, allreduce: Algorit
         chain_first=_offsets(chain_task, graph.tasks),
         chain_task=chain_task,
         phase_first=_offsets(chain_of_phase, len(chains)),
-        phase_rounds=np.array([phase.rounds for phase in phases], dtype=np.int64),
+        phase_rounds=np.array([1 if phase.merged else phase.rounds for phase in phases], dtype=np.int64),
         group_first=_offsets(group_phase, len(phases)),
         group_chain=chain_of_phase[group_phase] if phases else group_phase,
         head_s=head,
         tail_s=tail,
         message_first=_offsets(group_of, group_phase.size),
         message_group=group_of,
-        message_bytes=latency.wire_bytes(messages.size_bytes),
+        message_bytes=latency.wire_bytes(messages.size_bytes // messages.merged) * messages.merged,
     )
     return Lowered(program, route_messages(messages, fabric), messages)
 
@@ -122,13 +128,15 @@ def _messages(chains: list[tuple[int, Chain]]) -> Messages:
     def joined(columns: list[Integers]) -> Integers:
         return np.concatenate(columns).astype(np.int64) if columns else np.zeros(0, np.int64)
 
+    merged = spread([phase.rounds if phase.merged else 1 for _, phase in listed])
     return Messages(
         task=spread([task for task, _ in listed]),
         phase=spread(list(range(len(listed)))),
         source=joined([phase.sources for _, phase in listed]),
         target=joined([phase.targets for _, phase in listed]),
-        size_bytes=joined([phase.sizes for _, phase in listed]),
-        rounds=spread([phase.rounds for _, phase in listed]),
+        size_bytes=joined([phase.sizes for _, phase in listed]) * merged,
+        rounds=spread([1 if phase.merged else phase.rounds for _, phase in listed]),
+        merged=merged,
     )
 
 
@@ -149,6 +157,16 @@ def _latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tuple[Floats
     np.maximum.at(slowest, route_of, packet_s[routes.links])
     crossing = np.maximum(total - slowest, 0.0)
     return latency.head_s(hops, relays), latency.tail_s(hops, relays, crossing)
+
+
+def _with_merged_rounds(messages: Messages, head_s: Floats, tail_s: Floats) -> Floats:
+    """Tails in which the latencies of merged rounds are added up, those of the slowest message of each round."""
+    if not messages.merged.size or messages.merged.max() == 1:
+        return tail_s
+    slowest_s = np.zeros(int(messages.phase.max()) + 1)
+    np.maximum.at(slowest_s, messages.phase, head_s + tail_s)
+    rounds_s = messages.merged * slowest_s[messages.phase] - head_s
+    return np.where(messages.merged > 1, rounds_s, tail_s)
 
 
 def _groups(

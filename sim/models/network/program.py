@@ -66,6 +66,8 @@ class State(NamedTuple):
 
     clock: Floats
     """(1,) seconds"""
+    rounding: Floats
+    """(1,) by how much of its duration a flow may end later, 0 for exact ends"""
     number: Integers
     """(11,) counters, by the names above"""
     waits_for: Integers
@@ -126,10 +128,11 @@ class Neighbours(NamedTuple):
     flow_mark: Integers
     flow_share: Floats
     part_links: Integers
+    part_levels: Floats
     part_flows: Integers
 
 
-def fresh_state(program: Program, links: int, *, trace_rows: int = 0) -> State:
+def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: float = 0.0) -> State:
     """Nothing done yet, tasks without predecessors ready. `trace_rows` is the room for traces, 0 for none."""
     tasks, devices = program.task_s.size, 1 + int(program.task_device.max(initial=-1))
     chains, groups = program.chain_task.size, program.group_chain.size
@@ -141,6 +144,7 @@ def fresh_state(program: Program, links: int, *, trace_rows: int = 0) -> State:
     ready[: free.size] = free
     return State(
         clock=np.zeros(1),
+        rounding=np.array([rounding]),
         number=number,
         waits_for=program.task_after.copy(),
         begin_s=np.full(tasks, np.nan),
@@ -193,6 +197,7 @@ def fresh_neighbours(routes: Routes, never_full: NDArray[np.bool_]) -> Neighbour
         flow_mark=integers(messages),
         flow_share=np.zeros(messages),
         part_links=integers(links),
+        part_levels=np.zeros(links),
         part_flows=integers(messages),
     )
 

@@ -11,6 +11,8 @@ Arrays are taken out of their tuples before loops: compiled code counts referenc
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from sim.models.network.compiled import compiled
@@ -83,8 +85,7 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
     first, route_links, top, later = near.first, near.links, near.link_entry, near.entry_next
     message_of, count, rising, room = near.entry_message, near.link_count, near.link_rising, near.link_room
     links, flows, link_mark, flow_mark = near.part_links, near.part_flows, near.link_mark, near.flow_mark
-    shares = near.flow_share
-    rate, left, since_s, until_s = state.flow_rate, state.flow_left, state.flow_since_s, state.flow_until_s
+    shares, levels = near.flow_share, near.part_levels
     number[STAMP] += 1
     number[SHARES] += 1
     for place in range(number[DIRTY]):
@@ -102,8 +103,8 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
             rising[links[index]] = count[links[index]]
         for index in range(number_flows):
             shares[flows[index]] = -1.0
-        _fill(first, route_links, top, later, message_of, part_links, rising, room, shares)
-        _set_rates(part_flows, shares, rate, left, since_s, until_s, now)
+        _fill(first, route_links, top, later, message_of, part_links, levels, rising, room, shares)
+        _set_rates(part_flows, shares, state, now)
     number[DIRTY] = 0
 
 
@@ -151,49 +152,82 @@ def _fill(
     later: Integers,
     message_of: Integers,
     links: Integers,
+    levels: Floats,
     rising: Integers,
     room: Floats,
     shares: Floats,
 ) -> None:
-    """Water filling of one part; flows that still rise have a share of -1, `rising` of them are on a link."""
-    number_links = links.size
-    while number_links:
-        level = np.inf
-        kept = 0
-        for place in range(number_links):
-            link = links[place]
-            if rising[link]:
-                links[kept] = link
-                kept += 1
-                level = min(level, room[link] / rising[link])
-        number_links = kept
-        for place in range(number_links):
-            link = links[place]
-            if rising[link] == 0 or room[link] > level * TOGETHER * rising[link]:
+    """Water filling of one part; flows that still rise have a share of -1, `rising` of them are on a link.
+
+    `links` is made a heap by `levels`, at which each would be full. A level that others have raised since is found
+    out when it comes first: levels only rise.
+    """
+    for place in range(links.size):
+        levels[place] = room[links[place]] / rising[links[place]]
+    for place in range(links.size // 2 - 1, -1, -1):
+        _sink(links, levels, place, links.size)
+    size, level = links.size, -1.0
+    while size:
+        link = links[0]
+        if rising[link] and room[link] > level * TOGETHER * rising[link]:
+            if room[link] > levels[0] * TOGETHER * rising[link]:
+                levels[0] = room[link] / rising[link]
+                _sink(links, levels, 0, size)
                 continue
-            entry = top[link]
-            while entry >= 0:
-                message = message_of[entry]
-                entry = later[entry]
-                if shares[message] >= 0:
-                    continue
-                shares[message] = level
-                for other in range(first[message], first[message + 1]):
-                    rising[route_links[other]] -= 1
-                    room[route_links[other]] = max(room[route_links[other]] - level, 0.0)
+            level = room[link] / rising[link]
+        if rising[link]:
+            _stop_on(link, first, route_links, top, later, message_of, rising, room, shares, level)
+        size -= 1
+        links[0], levels[0] = links[size], levels[size]
+        _sink(links, levels, 0, size)
 
 
 @compiled
-def _set_rates(
-    messages: Integers,
+def _sink(links: Integers, levels: Floats, place: int, size: int) -> None:
+    """Move an entry of a heap down to where it belongs, the least level first."""
+    link, level = links[place], levels[place]
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and levels[child + 1] < levels[child]:
+            child += 1
+        if levels[child] >= level:
+            break
+        links[place], levels[place] = links[child], levels[child]
+        place = child
+    links[place], levels[place] = link, level
+
+
+@compiled
+def _stop_on(
+    link: int,
+    first: Integers,
+    route_links: Integers,
+    top: Integers,
+    later: Integers,
+    message_of: Integers,
+    rising: Integers,
+    room: Floats,
     shares: Floats,
-    rate: Floats,
-    left: Floats,
-    since_s: Floats,
-    until_s: Floats,
-    now: float,
+    level: float,
 ) -> None:
+    """The flows of a full link that still rise stop at a level."""
+    entry = top[link]
+    while entry >= 0:
+        message = message_of[entry]
+        entry = later[entry]
+        if shares[message] >= 0:
+            continue
+        shares[message] = level
+        for other in range(first[message], first[message + 1]):
+            rising[route_links[other]] -= 1
+            room[route_links[other]] = max(room[route_links[other]] - level, 0.0)
+
+
+@compiled
+def _set_rates(messages: Integers, shares: Floats, state: State, now: float) -> None:
     """Flows go on at other rates from now."""
+    rate, left, since_s, until_s = state.flow_rate, state.flow_left, state.flow_since_s, state.flow_until_s
+    begin_s, rounding = state.flow_begin_s, state.rounding[0]
     for message in messages:
         new = shares[message]
         if new != rate[message]:
@@ -201,6 +235,21 @@ def _set_rates(
             since_s[message] = now
             rate[message] = new
             until_s[message] = now + left[message] / new if new > 0 else np.inf
+            if rounding > 0 and new > 0:
+                until_s[message] = rounded_end_s(begin_s[message], until_s[message], rounding)
+
+
+@compiled
+def rounded_end_s(begin_s: float, end_s: float, rounding: float) -> float:
+    """The end of a flow, put off to a multiple of the largest power of two within `rounding` of its duration.
+
+    Flows of like durations so end together, and rates are worked out once for all of them.
+    """
+    if end_s <= begin_s:
+        return end_s
+    _, exponent = math.frexp((end_s - begin_s) * rounding)
+    step_s = math.ldexp(1.0, exponent - 1)
+    return math.ceil(end_s / step_s) * step_s
 
 
 @compiled

@@ -32,6 +32,17 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
     state.flow_rate[moving] = rates
     wait_s = np.divide(left, rates, out=np.full(left.shape, np.inf), where=rates > 0)
     state.flow_until_s[moving] = now + wait_s
+    if state.rounding[0] > 0:
+        _round_ends(state, moving[rates > 0])
+
+
+def _round_ends(state: State, moving: Integers) -> None:
+    """As `shares.rounded_end_s`."""
+    begin_s, end_s = state.flow_begin_s[moving], state.flow_until_s[moving]
+    lasting = end_s > begin_s
+    _, exponent = np.frexp((end_s - begin_s)[lasting] * state.rounding[0])
+    step_s = np.ldexp(1.0, exponent - 1)
+    state.flow_until_s[moving[lasting]] = np.ceil(end_s[lasting] / step_s) * step_s
 
 
 def fair_rates(moving: Integers, first: Integers, links: Integers, capacity: Floats) -> Floats:

@@ -3,11 +3,15 @@
 | module | what for |
 |---|---|
 | `model` | operators and workloads |
-| `layout` | where an operator runs; strategies |
+| `layout` | where an operator runs; what a strategy is |
+| `strategies` | the usual strategies, what a search may try, whether a strategy fits |
 | `roofline` | how long computing takes, and what fits into memory |
+| `profile` | measured times instead |
 | `moves` | what passes between operators that are laid out differently |
+| `steps` | what runs as one task, whose gradients are summed together |
 | `iteration` | a workload under a strategy as a task graph |
-| `traffic` | what an iteration sends, and the demand made of it |
+| `tally` | what an iteration sends, without the graph, corrected operator by operator |
+| `traffic` | the sums, and the demand made of them |
 | `heat_map` | the same as a picture |
 | `catalogue` | DLRM, CANDLE Uno, BERT, NCF, ResNet50, VGG16, GPT, mixture of experts, serving |
 | `imports` | workloads from ONNX files and torch modules |

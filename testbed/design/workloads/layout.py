@@ -7,13 +7,14 @@
 | place | (1, k) | 1/k on each | all, a slice of the output each | output to whoever needs it, gradients back |
 | expert | (r, k) | 1/k on each | split over all r*k servers | all-to-all among shards, there and back |
 
+Samples go to replicas in the order of the grid; expert parallel ones to servers in the order of their numbers.
 A pipeline is a strategy whose operators have grids over different servers; microbatches then overlap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from testbed.design.workloads.model import Way
 
@@ -26,6 +27,15 @@ class Layout:
 
     way: Way
     grid: Grid
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Layouts are keys of every remembered cost; hashing 128 tuples each time would cost more than adding up.
+        # Only integers go in: the hash of a string differs between processes, and layouts travel between them.
+        object.__setattr__(self, "_hash", hash(self.grid))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def replicas(self) -> int:

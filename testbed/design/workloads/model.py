@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from math import isfinite
+from typing import Literal, get_args
 
 from testbed.errors import WorkloadError
 
@@ -16,17 +17,28 @@ Way = Literal["data", "tensor", "place", "expert"]
 """How an operator may be spread: see `layout.Layout`."""
 
 
+READ_BY_ROWS = ("table", "embedding")
+"""Kinds of operators whose parameters are not all read in a pass."""
+
+CUT_BY_HEADS = "cache"
+"""Kind of operators that hold keys and values: cut over shards, each has those of its heads and hands on no others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """One operator.
 
+    `kind` is a word for people, except "table" and "embedding": of these only the rows that samples name are read
+    and updated, and `moved_bytes` counts them; of all other operators every parameter is read in each pass.
     `forward_flops` and `backward_flops` are floating-point operations (a multiply and an add are two);
     `moved_bytes` what it reads and writes in the memory of its device besides its parameters, forward;
     `output_bytes` what the next operators read. `parameter_bytes` are not for a sample but for all;
     `gradient_bytes` of them are summed by AllReduce among replicas (0 for tables that are updated row by row where
     they live). `forward_reduce_bytes` and `backward_reduce_bytes` are summed by AllReduce among the shards of a
     tensor-parallel operator (an AllGather counts half). `state_bytes` are what training or serving keeps beside the
-    parameters on every replica: gradients, optimiser state. `routed` is to how many experts a sample goes.
+    parameters on every replica: gradients, optimiser state. `routed` is to how many experts a sample goes; what is said
+    for one sample counts all of them, only `output_bytes` travel once to each and back. `ways` are how it may be
+    spread, the usual one first.
     """
 
     name: str
@@ -62,6 +74,10 @@ class Workload:
     def __post_init__(self) -> None:
         if self.batch < 1:
             raise WorkloadError(f"{self.name}: a batch of {self.batch} samples; an iteration has at least 1")
+        if not self.operators:
+            raise WorkloadError(f"{self.name}: no operators; a workload has at least 1")
+        for operator in self.operators:
+            _check_operator(operator, self.name)
         names = [operator.name for operator in self.operators]
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -82,3 +98,26 @@ class Workload:
     def parameter_bytes(self) -> int:
         """Bytes of all parameters, once."""
         return sum(operator.parameter_bytes for operator in self.operators)
+
+    def sliced(self, edge: tuple[int, int]) -> bool:
+        """Whether both sides of an edge work on slices alone: caches of keys and values."""
+        return all(self.operators[place].kind == CUT_BY_HEADS for place in edge)
+
+
+_SIZES = tuple(
+    name for name in Operator.__dataclass_fields__ if name.endswith(("_flops", "_bytes")) or name == "routed"
+)
+
+
+def _check_operator(operator: Operator, workload: str) -> None:
+    """Sizes are numbers of 0 or more, a sample goes to 1 expert or more, and there is a way to lay it out."""
+    for name in _SIZES:
+        value, least = getattr(operator, name), 1 if name == "routed" else 0
+        if not isfinite(value) or value < least:
+            raise WorkloadError(
+                f"{workload}: {operator.name}: {name} is {value}: give a finite number of {least} or more"
+            )
+    unknown = set(operator.ways) - set(get_args(Way))
+    if unknown or not operator.ways:
+        told = f"ways {sorted(unknown)} are unknown" if unknown else "it has no ways"
+        raise WorkloadError(f"{workload}: {operator.name}: {told}: choose from {', '.join(get_args(Way))}")

@@ -1,0 +1,276 @@
+"""Predicted against measured: collectives and transfers over real sockets on the simulated 12-host lab.
+
+Five topologies are brought into force one after the other. On each, every case runs some times in turn, some
+iterations back to back each time; what is measured is the median of the times. The flow simulator predicts the same
+iterations from the wiring, the installed routes and constants that were fixed beforehand
+(`testbed.design.prediction`). Needs root; the processors must have nothing else to do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.design.demand import AllReduceDemand, demand_of
+from testbed.design.finder import find
+from testbed.design.model import RingOrder, Topology
+from testbed.design.prediction import (
+    NAMESPACE_HOSTS,
+    allreduce_graph,
+    exchange_graph,
+    hosts_fabric,
+    predicted_s,
+)
+from testbed.design.rings import ring_order, rings_of
+from testbed.design.routes import find_routes
+from testbed.design.topology import find_topology
+from testbed.design.wiring import wire
+from testbed.lab.inventory import load_lab
+from testbed.lab.simulated import start_lab
+from testbed.measure.collective_rows import misplaced
+from testbed.measure.collective_spec import CollectiveSpec, Configuration, all_to_all
+from testbed.measure.collectives import run_collectives
+from testbed.measure.model import Timing
+from testbed.operate.journal import Journal
+from testbed.operate.session import Design, LabSession, open_lab
+
+LAB = Path(__file__).parents[1] / "labs" / "testbed12.yaml"
+NODES = 12
+MIB = 1 << 20
+REPEATS = 2
+MIN_ITERATIONS, MAX_ITERATIONS, MIN_TIME_S = 3, 6, 0.5
+ASKED_WORST, ASKED_MEDIAN = 0.15, 0.05
+
+SMALL = (4 * MIB,)
+MEDIUM = (4 * MIB, 8 * MIB)
+LARGE = (4 * MIB, 8 * MIB, 16 * MIB)
+
+
+def design(name: str, topology: Topology) -> Design:
+    wiring = wire(topology)
+    return Design(name, topology, wiring, find_routes(wiring))
+
+
+def one_to_one(name: str, pairs: Sequence[tuple[int, int]], sizes: tuple[int, ...]) -> Configuration:
+    return Configuration(name, (), sizes, tuple(pairs))
+
+
+def groups_of(members: int) -> tuple[RingOrder, ...]:
+    """A one-way ring for each evenly spaced group."""
+    step = NODES // members
+    return tuple(ring_order(NODES, step, start) for start in range(step))
+
+
+def circulant() -> tuple[Design, tuple[Configuration, ...]]:
+    """Strides ±1 and ±5, four rings; groups have no ring of their own."""
+    made = design("±1 ±5", find_topology(NODES, 4))
+    rings = rings_of(made.topology)
+    return made, (
+        Configuration("one ring", rings[:1], LARGE),
+        Configuration("two rings", rings[:2], MEDIUM),
+        Configuration("four rings", rings, LARGE),
+        Configuration("groups of 4, three hops a step", groups_of(4), MEDIUM),
+        all_to_all("all-to-all", NODES, LARGE),
+        one_to_one("0 to 3, three hops", [(0, 3)], LARGE),
+        one_to_one(
+            "everybody to the opposite", [(node, (node + 6) % NODES) for node in range(NODES)], MEDIUM
+        ),
+    )
+
+
+def double_ring() -> tuple[Design, tuple[Configuration, ...]]:
+    """Stride ±1 alone, two of four NICs dark: long ways."""
+    made = design("±1", find_topology(NODES, 2))
+    return made, (
+        Configuration("two rings", rings_of(made.topology), MEDIUM),
+        Configuration("ring of stride 5, five hops a step", (ring_order(NODES, 5),), SMALL),
+        Configuration("groups of 4, three hops a step", groups_of(4), SMALL),
+        all_to_all("all-to-all", NODES, SMALL),
+        one_to_one("0 to 6, six hops", [(0, 6)], MEDIUM),
+    )
+
+
+def groups() -> tuple[Design, tuple[Configuration, ...]]:
+    """Strides ±1 and ±3: groups of 4 have rings of their own."""
+    demands = [AllReduceDemand(12, MIB), AllReduceDemand(4, MIB)]
+    made = design("±1 ±3", find_topology(NODES, 4, demands=demands))
+    return made, (
+        Configuration("two rings", rings_of(made.topology), SMALL),
+        Configuration("groups of 4, two rings each", rings_of(made.topology, 4), LARGE),
+        all_to_all("all-to-all", NODES, MEDIUM),
+        one_to_one("two flows meet", [(0, 5), (1, 5)], SMALL),
+    )
+
+
+def matched() -> tuple[Design, tuple[Configuration, ...]]:
+    """What the finder buys for six embedding tables that are read across, beside a ring."""
+    tables = [(node, node + 6, 4e9) for node in range(6)] + [
+        (node, (node + 4) % NODES, 2e9) for node in range(6)
+    ]
+    finding = find(demand_of(NODES, [AllReduceDemand(NODES, 10**9)], tables), 4)
+    made = design("±1 and matchings", finding.topology)
+    read = [(source, target) for source, target, _ in tables]
+    return made, (
+        Configuration("two rings", rings_of(made.topology), SMALL),
+        one_to_one("tables read across", read, LARGE),
+        all_to_all("all-to-all", NODES, MEDIUM),
+        Configuration("groups of 4", groups_of(4), SMALL),
+    )
+
+
+def one_way() -> tuple[Design, tuple[Configuration, ...]]:
+    """One-way links of three strides: acknowledgements go another way than data."""
+    made = design("one-way", find_topology(NODES, 3, simplex=True))
+    rings = rings_of(made.topology)
+    return made, (
+        Configuration("one ring", rings[:1], SMALL),
+        Configuration("three rings", rings, MEDIUM),
+        all_to_all("all-to-all", NODES, SMALL),
+        one_to_one("1 to 0, the long way round", [(1, 0)], MEDIUM),
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    """One size of one configuration on one topology: seconds an iteration."""
+
+    topology: str
+    name: str
+    size_bytes: int
+    hops: int
+    predicted_s: float
+    measured_s: float
+    spread: float
+    cpu_limited: bool
+
+    @property
+    def difference(self) -> float:
+        return self.predicted_s / self.measured_s - 1
+
+    def figures(self) -> dict[str, object]:
+        return {
+            "topology": self.topology,
+            "case": self.name,
+            "mib": self.size_bytes // MIB,
+            "hops": self.hops,
+            "predicted_ms": round(self.predicted_s * 1e3, 1),
+            "measured_ms": round(self.measured_s * 1e3, 1),
+            "difference": round(self.difference, 4),
+            "spread": round(self.spread, 4),
+            "cpu_limited": self.cpu_limited,
+        }
+
+
+def prediction(made: Design, configuration: Configuration, size: int, iterations: int, rate: float) -> float:
+    fabric = hosts_fabric(made.wiring, made.routes, rate)
+    if configuration.pairs:
+        graph = exchange_graph(NODES, configuration.pairs, size, iterations)
+    else:
+        graph = allreduce_graph(NODES, configuration.rings, size, iterations)
+    return predicted_s(graph, fabric) / iterations
+
+
+def longest_hops(made: Design, configuration: Configuration) -> int:
+    """Links of the longest way that a message takes."""
+    orders = [ring.order for ring in configuration.rings]
+    steps = [pair for order in orders for pair in zip(order, order[1:] + order[:1], strict=True)]
+    return max(made.routes.hops(*pair) for pair in (*steps, *configuration.pairs))
+
+
+def measured(
+    session: LabSession, made: Design, configurations: Sequence[Configuration]
+) -> tuple[tuple[Timing, ...], int]:
+    """Rows of `REPEATS` turns of all sizes, and how many NICs sent what was not planned."""
+    verified = session.bring_up(made).verified
+    if not verified.ok or session.fleet is None:
+        raise SystemExit(f"the lab is not as planned: {verified.findings}")
+    turns = tuple(
+        Configuration(each.name, each.rings, each.sizes * REPEATS, each.pairs) for each in configurations
+    )
+    spec = CollectiveSpec(
+        "reality",
+        made.name,
+        turns,
+        min_time_s=MIN_TIME_S,
+        min_iterations=MIN_ITERATIONS,
+        max_iterations=MAX_ITERATIONS,
+    )
+    parts = (session.fleet, session.lab, made.wiring, made.routes, spec)
+    result = run_collectives(*parts, deadline_s=500)
+    return result.timings, len(misplaced(result.nic_bytes))
+
+
+def compare(
+    made: Design, configurations: Sequence[Configuration], rows: Sequence[Timing], rate: float
+) -> Iterator[Case]:
+    for configuration in configurations:
+        for size in configuration.sizes:
+            turns = [row for row in rows if (row.configuration, row.size_bytes) == (configuration.name, size)]
+            middle = sorted(turns, key=lambda row: row.time_us)[len(turns) // 2]
+            times = [row.time_us for row in turns]
+            yield Case(
+                made.name,
+                configuration.name,
+                size,
+                longest_hops(made, configuration),
+                prediction(made, configuration, size, middle.iterations, rate),
+                middle.time_us / 1e6,
+                max(times) / min(times) - 1,
+                middle.cpu_limited,
+            )
+
+
+TOPOLOGIES = (circulant, double_ring, groups, matched, one_way)
+
+
+def main(chosen: Sequence[str] = ()) -> None:
+    """All topologies, or those whose functions are named."""
+    begin, load = time.monotonic(), os.getloadavg()[0]
+    cases: list[Case] = []
+    off_plan = 0
+    with (
+        start_lab(load_lab(LAB), hosts="kernel", move=True) as up,
+        tempfile.TemporaryDirectory() as scratch,
+        Journal(Path(scratch) / "journal.sqlite") as journal,
+        open_lab(up.lab, journal) as session,
+    ):
+        for build in TOPOLOGIES if not chosen else [each for each in TOPOLOGIES if each.__name__ in chosen]:
+            made, configurations = build()
+            rows, wrong = measured(session, made, configurations)
+            off_plan += wrong
+            for case in compare(made, configurations, rows, up.lab.link.rate_mbps):
+                cases.append(case)
+                print(json.dumps(case.figures(), ensure_ascii=False), file=sys.stderr, flush=True)
+    differences = [abs(case.difference) for case in cases]
+    line = {
+        "benchmark": "reality",
+        "simulated": True,
+        "hosts": "kernel",
+        "nodes": NODES,
+        "repeats": REPEATS,
+        "software_s": NAMESPACE_HOSTS.software_s,
+        "cases": len(cases),
+        "topologies": len({case.topology for case in cases}),
+        "worst": round(max(differences), 4),
+        "median": round(statistics.median(differences), 4),
+        "asked_worst_at_most": ASKED_WORST,
+        "asked_median_at_most": ASKED_MEDIAN,
+        "cpu_limited": sum(case.cpu_limited for case in cases),
+        "nics_off_plan": off_plan,
+        "rows": [case.figures() for case in cases],
+        "processors": os.cpu_count(),
+        "load_before": round(load, 2),
+        "seconds": round(time.monotonic() - begin, 1),
+    }
+    print(json.dumps(line, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,104 @@
+"""From a fibre cut under a looping AllReduce to traffic again, and to a ring patched anew: medians over many cuts.
+
+Four hosts of three NICs in namespaces; ring links of two NICs, links for pairs on the third. One launch of the
+AllReduce lives through all cuts of transmit and receive fibres, first of duplex links and then of one-way links; every
+element of every sum is checked. `rows` are its rows of three AllReduces each. Needs root.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from testbed.design.model import RingOrder, Topology
+from testbed.design.routes import find_routes
+from testbed.design.wiring import wire
+from testbed.lab.control import control
+from testbed.lab.inventory import load_lab
+from testbed.lab.model import Lab
+from testbed.lab.simulated import start_lab
+from testbed.measure.fibre_cut import FibreCut, cut_and_repair, looping_allreduce
+from testbed.operate.journal import Journal
+from testbed.operate.session import Design, LabSession, open_lab
+
+LAB = Path(__file__).parents[1] / "labs" / "testbed12.yaml"
+RING = RingOrder(1, (0, 1, 2, 3))
+DEADLINE_S = 400.0
+
+
+def four_hosts() -> Lab:
+    lab = load_lab(LAB)
+    hosts = tuple(replace(host, nics=host.nics[:3]) for host in lab.hosts[:4])
+    return replace(lab, name=f"repair-{os.getpid()}", hosts=hosts)
+
+
+def design(*, simplex: bool) -> Design:
+    """A ring of four, and the other NICs joined for pairs: two apart, and one-way links also three apart."""
+    steps = (1, 2, 3) if simplex else (1, 3, 2)
+    edges = tuple(sorted((node, (node + step) % 4) for node in range(4) for step in steps))
+    topology = Topology(4, 3, simplex, (1,), edges)
+    wiring = wire(topology)
+    return Design("one-way" if simplex else "duplex", topology, wiring, find_routes(wiring))
+
+
+def fibres_of_ring(session: LabSession, standing: Design) -> Iterator[str]:
+    """Both fibres of every link along which data passes."""
+    for link in standing.wiring.links:
+        if (link.target.node - link.source.node) % 4 == RING.stride:
+            yield f"{session.lab.nic_label(link.source)}:transmit"
+            yield f"{session.lab.nic_label(link.target)}:receive"
+
+
+def cuts(session: LabSession, plant: str) -> Iterator[tuple[str, FibreCut]]:
+    """Every fibre of the ring in turn, the lab put back after each."""
+    designs = (design(simplex=False), design(simplex=True))
+    session.bring_up(designs[0])
+    with looping_allreduce(session, designs[0], (RING,), deadline_s=DEADLINE_S) as loop:
+        for standing in designs:
+            for fibre in fibres_of_ring(session, standing):
+                session.bring_up(standing)
+                cut = partial(control, plant, {"do": "cut", "fibre": fibre})
+                yield standing.name, cut_and_repair(session, standing, loop, cut)
+                control(plant, {"do": "uncut", "fibre": fibre})
+
+
+def figures(found: list[FibreCut]) -> dict[str, float]:
+    names = ("noticed_s", "rerouted_s", "back_s", "repatch_s", "repatch_stall_s", "dark_s", "usual_s")
+    values = {name.removesuffix("_s"): [1e3 * getattr(times, name) for times in found] for name in names}
+    medians = {f"{name}_ms_median": round(statistics.median(all_), 1) for name, all_ in values.items()}
+    return medians | {"back_ms_worst": round(max(values["back"]), 1)}
+
+
+def main() -> None:
+    begin, load = time.monotonic(), os.getloadavg()[0]
+    with (
+        start_lab(four_hosts(), hosts="kernel", move=True) as up,
+        tempfile.TemporaryDirectory() as scratch,
+        Journal(Path(scratch) / "journal.sqlite") as journal,
+        open_lab(up.lab, journal) as session,
+    ):
+        found = list(cuts(session, up.control["plant"]))
+    line = {
+        "benchmark": "repair",
+        "simulated": True,
+        "hosts": "kernel",
+        "nodes": 4,
+        "cuts": len(found),
+        "rows": sum(times.rows for _, times in found),
+        "findings": sum(times.findings for _, times in found),
+    }
+    for name in ("duplex", "one-way"):
+        line[name] = figures([times for kind, times in found if kind == name])
+    line |= {"processors": os.cpu_count(), "load_before": round(load, 2)}
+    print(json.dumps(line | {"seconds": round(time.monotonic() - begin, 1)}))
+
+
+if __name__ == "__main__":
+    main()

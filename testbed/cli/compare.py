@@ -1,0 +1,84 @@
+"""`testbed compare`: the same job on many fabrics, at equal rate and at equal cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from testbed.cli.options import AsJson
+from testbed.cli.output import DONE, print_json, print_lines, print_table
+from testbed.cli.workload_options import (
+    Device,
+    Fluid,
+    Nodes,
+    Oversubscription,
+    Preset,
+    Profile,
+    RateGbps,
+    ReconfigurationMs,
+    Seed,
+    Settings,
+    StrategyChoice,
+    Workload,
+)
+from testbed.design.comparison import Row, compare_fabrics, draw_comparison, rows_of
+from testbed.design.jobs import open_job
+from testbed.design.workload_choice import WorkloadChoice, parse_settings
+
+
+def compare(
+    workload: Workload,
+    fabrics: Annotated[
+        str, typer.Option("--fabrics", metavar="all|NAMES", help="Separated by commas.")
+    ] = "all",
+    rate_gbps: RateGbps = 100.0,
+    nodes: Nodes = None,
+    degree: Annotated[int, typer.Option("--degree", min=1, help="Links of each server.")] = 4,
+    preset: Preset = "",
+    settings: Settings = None,
+    device: Device = "a100",
+    profile: Profile = "",
+    strategy: StrategyChoice = "",
+    oversubscription: Oversubscription = 2.0,
+    reconfiguration_ms: ReconfigurationMs = 10.0,
+    fluid: Fluid = False,
+    seed: Seed = 0,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", metavar="FILE", help="Draw the table (.png, .svg).")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Simulate one iteration of a workload on several fabrics and compare time and cost."""
+    job = open_job(
+        WorkloadChoice(workload, preset, parse_settings(settings), device, profile), nodes, strategy
+    )
+    rows = compare_fabrics(
+        job,
+        rows_of(fabrics),
+        degree,
+        rate_gbps,
+        oversubscription=oversubscription,
+        reconfiguration_s=reconfiguration_ms * 1e-3,
+        seed=seed,
+        fluid=fluid,
+    )
+    title = f"SIMULATED {job.name} on {job.graph.nodes} servers, {degree} links of {rate_gbps:g} Gbit/s each"
+    if picture:
+        draw_comparison(rows, picture, title)
+    if as_json:
+        about = {"job": job.name, "simulated": True, **job.about}
+        about |= {"nodes": job.graph.nodes, "degree": degree, "rate_gbps": rate_gbps}
+        print_json(about | {"fabrics": [row.as_json() for row in rows]})
+        return DONE
+    _show(title, rows)
+    return DONE
+
+
+def _show(title: str, rows: tuple[Row, ...]) -> None:
+    columns = ("fabric", "compared at", "Gbit/s a host", "iteration (ms)", "slowdown", "tax", "cost (USD)")
+    print_table(title, columns, [row.cells() for row in rows])
+    if any(row.figures["prices_recalled"] for row in rows if row.figures):
+        print_lines(["prices are recalled from the literature, not checked against it"])
+    print_lines([f"{row.name}: {row.failure}" for row in rows if row.failure])

@@ -1,0 +1,35 @@
+"""Which topology a command means: the one that its options ask for, or that of a plan file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from testbed.cli.options import parse_demands
+from testbed.design.plan_file import read_plan
+from testbed.design.strides import Method
+from testbed.errors import PlanFileError
+from testbed.lab.model import Lab
+from testbed.operate.session import Design, design_for, design_of_plan, lab_of_plan
+
+
+def chosen_design(
+    lab: Lab,
+    plan_file: Path | None,
+    *,
+    simplex: bool,
+    method: Method,
+    demand: list[str] | None,
+) -> tuple[Lab, Design]:
+    """The design, and the hosts of the lab that it is for: all, or those that the plan names.
+
+    Raises `PlanFileError` when a plan is given beside options that ask for another topology, or does not fit.
+    """
+    if plan_file is None:
+        return lab, design_for(lab, simplex=simplex, method=method, demands=parse_demands(demand))
+    if simplex or demand or method != "geometric":
+        raise PlanFileError(
+            f"--plan {plan_file} says which topology is meant: leave out --simplex, --method and --demand"
+        )
+    plan = read_plan(plan_file)
+    here = lab_of_plan(lab, plan)
+    return here, design_of_plan(here, plan)

@@ -1,0 +1,144 @@
+"""`testbed optimise`: from a model to a plan that `testbed apply` carries out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from testbed.cli.options import AsJson, Simplex
+from testbed.cli.output import DONE, INTERRUPTED, narrate, print_json, print_lines
+from testbed.cli.workload_options import (
+    Degree,
+    Device,
+    Nodes,
+    Preset,
+    Profile,
+    Seed,
+    Settings,
+    Workload,
+)
+from testbed.design.plan_file import Plan, plan_json, write_plan
+from testbed.design.planning import Effort, Servers, make_plan
+from testbed.design.search import Progress
+from testbed.design.wiring import patch_list
+from testbed.design.workload_choice import WorkloadChoice, parse_settings
+from testbed.errors import PlanFileError
+from testbed.lab.inventory import load_lab
+from testbed.lab.shards import shard_of
+from testbed.operate.session import degree_of, design_of_plan, lab_of_plan
+
+Lab = Annotated[
+    Path | None, typer.Option("--lab", metavar="LAB", help="Lab file; says hosts, NICs and rate.")
+]
+HostsOf = Annotated[
+    str, typer.Option("--hosts-of", metavar="A,B,C", help="Only these hosts of the lab, as nodes 0, 1, 2.")
+]
+
+
+def optimise(
+    workload: Workload,
+    lab_file: Lab = None,
+    hosts_of: HostsOf = "",
+    nodes: Nodes = None,
+    degree: Degree = None,
+    rate_gbps: Annotated[
+        float | None,
+        typer.Option("--rate-gbps", metavar="R", help="Rate of one link; default the lab's, else 100."),
+    ] = None,
+    simplex: Simplex = False,
+    preset: Preset = "",
+    settings: Settings = None,
+    device: Device = "a100",
+    profile: Profile = "",
+    seed: Seed = 0,
+    steps: Annotated[int, typer.Option("--steps", min=0, help="Steps of each chain.")] = 4000,
+    chains: Annotated[int, typer.Option("--chains", min=1, help="Independent searches.")] = 1,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes for the chains.")] = 1,
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", metavar="tcp://HOST:PORT", help="Chains on the workers of Dask."),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option("--checkpoint", metavar="FILE", help="Where the search stands, as it goes.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from --checkpoint.")] = False,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The plan file.")] = Path(
+        "plan.json"
+    ),
+    as_json: AsJson = False,
+) -> int:
+    """Find a strategy and a topology for a workload, and write them down as a plan."""
+    choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)
+    servers = _servers(lab_file, hosts_of, nodes, degree, rate_gbps, simplex=simplex)
+    effort = Effort(seed, steps, chains, workers, scheduler, checkpoint, resume)
+    with narrate() as narrator:
+
+        def told(now: Progress) -> None:
+            narrator.tick(now.steps, now.of, f"best so far {now.best_s * 1e3:.3f} ms in closed form")
+
+        narrator.phase(f"Searching for {workload} on {servers.nodes} servers")
+        plan, found = make_plan(choice, servers, effort, told)
+    patches = _patches(lab_file, plan)
+    write_plan(plan, out)
+    if as_json:
+        print_json({**plan_json(plan), "plan": str(out), "stopped": found.stopped})
+    else:
+        print_lines([*_lines(plan), *patches, f"plan: {out}", *_next(lab_file, out)])
+    return INTERRUPTED if found.stopped else DONE
+
+
+def _servers(
+    lab_file: Path | None,
+    hosts_of: str,
+    nodes: int | None,
+    degree: int | None,
+    rate_gbps: float | None,
+    *,
+    simplex: bool,
+) -> Servers:
+    if lab_file is None:
+        if hosts_of:
+            raise PlanFileError("--hosts-of names hosts of a lab: give --lab too")
+        return Servers(nodes or 12, degree or 4, rate_gbps or 100.0, simplex)
+    if nodes or degree:
+        raise PlanFileError("--lab says how many servers and links there are: leave out --nodes and --degree")
+    lab = load_lab(lab_file)
+    if hosts_of:
+        lab = shard_of(lab, hosts_of.split(","))
+    return Servers(
+        nodes=len(lab.hosts),
+        degree=degree_of(lab),
+        rate_gbps=rate_gbps or lab.link.represents_gbps,
+        simplex=simplex,
+        lab=lab.name,
+        hosts=tuple(host.name for host in lab.hosts),
+    )
+
+
+def _patches(lab_file: Path | None, plan: Plan) -> list[str]:
+    """What is to be patched on the lab; raises `TopologyError` when its switches cannot hold the topology."""
+    if lab_file is None:
+        return []
+    here = lab_of_plan(load_lab(lab_file), plan)
+    return [f"{len(patch_list(design_of_plan(here, plan).wiring))} patches"]
+
+
+def _lines(plan: Plan) -> list[str]:
+    topology, predicted = plan.topology, plan.predicted
+    lengths = ", ".join(f"{count} of {length}" for length, count in predicted["path_lengths"].items())
+    times = f"{predicted['iteration_ms']:.3f} ms (ideal switch {predicted['ideal_switch_ms']:.3f} ms)"
+    hops = f"mean hops {predicted['mean_hops']:.3f}, pairs by hops: {lengths or 'none'}"
+    strides = ", ".join(map(str, topology.strides)) or "none"
+    return [
+        f"{plan.workload.name} on {topology.nodes} servers, {topology.degree} links of {plan.rate_gbps:g} Gbit/s each",
+        f"predicted iteration {times}",
+        f"bandwidth tax {predicted['bandwidth_tax']:.3f}, {hops}",
+        f"strides {strides}; {predicted['matching_degree']} links a server for pairs",
+        *(f"because {reason}" for reason in plan.why),
+    ]
+
+
+def _next(lab_file: Path | None, out: Path) -> list[str]:
+    return [f"next: testbed apply {lab_file} --plan {out}"] if lab_file else []

@@ -1,0 +1,107 @@
+"""`testbed repair`: which fibres are lost, how traffic gets around them, and do it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from testbed.cli.designs import chosen_design
+from testbed.cli.options import (
+    DEFAULT_RUNS,
+    AsJson,
+    Groups,
+    HostsMode,
+    LabFile,
+    Method,
+    PlanFile,
+    ReallyMove,
+    RunsDirectory,
+    Simplex,
+)
+from testbed.cli.output import CHANGES, DONE, ERROR, print_json, print_lines
+from testbed.lab.inventory import load_lab
+from testbed.lab.model import Lab
+from testbed.lab.simulated import find_running, hosts_of
+from testbed.measure.store import RunStore
+from testbed.operate.apply import require_permission
+from testbed.operate.journal import journal_in
+from testbed.operate.loss import Sight
+from testbed.operate.repair import (
+    LabRepair,
+    Repaired,
+    carry_out,
+    describe_repair,
+    describe_unpatched,
+    is_mended,
+    look_at,
+    plan_lab_repair,
+    repair_json,
+)
+from testbed.operate.session import LabSession, open_lab
+
+REPAIR = "repair"
+
+
+def repair(
+    lab_file: LabFile,
+    simplex: Simplex = False,
+    method: Method = "geometric",
+    demand: Groups = None,
+    plan_file: PlanFile = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Do it: routes at once, then the circuits.")] = False,
+    hosts: HostsMode = "auto",
+    really_move: ReallyMove = None,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,
+    as_json: AsJson = False,
+) -> int:
+    """Look for lost fibres and say how to mend the topology without them. Exit code 2 when something is lost."""
+    lab = find_running(load_lab(lab_file))
+    lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
+    if apply:
+        require_permission(lab, really_move)
+    standing = hosts_of(lab, hosts)
+    with journal_in(runs_dir) as journal, open_lab(lab, journal, model_hosts=standing == "model") as session:
+        sight = look_at(session, design)
+        planned = plan_lab_repair(lab, design, sight)
+        mended = planned is not None and is_mended(session, planned)
+        if not as_json:
+            print_lines(list(_lines(lab, sight, planned, mended=mended)))
+        repaired = None
+        if planned and apply:
+            repaired = _carry_out(session, planned, standing, runs_dir, as_json=as_json)
+    if as_json:
+        print_json(
+            {"lab": lab.name, "simulated": lab.simulated, "hosts": standing, "mended": mended}
+            | {"unpatched": [lab.link_label(circuit.link) for circuit in sight.unpatched]}
+            | (repair_json(lab, planned) if planned else {"lost": []})
+            | ({"repaired": asdict(repaired)} if repaired else {})
+        )
+    if repaired is None:
+        return CHANGES if planned or sight.unpatched else DONE
+    return DONE if repaired.verified is None or repaired.verified.ok else ERROR
+
+
+def _lines(lab: Lab, sight: Sight, planned: LabRepair | None, *, mended: bool) -> Iterator[str]:
+    if planned:
+        yield from describe_repair(lab, planned)
+    if mended:
+        yield "this has been done: when the fibre is replaced, `testbed apply`"
+        return
+    yield from describe_unpatched(lab, sight.unpatched)
+    if not planned:
+        yield "no fibre is lost"
+
+
+def _carry_out(
+    session: LabSession, planned: LabRepair, standing: str, runs_dir: Path, *, as_json: bool
+) -> Repaired:
+    """Do it, with a run on record that says what was lost, what was done and how long it took."""
+    lab = session.lab
+    with RunStore(runs_dir).begin(lab, lab.simulated, standing, seeds={}) as run:
+        repaired = carry_out(session, planned, lambda text: None if as_json else print_lines([text]))
+        run.add_phase(REPAIR, repair_json(lab, planned) | asdict(repaired))
+    return repaired

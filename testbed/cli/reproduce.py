@@ -1,0 +1,79 @@
+"""`testbed reproduce`: the figures of a paper made again, beside what was published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from testbed.cli.options import AsJson
+from testbed.cli.output import DONE, PlainNarrator, RichNarrator, narrate, print_json, print_table
+from testbed.design.reproductions.comparison import HEADER
+from testbed.design.reproductions.figure import Figure
+from testbed.design.reproductions.page import page
+from testbed.design.reproductions.table import Table
+from testbed.design.reproductions.topoopt import MODULES, figure
+from testbed.design.reproductions.topoopt.setup import PAPER, QUICK, Scale
+from testbed.errors import WorkloadError
+
+Narrator = PlainNarrator | RichNarrator
+PICTURES = ("svg", "png")
+
+
+def reproduce(
+    paper: Annotated[Literal["topoopt"], typer.Argument(metavar="PAPER", help="topoopt")],
+    numbers: Annotated[
+        list[int] | None,
+        typer.Option("--figure", metavar="NUMBER", help="One figure, 10 to 17 (repeatable)."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: shows that all runs.")] = False,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the files go.")] = Path(
+        "reproductions"
+    ),
+    picture: Annotated[Literal["svg", "png"], typer.Option("--picture", help="Format of pictures.")] = "svg",
+    as_json: AsJson = False,
+) -> int:
+    """Make figures of a paper again: CSV, picture, and a table of published and own numbers."""
+    figures = [_figure(number) for number in numbers or MODULES]
+    folder = out / paper
+    folder.mkdir(parents=True, exist_ok=True)
+    documents = []
+    with narrate() as narrator:
+        for wanted in figures:
+            narrator.phase(f"figure {wanted.number}: {wanted.title}")
+            table = wanted.make(QUICK if quick else PAPER, narrator.tick)
+            documents.append(_write(wanted, table, folder, picture, narrator))
+    if as_json:
+        print_json({"paper": paper, "quick": quick, "figures": documents})
+        return DONE
+    for wanted, document in zip(figures, documents, strict=True):
+        rows = [list(line.values()) for line in document["comparison"]]
+        print_table(f"figure {wanted.number}: {wanted.title}", HEADER, rows)
+    return DONE
+
+
+def _figure(number: int) -> Figure[Scale]:
+    try:
+        return figure(number)
+    except ValueError as error:
+        raise WorkloadError(str(error)) from error
+
+
+def _write(
+    wanted: Figure[Scale], table: Table, folder: Path, ending: str, narrator: Narrator
+) -> dict[str, Any]:
+    """The files of a figure, and the document of it."""
+    from testbed.design.reproductions.drawing import draw
+
+    name = f"figure{wanted.number}"
+    (folder / f"{name}.csv").write_text(table.csv, encoding="utf-8")
+    picture = draw(wanted.draw(table), folder / f"{name}.{ending}")
+    comparisons = wanted.compare(table)
+    (folder / f"{name}.md").write_text(page(wanted, table, picture.name), encoding="utf-8")
+    narrator.note(f"{folder / name}.csv, .{ending}, .md")
+    return {
+        "figure": wanted.number,
+        "title": wanted.title,
+        "comparison": [dict(zip(HEADER, line.cells, strict=True)) for line in comparisons],
+    }

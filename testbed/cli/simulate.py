@@ -1,0 +1,121 @@
+"""`testbed simulate`: one iteration of a job on a fabric that nobody has to own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from testbed.cli.options import AsJson
+from testbed.cli.output import DONE, print_json, print_lines
+from testbed.cli.workload_options import (
+    Degree,
+    Device,
+    EqualCost,
+    Fluid,
+    Nodes,
+    Oversubscription,
+    Preset,
+    Profile,
+    RateGbps,
+    ReconfigurationMs,
+    Seed,
+    Settings,
+    StrategyChoice,
+    Workload,
+)
+from testbed.design.fabric_choice import FABRICS, SWITCHED, ChosenFabric, fabric_by_name
+from testbed.design.jobs import Job, open_job
+from testbed.design.simulation import draw_timeline, figures, simulate_on, write_trace
+from testbed.design.workload_choice import WorkloadChoice, parse_settings
+
+DIRECT_DEGREE = 4
+
+
+def simulate(
+    workload: Workload,
+    fabric: Annotated[
+        str, typer.Option("--fabric", metavar="NAME", help=", ".join(FABRICS) + ".")
+    ] = "direct",
+    rate_gbps: RateGbps = 100.0,
+    nodes: Nodes = None,
+    degree: Degree = None,
+    preset: Preset = "",
+    settings: Settings = None,
+    device: Device = "a100",
+    profile: Profile = "",
+    strategy: StrategyChoice = "",
+    equal_cost: EqualCost = False,
+    oversubscription: Oversubscription = 2.0,
+    reconfiguration_ms: ReconfigurationMs = 10.0,
+    fluid: Fluid = False,
+    seed: Seed = 0,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", metavar="DIR", help="Write flows, links and tasks as Parquet.")
+    ] = None,
+    timeline: Annotated[
+        Path | None, typer.Option("--timeline", metavar="FILE", help="Draw the time line (.png, .svg).")
+    ] = None,
+    heat_map: Annotated[
+        Path | None, typer.Option("--heat-map", metavar="FILE", help="Draw who sends how much to whom.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Simulate one iteration of a workload or a task graph on a fabric."""
+    choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)
+    job = open_job(choice, nodes, strategy)
+    links = degree or (1 if fabric in SWITCHED else DIRECT_DEGREE)
+    chosen = fabric_by_name(
+        fabric,
+        job.graph.nodes,
+        links,
+        rate_gbps,
+        demand=job.traffic.demand,
+        topology=job.topology,
+        equal_cost=equal_cost,
+        oversubscription=oversubscription,
+        reconfiguration_s=reconfiguration_ms * 1e-3,
+        seed=seed,
+    )
+    if fluid:
+        chosen = chosen.as_fluid()
+    done = simulate_on(chosen, job.graph, trace=bool(trace or timeline))
+    if trace:
+        write_trace(done, trace)
+    if timeline:
+        draw_timeline(done, timeline, f"SIMULATED: {job.name} on {fabric}, {done.iteration_s * 1e3:.2f} ms")
+    if heat_map:
+        job.draw_heat_map(heat_map)
+    document = _document(job, chosen, links, rate_gbps) | figures(chosen, done)
+    if as_json:
+        print_json(document)
+    else:
+        print_lines(_lines(document))
+    return DONE
+
+
+def _document(job: Job, chosen: ChosenFabric, degree: int, rate_gbps: float) -> dict[str, Any]:
+    about = {"job": job.name, "simulated": True, **job.about, "fabric": chosen.name}
+    about |= {"nodes": job.graph.nodes, "degree": degree, "rate_gbps": rate_gbps}
+    if chosen.name in SWITCHED:
+        return about | {"host_gbps": chosen.host_gbps}
+    return about | ({"strides": list(chosen.topology.strides)} if chosen.topology else {})
+
+
+def _lines(document: dict[str, Any]) -> list[str]:
+    rate = document.get("host_gbps")
+    links = (
+        f"one link of {rate:g} Gbit/s"
+        if rate
+        else f"{document['degree']} links of {document['rate_gbps']:g} Gbit/s"
+    )
+    busiest = document["busiest_link"]
+    return [
+        f"SIMULATED {document['job']} on {document['nodes']} servers, fabric {document['fabric']}, {links} each",
+        f"iteration {document['iteration_ms']:.3f} ms, of it {document['compute_ms']:.3f} ms computing",
+        f"{document['payload_bytes'] / 1e9:.4g} GB sent, bandwidth tax {document['bandwidth_tax']:.3f}"
+        + (f", the busiest link is full {busiest:.0%} of the time" if busiest is not None else ""),
+        f"cost {document['cost_usd']:,} USD"
+        + (" (prices recalled, not checked)" if document["prices_recalled"] else ""),
+    ]

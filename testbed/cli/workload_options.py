@@ -1,0 +1,59 @@
+"""Options of the commands that simulate, plan for and compare workloads, each defined once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Workload = Annotated[
+    str,
+    typer.Argument(
+        metavar="WORKLOAD", help="A workload of the catalogue, an ONNX file, or a task graph (.npz)."
+    ),
+]
+RateGbps = Annotated[float, typer.Option("--rate-gbps", metavar="R", help="Rate of one link, in Gbit/s.")]
+Nodes = Annotated[int | None, typer.Option("--nodes", min=1, help="Servers of the job; default 12.")]
+Degree = Annotated[int | None, typer.Option("--degree", min=1, help="Links of each server.")]
+Device = Annotated[
+    str,
+    typer.Option("--device", metavar="NAME", help="Devices of a server: a100, a100-80gb, a100-80gb-bf16."),
+]
+Profile = Annotated[
+    str, typer.Option("--profile", metavar="FILE", help="Measured computing times instead of the roofline.")
+]
+Preset = Annotated[
+    str, typer.Option("--preset", metavar="NAME", help="Published setting: fig11, fig16, testbed.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the workload (repeatable)."),
+]
+StrategyChoice = Annotated[
+    str,
+    typer.Option(
+        "--strategy",
+        metavar="NAME|FILE",
+        help="default, data, or that of a plan file.",
+    ),
+]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, help="Where chance begins; the same seed, the same answer.")
+]
+EqualCost = Annotated[
+    bool,
+    typer.Option(
+        "--equal-cost", help="The Fat-tree gets the rate at which it costs what direct connect does."
+    ),
+]
+Fluid = Annotated[
+    bool,
+    typer.Option("--fluid", help="All rounds of a ring flow as one: many times faster, nearly the same."),
+]
+Oversubscription = Annotated[
+    float, typer.Option("--oversubscription", min=1, metavar="X", help="Of fabric oversub.")
+]
+ReconfigurationMs = Annotated[
+    float,
+    typer.Option("--reconfiguration-ms", min=0, metavar="MS", help="Dark time of circuits that change."),
+]

@@ -1,0 +1,133 @@
+"""One job on many fabrics: what an iteration takes and what the fabric costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from testbed.design.fabric_choice import FABRICS, fabric_by_name
+from testbed.design.jobs import Job
+from testbed.design.simulation import figures, simulate_on
+from testbed.errors import TopologyError, WorkloadError
+
+EQUAL_COST = "fattree-equal-cost"
+ROWS = ("ideal", "fattree", EQUAL_COST, *(name for name in FABRICS if name not in ("ideal", "fattree")))
+"""All that can be compared: a Fat-tree both with the rate and with the cost of direct connect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One fabric; `slowdown` is against the ideal switch. Where the job does not run, `failure` says why."""
+
+    name: str
+    host_gbps: float = 0.0
+    slowdown: float = 0.0
+    figures: dict[str, Any] = field(default_factory=dict)
+    failure: str = ""
+
+    @property
+    def basis(self) -> str:
+        """What is equal: `rate` of all links of a host together, or `cost` to that of direct connect."""
+        return "cost" if self.name == EQUAL_COST else "rate"
+
+    def as_json(self) -> dict[str, Any]:
+        """The row for programs."""
+        if self.failure:
+            return {"fabric": self.name, "failure": self.failure}
+        known = {"fabric": self.name, "equal": self.basis, "host_gbps": self.host_gbps}
+        return known | {"slowdown": self.slowdown} | self.figures
+
+    def cells(self) -> list[object]:
+        """The row for people."""
+        if self.failure:
+            return [self.name, *["-"] * 6]
+        shown = self.figures
+        times = [f"{self.host_gbps:.1f}", f"{shown['iteration_ms']:.3f}", f"{self.slowdown:.3f}"]
+        return [
+            self.name,
+            f"equal {self.basis}",
+            *times,
+            f"{shown['bandwidth_tax']:.3f}",
+            f"{shown['cost_usd']:,}",
+        ]
+
+
+def rows_of(text: str) -> tuple[str, ...]:
+    """`"all"`, or names separated by commas. Raises `TopologyError` for one that does not exist."""
+    if text == "all":
+        return ROWS
+    names = tuple(text.split(","))
+    unknown = [name for name in names if name not in ROWS]
+    if unknown:
+        raise TopologyError(f"unknown fabric {unknown[0]!r}: choose all, or of {', '.join(ROWS)}")
+    return names
+
+
+def compare_fabrics(
+    job: Job,
+    names: Sequence[str],
+    degree: int,
+    rate_gbps: float,
+    *,
+    oversubscription: float = 2.0,
+    reconfiguration_s: float = 10e-3,
+    seed: int = 0,
+    fluid: bool = False,
+) -> tuple[Row, ...]:
+    """A row for each name, in order. A fabric that cannot be, or on which the job stalls, says so in its row."""
+
+    def row(name: str) -> Row:
+        try:
+            chosen = fabric_by_name(
+                "fattree" if name == EQUAL_COST else name,
+                job.graph.nodes,
+                degree,
+                rate_gbps,
+                demand=job.traffic.demand,
+                topology=job.topology,
+                equal_cost=name == EQUAL_COST,
+                oversubscription=oversubscription,
+                reconfiguration_s=reconfiguration_s,
+                seed=seed,
+            )
+            chosen = chosen.as_fluid() if fluid else chosen
+            return Row(name, chosen.host_gbps, figures=figures(chosen, simulate_on(chosen, job.graph)))
+        except (TopologyError, WorkloadError) as error:
+            return Row(name, failure=str(error))
+
+    rows = {name: row(name) for name in dict.fromkeys((*names, "ideal"))}
+    ideal_ms = rows["ideal"].figures["iteration_ms"]
+    return tuple(_measured_against(rows[name], ideal_ms) for name in names)
+
+
+def _measured_against(row: Row, ideal_ms: float) -> Row:
+    if row.failure:
+        return row
+    return replace(row, slowdown=row.figures["iteration_ms"] / ideal_ms if ideal_ms else 1.0)
+
+
+def draw_comparison(rows: Sequence[Row], path: str | Path, title: str) -> None:
+    """Bars of iteration times, with cost, as a picture. Raises `WorkloadError` without matplotlib, `OSError`."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise WorkloadError(f"the picture {path} needs matplotlib: pip install 'lightbed[kit]'") from error
+    shown = [row for row in rows if not row.failure][::-1]
+    figure = Figure(figsize=(9, 1.2 + 0.5 * len(shown)), layout="constrained")
+    axes = figure.subplots()
+    times = [row.figures["iteration_ms"] for row in shown]
+    computing = [row.figures["compute_ms"] for row in shown]
+    axes.barh([row.name for row in shown], times, color="#4c72b0", label="iteration")
+    axes.barh(
+        [row.name for row in shown], computing, color="#c7d3e8", label="of it the busiest device's computing"
+    )
+    for place, row in enumerate(shown):
+        text = f" {times[place]:.1f} ms, {row.slowdown:.2f}x, {row.figures['cost_usd']:,} USD"
+        axes.text(times[place], place, text, va="center", fontsize=8)
+    axes.set_xlim(0, max(times, default=1.0) * 1.4)
+    axes.set_xlabel("ms an iteration")
+    axes.set_title(title, fontsize=10)
+    axes.legend(loc="lower right", fontsize=8)
+    figure.savefig(path, dpi=120)

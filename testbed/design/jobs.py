@@ -1,0 +1,102 @@
+"""What is to be simulated or compared: a task graph in a file, or a workload under a strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from testbed.design.model import Topology
+from testbed.design.plan_file import Plan, read_plan
+from testbed.design.simulation import TaskGraph, read_graph
+from testbed.design.workload_choice import WorkloadChoice
+from testbed.design.workloads.heat_map import draw_heat_map
+from testbed.design.workloads.iteration import iteration
+from testbed.design.workloads.layout import Strategy
+from testbed.design.workloads.model import Workload
+from testbed.design.workloads.roofline import check_memory, memory_use
+from testbed.design.workloads.strategies import data_parallel, default_strategy
+from testbed.design.workloads.traffic import Traffic, traffic_of
+from testbed.errors import PlanFileError, WorkloadError
+
+GRAPH_SUFFIX = ".npz"
+USUAL_NODES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One iteration as a graph, what it sends, and what people want to know `about` it besides.
+
+    `topology` is that of the plan from which the strategy is.
+    """
+
+    name: str
+    graph: TaskGraph
+    traffic: Traffic
+    about: Mapping[str, Any]
+    topology: Topology | None = None
+
+    def draw_heat_map(self, path: str | Path) -> None:
+        """Who sends how much to whom. Raises `WorkloadError` without matplotlib, `OSError`."""
+        try:
+            draw_heat_map(self.traffic.matrix, path, title=f"SIMULATED: {self.name}")
+        except (ModuleNotFoundError, ValueError) as error:
+            raise WorkloadError(f"no heat map {path}: {error}") from error
+
+
+def open_job(choice: WorkloadChoice, nodes: int | None = None, strategy: str = "") -> Job:
+    """The job that is named; `strategy` is `default` (as empty is), `data`, or a plan file.
+
+    Raises `WorkloadError` and its children, `PlanFileError`, `OSError`.
+    """
+    if choice.name.endswith(GRAPH_SUFFIX):
+        if nodes or strategy or replace(choice, name="") != WorkloadChoice(""):
+            what = "is a task graph: its servers, sizes and strategy are fixed"
+            raise WorkloadError(
+                f"{choice.name} {what}; leave out --nodes, --preset, --set, --device and --strategy"
+            )
+        return _graph_job(choice.name)
+    return _workload_job(choice, nodes, strategy or "default")
+
+
+def _graph_job(path: str) -> Job:
+    graph = read_graph(path)
+    return Job(Path(path).stem, graph, traffic_of(graph), {"graph": path})
+
+
+def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> Job:
+    plan = None if strategy in ("default", "data") else read_plan(strategy)
+    servers = nodes or (plan.topology.nodes if plan else USUAL_NODES)
+    workload = choice.workload(servers)
+    spread = _of_plan(plan, workload, servers, strategy) if plan else _usual(strategy, workload, servers)
+    cluster = choice.cluster(servers)
+    check_memory(workload, spread, cluster)
+    graph = iteration(workload, spread, cluster)
+    about = {
+        **{key: value for key, value in choice.as_json().items() if value and key != "name"},
+        "workload": choice.name,
+        "strategy": strategy,
+        "operators": len(workload.operators),
+        "batch": workload.batch,
+        "memory_bytes": int(np.max(memory_use(workload, spread, cluster))),
+        "memory_limit_bytes": cluster.memory_bytes,
+    }
+    return Job(workload.name, graph, traffic_of(graph), about, plan.topology if plan else None)
+
+
+def _usual(strategy: str, workload: Workload, nodes: int) -> Strategy:
+    return (data_parallel if strategy == "data" else default_strategy)(workload, nodes)
+
+
+def _of_plan(plan: Plan, workload: Workload, nodes: int, source: str) -> Strategy:
+    """The plan's strategy, if it is one for this workload."""
+    names = tuple(operator.name for operator in workload.operators)
+    if plan.operators != names or plan.topology.nodes != nodes:
+        raise PlanFileError(
+            f"{source}: it is for {plan.workload.name} with {len(plan.operators)} operators on "
+            f"{plan.topology.nodes} servers, not for {workload.name} with {len(names)} on {nodes}"
+        )
+    return plan.strategy

@@ -1,0 +1,87 @@
+"""Values out of a plan file, each checked; whatever is wrong is told with file and key."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from testbed.errors import PlanFileError
+
+
+class PlanReader:
+    """One object of the document: `where` it stands in the file, and its `value`, keys to values."""
+
+    def __init__(self, source: str, where: str, value: Any) -> None:
+        self.source = source
+        self.where = where
+        if not isinstance(value, dict):
+            raise PlanFileError(f"{source}: {where or 'the document'} is no JSON object")
+        self.value: dict[str, Any] = value
+
+    def error(self, key: str, what: str) -> PlanFileError:
+        """What is wrong with a key, to be raised."""
+        return PlanFileError(f"{self.source}: {f'{self.where}.' if self.where else ''}{key}: {what}")
+
+    def inner(self, key: str) -> PlanReader:
+        """An object inside this one."""
+        return PlanReader(self.source, f"{self.where}.{key}".lstrip("."), self._get(key))
+
+    def text(self, key: str) -> str:
+        """A string."""
+        value = self._get(key)
+        if not isinstance(value, str):
+            raise self.error(key, f"{value!r} is no text")
+        return value
+
+    def texts(self, key: str) -> list[str]:
+        """A list of strings."""
+        values = self.items(key)
+        if not all(isinstance(value, str) for value in values):
+            raise self.error(key, "must be a list of texts")
+        return values
+
+    def items(self, key: str) -> list[Any]:
+        """A list."""
+        value = self._get(key)
+        if not isinstance(value, list):
+            raise self.error(key, f"{value!r} is no list")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """True or false."""
+        value = self._get(key)
+        if not isinstance(value, bool):
+            raise self.error(key, f"{value!r} is neither true nor false")
+        return value
+
+    def positive(self, key: str) -> float:
+        """A finite number above 0."""
+        value = self._get(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise self.error(key, f"{value!r} is no number above 0")
+        return float(value)
+
+    def count(self, key: str) -> int:
+        """A whole number of 1 or more."""
+        value = self.whole(self._get(key), key)
+        if value < 1:
+            raise self.error(key, f"{value} is less than 1")
+        return value
+
+    def whole(self, value: Any, key: str) -> int:
+        """A whole number, which stands somewhere under `key`."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.error(key, f"{value!r} is no whole number")
+        return value
+
+    def node(self, value: Any, key: str, nodes: int) -> int:
+        """The number of a node, 0 to `nodes` - 1."""
+        number = self.whole(value, key)
+        if not 0 <= number < nodes:
+            raise self.error(key, f"there is no node {number}: nodes are 0 to {nodes - 1}")
+        return number
+
+    def _get(self, key: str) -> Any:
+        if key not in self.value:
+            raise self.error(key, "is missing")
+        return self.value[key]

@@ -1,0 +1,109 @@
+"""From a workload and servers to a plan that can be written, applied and looked at again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from testbed.design.distance import diameter
+from testbed.design.hops import hop_table
+from testbed.design.model import Topology
+from testbed.design.plan_file import Plan
+from testbed.design.search import Found, Progress, optimise
+from testbed.design.workload_choice import WorkloadChoice
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Where the job is to run: `hosts` in the order of nodes when a lab is meant, whose name is `lab`."""
+
+    nodes: int
+    degree: int
+    rate_gbps: float
+    simplex: bool = False
+    lab: str = ""
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long and on what to search; see `search.optimise`."""
+
+    seed: int = 0
+    steps: int = 4000
+    chains: int = 1
+    workers: int = 1
+    scheduler: str | None = None
+    checkpoint: Path | None = None
+    resume: bool = False
+
+
+def make_plan(
+    choice: WorkloadChoice,
+    servers: Servers,
+    effort: Effort,
+    progress: Callable[[Progress], None] | None = None,
+) -> tuple[Plan, Found]:
+    """Search, and put the result into a plan. Raises as `search.optimise`, and `WorkloadError`."""
+    workload = choice.workload(servers.nodes)
+    found = optimise(
+        workload,
+        choice.cluster(servers.nodes),
+        servers.degree,
+        servers.rate_gbps,
+        simplex=servers.simplex,
+        seed=effort.seed,
+        steps=effort.steps,
+        chains=effort.chains,
+        workers=effort.workers,
+        scheduler=effort.scheduler,
+        checkpoint=effort.checkpoint,
+        resume=effort.resume,
+        progress=progress,
+    )
+    plan = Plan(
+        workload=choice,
+        topology=found.finding.topology,
+        rate_gbps=servers.rate_gbps,
+        operators=tuple(operator.name for operator in workload.operators),
+        strategy=found.strategy,
+        predicted=_predicted(found),
+        why=found.why,
+        search={"seed": effort.seed, "steps": effort.steps, "chains": effort.chains, "done": found.steps},
+        lab=servers.lab,
+        hosts=servers.hosts,
+    )
+    return plan, found
+
+
+def path_lengths(topology: Topology) -> dict[str, int]:
+    """How many ordered pairs of nodes are so many hops apart.
+
+    >>> from testbed.design.topology import find_topology
+    >>> path_lengths(find_topology(12, 4))
+    {'1': 48, '2': 60, '3': 24}
+    """
+    if topology.nodes == 1:
+        return {}
+    hops = hop_table(topology.nodes, topology.edges)
+    lengths, pairs = np.unique(hops[hops > 0], return_counts=True)
+    return {str(length): int(count) for length, count in zip(lengths, pairs, strict=True)}
+
+
+def _predicted(found: Found) -> dict[str, Any]:
+    predicted, topology = found.predicted, found.finding.topology
+    return {
+        "iteration_ms": predicted.iteration_s * 1e3,
+        "ideal_switch_ms": predicted.ideal_switch_s * 1e3,
+        "closed_form_ms": predicted.closed_form_s * 1e3,
+        "bandwidth_tax": predicted.bandwidth_tax,
+        "mean_hops": predicted.mean_hops,
+        "diameter": diameter(topology) if topology.nodes > 1 else 0,
+        "path_lengths": path_lengths(topology),
+        "ring_degree": found.finding.ring_degree,
+        "matching_degree": found.finding.matching_degree,
+    }

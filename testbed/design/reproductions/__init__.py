@@ -1,0 +1,1 @@
+"""Reproductions: what a paper published, run again with our own models, and the two side by side."""

@@ -1,0 +1,99 @@
+"""Pictures as files, the same file from the same data. Needs matplotlib."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from testbed.design.reproductions.picture import Panel, Picture
+
+_COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#8c8c8c")
+_MARKS = "osD^vXP"
+
+
+def draw(picture: Picture, path: Path) -> Path:
+    """Write the picture; the ending of the name says the format (`.svg`, `.png`).
+
+    Raises `ModuleNotFoundError` that names the cure when matplotlib is missing.
+    """
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "drawing needs matplotlib: pip install 'lightbed[testbed]'", name=error.name
+        ) from error
+    wide = min(picture.wide, len(picture.panels))
+    high = -(-len(picture.panels) // wide)
+    with mpl.rc_context({"svg.hashsalt": "lightbed", "font.size": 9}):
+        figure = Figure(figsize=(3.6 * wide + 0.4, 2.9 * high + 0.5), layout="constrained")
+        figure.suptitle(picture.title)
+        axes = list(figure.subplots(high, wide, squeeze=False).flat)
+        for axis, panel in zip(axes, picture.panels, strict=False):
+            _PLOTS[panel.kind](axis, panel)
+            _label(axis, panel)
+        for axis in axes[len(picture.panels) :]:
+            axis.set_axis_off()
+        _legend(figure, picture, high)
+        figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
+    return path
+
+
+def _colour(place: int) -> str:
+    return _COLOURS[place % len(_COLOURS)]
+
+
+def _lines(axis: Any, panel: Panel) -> None:
+    for place, series in enumerate(panel.series):
+        mark = _MARKS[place % len(_MARKS)]
+        style = {"color": _colour(place), "marker": mark, "markersize": 4, "alpha": 0.85}
+        axis.plot(series.across, series.up, label=series.name, linewidth=1.3, **style)
+    ticks = sorted({value for series in panel.series for value in series.across})
+    if "x" in panel.logarithmic:
+        axis.set_xscale("log")
+        if len(ticks) <= 8:
+            axis.set_xticks(ticks, [f"{value:g}" for value in ticks])
+            axis.set_xticks([], minor=True)
+
+
+def _bars(axis: Any, panel: Panel) -> None:
+    names = list(dict.fromkeys(name for series in panel.series for name in series.across))
+    width = 0.8 / len(panel.series)
+    for place, series in enumerate(panel.series):
+        shift = (place - (len(panel.series) - 1) / 2) * width
+        at = [names.index(name) + shift for name in series.across]
+        axis.bar(at, series.up, width, label=series.name, color=_colour(place))
+    axis.set_xticks(range(len(names)), [name if isinstance(name, str) else f"{name:g}" for name in names])
+
+
+def _steps(axis: Any, panel: Panel) -> None:
+    for place, series in enumerate(panel.series):
+        style = {"color": _colour(place), "linestyle": ("-", "--", ":")[place % 3]}
+        axis.step(series.across, series.up, where="post", label=series.name, linewidth=1.4, **style)
+    if "x" in panel.logarithmic:
+        axis.set_xscale("log")
+
+
+_PLOTS = {"lines": _lines, "bars": _bars, "steps": _steps}
+
+
+def _label(axis: Any, panel: Panel) -> None:
+    axis.set(title=panel.title, xlabel=panel.across, ylabel=panel.up)
+    if "y" in panel.logarithmic:
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
+    else:
+        axis.set_ylim(bottom=0)
+    axis.grid(alpha=0.3)
+
+
+def _legend(figure: Any, picture: Picture, high: int) -> None:
+    """One legend under all panels when they show the same series, else one in each."""
+    named = {tuple(series.name for series in panel.series) for panel in picture.panels}
+    if len(named) == 1:
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        columns = min(len(labels), 2 * min(picture.wide, len(picture.panels)))
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+        return
+    for axis in figure.axes[: len(picture.panels)]:
+        axis.legend(frameon=False, fontsize=8 if high == 1 else 7)

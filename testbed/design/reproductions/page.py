@@ -1,0 +1,21 @@
+"""The page of a figure, in Markdown."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from testbed.design.reproductions.comparison import markdown
+from testbed.design.reproductions.figure import Figure
+from testbed.design.reproductions.table import Table
+
+Scale = TypeVar("Scale")
+
+
+def page(figure: Figure[Scale], table: Table, picture: str) -> str:
+    """Title, picture (a file beside the page) and comparison; the numbers are in the CSV beside it."""
+    return (
+        f"# Figure {figure.number}: {figure.title}\n\n"
+        f"![{figure.title}]({picture})\n\n"
+        f"{markdown(figure.compare(table))}\n"
+        f"All numbers: [figure{figure.number}.csv](figure{figure.number}.csv).\n"
+    )

@@ -1,0 +1,102 @@
+"""Figure 12: iteration time of DLRM as the all-to-all of its tables grows with the batch."""
+
+from __future__ import annotations
+
+from testbed.design.reproductions.comparison import Comparison, Published
+from testbed.design.reproductions.figure import Figure, Progress
+from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.topoopt.jobs import Job, all_to_all_job, all_to_all_run, run
+from testbed.design.reproductions.topoopt.setup import Scale
+from testbed.design.workloads.traffic import Traffic
+
+RATE_GBPS = 100.0
+_FABRICS = ("TopoOpt", "ideal switch", "Fat-tree")
+_COLUMNS = ("degree", "batch", "all_to_all_share", "fabric", "iteration_ms")
+
+
+def all_to_all_share(sent: Traffic) -> float:
+    """Bytes a server sends to others over the bytes of the tensors it reduces, as the paper counts them."""
+    tensors = sum(size_bytes * len(group) for group, size_bytes in sent.allreduce.items())
+    return float(sent.pairs.sum()) / tensors
+
+
+def _make(scale: Scale, progress: Progress) -> Table:
+    cases = [(d, b, f) for d in scale.degrees for b in scale.batches for f in _FABRICS]
+    rows: list[tuple[Cell, ...]] = []
+    for number, (degree, batch, name) in enumerate(cases, 1):
+        job = all_to_all_job(scale.nodes, batch)
+        time_s = _iteration_s(job, name, degree, batch)
+        rows.append((degree, batch, all_to_all_share(job.traffic), name, time_s * 1e3))
+        progress(number, len(cases), f"d = {degree}, batch {batch}, {name}")
+    return Table.of(_COLUMNS, rows)
+
+
+def _iteration_s(job: Job, name: str, degree: int, batch: int) -> float:
+    if name == "TopoOpt":
+        return all_to_all_run(job.graph.nodes, batch, degree, RATE_GBPS).iteration_s
+    return run(job, name, degree, RATE_GBPS).iteration_s
+
+
+def slowdown(table: Table, degree: float, batch: float, slow: str, fast: str) -> float:
+    """Iteration time on one fabric over that on another."""
+    case = table.where(degree=degree, batch=batch)
+    return case.number("iteration_ms", fabric=slow) / case.number("iteration_ms", fabric=fast)
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    batches, degrees = table.numbers("batch"), table.numbers("degree")
+    small, large = sorted(set(batches))[:2][-1], max(batches)
+    few, many = min(degrees), max(degrees)
+    share = table.where(batch=large).numbers("all_to_all_share")[0]
+    return (
+        Comparison(
+            f"all-to-all over AllReduce at batch {large:g}",
+            Published("80 %", "S", 80),
+            100 * share,
+            "bytes sent over bytes of the tensors reduced",
+            " %",
+        ),
+        Comparison(
+            f"TopoOpt over ideal switch, batch {small:g}, d = {few:g}",
+            Published("equal", "S", 1.0),
+            slowdown(table, few, small, "TopoOpt", "ideal switch"),
+            unit=" x",
+        ),
+        Comparison(
+            f"Fat-tree over TopoOpt, batch {small:g}, d = {few:g}",
+            Published("2.7 x", "S", 2.7),
+            slowdown(table, few, small, "Fat-tree", "TopoOpt"),
+            "follows from the recalled prices: they give the Fat-tree this much rate",
+            " x",
+        ),
+        Comparison(
+            f"TopoOpt over Fat-tree, batch {large:g}, d = {few:g}",
+            Published("1.1 x", "S", 1.1),
+            slowdown(table, few, large, "TopoOpt", "Fat-tree"),
+            unit=" x",
+        ),
+        Comparison(
+            f"TopoOpt over Fat-tree, batch {large:g}, d = {many:g}",
+            Published("less than at d = 4", "S"),
+            slowdown(table, many, large, "TopoOpt", "Fat-tree"),
+            unit=" x",
+        ),
+    )
+
+
+def _draw(table: Table) -> Picture:
+    panels = tuple(
+        Panel(
+            f"degree {degree:g}",
+            "batch a device",
+            "iteration, ms",
+            series_of(table.where(degree=degree), "fabric", "batch", "iteration_ms"),
+            logarithmic="xy",
+        )
+        for degree in table.values("degree")
+    )
+    return Picture("DLRM with growing all-to-all, links of 100 Gbit/s", panels)
+
+
+FIGURE = Figure(12, "DLRM with growing all-to-all", _make, _compare, _draw)

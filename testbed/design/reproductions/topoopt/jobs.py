@@ -1,0 +1,78 @@
+"""Jobs as the figures run them, and the fabrics they run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from sim.models.network.execution import Execution, simulate
+from sim.models.network.fluid import fluid
+from sim.models.network.taskgraph import TaskGraph
+from testbed.design.fabric_choice import ChosenFabric, fabric_by_name
+from testbed.design.workloads.catalogue import workload
+from testbed.design.workloads.iteration import iteration, traffic
+from testbed.design.workloads.layout import Strategy
+from testbed.design.workloads.model import Workload
+from testbed.design.workloads.roofline import Cluster
+from testbed.design.workloads.strategies import default_strategy
+from testbed.design.workloads.traffic import Traffic
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """A workload under a strategy: one iteration as a graph, and what it sends."""
+
+    graph: TaskGraph
+    traffic: Traffic
+
+
+def job_of(model: Workload, strategy: Strategy, cluster: Cluster) -> Job:
+    """The job. Raises `StrategyError` for a strategy that does not fit."""
+    return Job(iteration(model, strategy, cluster), traffic(model, strategy, cluster))
+
+
+@cache
+def all_to_all_job(nodes: int, batch: int) -> Job:
+    """DLRM with as many tables as servers, one on each, for so many samples a device."""
+    model = workload("dlrm-a2a", nodes, tables=nodes, batch_per_device=batch)
+    return job_of(model, default_strategy(model, nodes), Cluster(nodes))
+
+
+ROUNDING = 0.01
+"""Flows may end by so much of their duration later, and then do so together: what it changes is told in the page."""
+
+Chooser = Callable[[int, int, float, Traffic], ChosenFabric]
+
+FABRICS: Mapping[str, Chooser] = {
+    "TopoOpt": lambda nodes, degree, rate, sent: fabric_by_name(
+        "direct", nodes, degree, rate, demand=sent.demand
+    ),
+    "ideal switch": lambda nodes, degree, rate, _: fabric_by_name("ideal", nodes, degree, rate),
+    "Fat-tree": lambda nodes, degree, rate, _: fabric_by_name(
+        "fattree", nodes, degree, rate, equal_cost=True
+    ),
+    "oversubscribed Fat-tree": lambda nodes, degree, rate, _: fabric_by_name("oversub", nodes, degree, rate),
+    "expander": lambda nodes, degree, rate, _: fabric_by_name("expander", nodes, degree, rate),
+}
+"""Fabrics by the names that the figures show: servers, degree, rate of a link, traffic to the fabric.
+
+The Fat-tree costs what TopoOpt costs; the oversubscribed one has links of degree times the rate, and half of them
+above the edge; the ideal switch has the same links and never blocks.
+"""
+
+
+def run(job: Job, name: str, degree: int, rate_gbps: float) -> Execution:
+    """One iteration on a fabric of `FABRICS`, AllReduces as fluid rings."""
+    return run_on(FABRICS[name](job.graph.nodes, degree, rate_gbps, job.traffic), job.graph)
+
+
+def run_on(chosen: ChosenFabric, graph: TaskGraph) -> Execution:
+    """One iteration, AllReduces as fluid rings: their 2(g-1) rounds as one message a link, latencies added."""
+    return simulate(graph, chosen.fabric, allreduce=fluid(chosen.allreduce), rounding=ROUNDING)
+
+
+@cache
+def all_to_all_run(nodes: int, batch: int, degree: int, rate_gbps: float) -> Execution:
+    """The job of `all_to_all_job` on TopoOpt; three figures look at it."""
+    return run(all_to_all_job(nodes, batch), "TopoOpt", degree, rate_gbps)

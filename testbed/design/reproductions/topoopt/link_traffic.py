@@ -1,0 +1,65 @@
+"""Figure 15: how evenly the links of TopoOpt are loaded."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from testbed.design.reproductions.comparison import NOTHING, Comparison
+from testbed.design.reproductions.figure import Figure, Progress
+from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
+from testbed.design.reproductions.topoopt.jobs import all_to_all_run
+from testbed.design.reproductions.topoopt.setup import Scale
+
+_COLUMNS = ("degree", "batch", "share_of_links", "gb", "of_fullest")
+_POINTS = 51
+
+
+def _make(scale: Scale, progress: Progress) -> Table:
+    cases = [
+        (degree, batch) for degree in scale.degrees for batch in (min(scale.batches), max(scale.batches))
+    ]
+    at = np.linspace(0.0, 1.0, _POINTS)
+    rows: list[tuple[Cell, ...]] = []
+    for place, (degree, batch) in enumerate(cases, 1):
+        done = all_to_all_run(scale.nodes, batch, degree, RATE_GBPS)
+        lanes = done.fabric.capacity_bps / done.fabric.lane_bps
+        loads = np.quantile(np.repeat(done.link_bytes / lanes, np.rint(lanes).astype(int)), at)
+        rows += [
+            (degree, batch, share, load / 1e9, load / loads[-1])
+            for share, load in zip(at.tolist(), loads.tolist(), strict=True)
+        ]
+        progress(place, len(cases), f"d = {degree}, batch {batch}")
+    return Table.of(_COLUMNS, rows)
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    return tuple(
+        Comparison(
+            f"least over most loaded link, d = {degree:g}, batch {batch:g}",
+            NOTHING,
+            table.number("of_fullest", degree=degree, batch=batch, share_of_links=0.0),
+        )
+        for degree in sorted(set(table.numbers("degree")))
+        for batch in sorted(set(table.numbers("batch")))
+    )
+
+
+def _draw(table: Table) -> Picture:
+    def panel(batch: float) -> Panel:
+        named = Table.of(
+            ("degree", "gb", "share"),
+            [
+                (f"degree {row['degree']:g}", row["gb"], row["share_of_links"])
+                for row in table.where(batch=batch).records
+            ],
+        )
+        series = series_of(named, "degree", "gb", "share")
+        return Panel(f"batch {batch:g}", "bytes on a link, GB", "share of links", series, "steps")
+
+    batches = sorted(set(table.numbers("batch")))
+    return Picture("Traffic of links, DLRM with all-to-all", tuple(panel(batch) for batch in batches))
+
+
+FIGURE = Figure(15, "Traffic of links", _make, _compare, _draw)

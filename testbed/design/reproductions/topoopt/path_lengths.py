@@ -1,0 +1,82 @@
+"""Figure 14: how many links the paths between servers have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.models.network.fabrics import Fabric
+from testbed.design.reproductions.comparison import NOTHING, Comparison
+from testbed.design.reproductions.figure import Figure, Progress
+from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
+from testbed.design.reproductions.topoopt.jobs import FABRICS, all_to_all_job
+from testbed.design.reproductions.topoopt.setup import Scale
+
+_FABRICS = ("TopoOpt", "expander")
+_COLUMNS = ("fabric", "degree", "links", "share_up_to")
+
+
+def path_lengths(fabric: Fabric) -> NDArray[np.int64]:
+    """Links on the path of every ordered pair of servers, (n (n-1),)."""
+    source, target = np.nonzero(~np.eye(fabric.nodes, dtype=bool))
+    first, _ = fabric.routes(source, target, np.zeros_like(source))
+    return np.diff(first)
+
+
+def _make(scale: Scale, progress: Progress) -> Table:
+    sent = all_to_all_job(scale.nodes, min(scale.batches)).traffic
+    cases = [(name, degree) for name in _FABRICS for degree in scale.degrees]
+    rows: list[tuple[Cell, ...]] = []
+    for done, (name, degree) in enumerate(cases, 1):
+        lengths = path_lengths(FABRICS[name](scale.nodes, degree, RATE_GBPS, sent).fabric)
+        rows += [(name, degree, *point) for point in _cumulative(lengths)]
+        progress(done, len(cases), f"{name}, d = {degree}")
+    return Table.of(_COLUMNS, rows)
+
+
+def _cumulative(lengths: NDArray[np.int64]) -> Iterator[tuple[int, float]]:
+    for longest in range(int(lengths.max()) + 1):
+        yield longest, float(np.mean(lengths <= longest))
+
+
+def mean_length(table: Table, fabric: str, degree: float) -> float:
+    """The mean of a distribution that is given as shares up to each length."""
+    shares = table.where(fabric=fabric, degree=degree).numbers("share_up_to")
+    return sum(1 - share for share in shares)
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    return tuple(
+        Comparison(
+            f"mean links of a path, {name}, d = {degree:g}",
+            NOTHING,
+            mean_length(table, str(name), degree),
+            note,
+        )
+        for degree in sorted(set(table.numbers("degree")))
+        for name, note in (
+            ("TopoOpt", "duplex rings; one-way rings would be shorter at d = 4"),
+            ("expander", "random regular graph"),
+        )
+    )
+
+
+def _draw(table: Table) -> Picture:
+    named = Table.of(
+        ("fabric", "links", "share"),
+        [
+            (f"{row['fabric']}, d = {row['degree']:g}", row["links"], row["share_up_to"])
+            for row in table.records
+        ],
+    )
+    panel = Panel(
+        "", "links of a path", "share of pairs", series_of(named, "fabric", "links", "share"), "steps"
+    )
+    return Picture("Path lengths between servers", (panel,))
+
+
+FIGURE = Figure(14, "Path lengths", _make, _compare, _draw)

@@ -1,0 +1,21 @@
+"""Strategy search: how a workload is spread over servers, and which topology it gets, found together.
+
+| module | what for |
+|---|---|
+| `planner` | `optimise`: the whole search, from a workload to a strategy, a topology and reasons |
+| `problem` | what a chain walks over, as a protocol |
+| `chain` | Metropolis chains with topology search in the loop |
+| `crew` | chains side by side: in processes, and on machines with Dask |
+| `checkpoint` | where a search stands, in a file |
+| `strategies` | the walk over strategies of a workload and the topologies made for them |
+| `cost`, `recurrence` | what an iteration costs, in closed form |
+| `finalists` | the best by simulation, and how many links to buy for pairs |
+| `exhaustive` | all strategies on all topologies, where they can be enumerated |
+
+Importing this needs numpy alone; chains are compiled where numba is installed, and slower without it.
+"""
+
+from testbed.design.search.finalists import Ranked
+from testbed.design.search.planner import Found, Predicted, Progress, optimise
+
+__all__ = ["Found", "Predicted", "Progress", "Ranked", "optimise"]

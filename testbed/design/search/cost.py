@@ -1,0 +1,123 @@
+"""What an iteration costs in closed form: each operator in its order, on queues of servers and links; no events.
+
+A server computes one thing after the other. What is sent between two operators, or summed in a group, is one load:
+each link carries its part of it for bytes over rate, one load after the other, and the load is through with the
+slowest of its links, plus the latencies of its path or of its rounds. So computing and sending overlap wherever the
+task graph lets them, and loads that want the same link share it as if they queued.
+
+A ring AllReduce of S bytes among g members on r rings puts 2(g-1)/g * S/r on each link of each ring.
+
+What differs from the simulator: a load starts when the last of its senders is ready and nobody gets a part of it
+earlier; links serve loads one by one, not side by side; a pair has one path.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.design.search.paths import Paths
+from testbed.design.search.program import Computing, Program, Sending, Summing, Work
+from testbed.design.search.setting import Setting
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class _Rows(NamedTuple):
+    """Work as `recurrence.finish_s` takes it: rows, lengths of their four runs, seconds after the last link."""
+
+    numbers: Integers
+    amount: Floats
+    lengths: tuple[int, int, int, int]
+    extra_s: float
+
+
+class Costs:
+    """Costs of programs on one topology; what each piece of work puts on its links is remembered."""
+
+    def __init__(self, setting: Setting, paths: Paths) -> None:
+        self._paths = paths
+        self._latency = setting.latency
+        self._cluster = setting.cluster
+        self._packet_s = setting.latency.packet_bytes * 8 / (setting.rate_gbps * 1e9)
+        if setting.latency.packet_bytes == 1:  # fluid: nothing is stored before it is forwarded
+            self._packet_s = 0.0
+        self._rows: dict[Work, _Rows] = {}
+
+    def seconds(self, program: Program) -> float:
+        """The time of an iteration."""
+        from testbed.design.search.recurrence import finish_s
+
+        known = self._rows
+        rows = [known.get(item.work) or self._remember(item.work) for item in program.items]
+        if not rows:
+            return 0.0
+        lengths = np.array([row.lengths for row in rows], dtype=np.int64)
+        ends = np.cumsum(lengths.ravel()).reshape(lengths.shape)
+        bounds = np.concatenate([(ends[:, -1] - lengths.sum(axis=1))[:, None], ends], axis=1)
+        return float(
+            finish_s(
+                np.array([(item.stage, item.onward) for item in program.items], dtype=np.int64),
+                bounds,
+                np.concatenate([row.numbers for row in rows]),
+                np.concatenate([row.amount for row in rows]),
+                np.array([row.extra_s for row in rows]),
+                np.zeros((program.stages, program.nodes)),
+                np.zeros((program.nodes + self._paths.byte_s.size, 3)),
+            )
+        )
+
+    def _remember(self, work: Work) -> _Rows:
+        if isinstance(work, Computing):
+            rows = _Rows(work.servers, work.seconds, (work.servers.size, 0, 0, 0), 0.0)
+        elif isinstance(work, Sending):
+            rows = self._sending(work)
+        else:
+            rows = self._summing(work)
+        self._rows[work] = rows
+        return rows
+
+    def _sending(self, work: Sending) -> _Rows:
+        wire = self._latency.wire_bytes(work.size_bytes).astype(np.float64)
+        seconds, longest = self._paths.seconds(work.source, work.target, wire)
+        return self._load(
+            work.keeps, np.unique(work.source), seconds, np.unique(work.target), self._flight_s(longest)
+        )
+
+    def _summing(self, work: Summing) -> _Rows:
+        """Rings as `collectives.ring`: equal rounds of whole packets, each as long as its longest hop needs."""
+        members, size = np.array(work.members), len(work.members)
+        none = np.zeros(0, dtype=np.int64)
+        if size == 1:
+            return self._load(none, members, np.zeros(0), members, 0.0)
+        strides, rounds = self._paths.strides(work.members), 2 * (size - 1)
+        sent = -(-work.size_bytes // (len(strides) * size))
+        if work.size_bytes < self._latency.single_round_bytes * size:
+            strides, rounds = (1,), 1
+            sent = -(-2 * (size - 1) * work.size_bytes // size**2)
+        wire = float(self._latency.wire_bytes(np.array(sent))) * rounds
+        source = np.tile(members, len(strides))
+        target = np.concatenate([np.roll(members, -stride) for stride in strides])
+        seconds, longest = self._paths.seconds(source, target, np.full(source.size, wire))
+        extra_s = rounds * self._flight_s(longest) + self._cluster.local_reduce_seconds(work.size_bytes)
+        return self._load(none, members, seconds, members, extra_s)
+
+    def _load(
+        self, keeps: Integers, senders: Integers, seconds: Floats, receivers: Integers, extra_s: float
+    ) -> _Rows:
+        links = np.flatnonzero(seconds)
+        index = np.concatenate([keeps, senders, links + self._paths.nodes, receivers])
+        amount = np.zeros(index.size)
+        begin = keeps.size + senders.size
+        amount[begin : begin + links.size] = seconds[links]
+        return _Rows(index, amount, (0, keeps.size, senders.size + links.size, receivers.size), extra_s)
+
+    def _flight_s(self, hops: int) -> float:
+        """What a message over so many links takes besides its bytes."""
+        if hops == 0:
+            return 0.0
+        relays, crossing_s = hops - 1, (hops - 1) * self._packet_s
+        return float(self._latency.head_s(hops, relays) + self._latency.tail_s(hops, relays, crossing_s))

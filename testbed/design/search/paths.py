@@ -1,0 +1,75 @@
+"""The one path from every server to every other that the closed form puts bytes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.design.fabric_choice import fabric_of, ring_strides
+from testbed.design.model import Topology
+from testbed.design.next_hops import next_hops
+from testbed.design.strides import directed_strides
+from testbed.design.topology import circulant_edges
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Paths:
+    """Paths over a topology: those of the pair s, t are `links[first[s * n + t]:first[s * n + t + 1]]`.
+
+    `byte_s` are seconds a byte on each link, parallel links being one; `strides` those over the positions of a group
+    on which its AllReduce runs as rings.
+    """
+
+    nodes: int
+    first: Integers
+    links: Integers
+    byte_s: Floats
+    strides: Callable[[Sequence[int]], tuple[int, ...]]
+
+    def seconds(self, source: Integers, target: Integers, size_bytes: Floats) -> tuple[Floats, int]:
+        """What each link needs for these bytes, and the links of the longest path."""
+        from testbed.design.search.recurrence import add_loads
+
+        load = np.zeros(self.byte_s.size)
+        longest = add_loads(self.nodes, source, target, size_bytes, self.first, self.links, load)
+        return load * self.byte_s, int(longest)
+
+
+def paths_over(topology: Topology, rate_gbps: float) -> Paths:
+    """The paths of a topology: as the simulator routes on a circulant, by the next-hop table on any other graph."""
+
+    def strides(members: Sequence[int]) -> tuple[int, ...]:
+        return ring_strides(topology, members)
+
+    nodes = topology.nodes
+    if nodes == 1:
+        nothing = np.zeros(0, dtype=np.int64)
+        return Paths(1, np.zeros(2, dtype=np.int64), nothing, np.zeros(0), strides)
+    steps = directed_strides(nodes, topology.strides, simplex=topology.simplex)
+    if topology.edges == circulant_edges(nodes, steps):
+        fabric = fabric_of(topology, rate_gbps)
+        source, target = np.divmod(np.arange(nodes * nodes), nodes)
+        # The simulator chooses among four sets of routes by task; here neighbours choose differently.
+        first, links = fabric.routes(source, target, source + target)
+        return Paths(nodes, first.astype(np.int64), links, 8 / fabric.capacity_bps, strides)
+    return _by_next_hops(topology, rate_gbps, strides)
+
+
+def _by_next_hops(
+    topology: Topology, rate_gbps: float, strides: Callable[[Sequence[int]], tuple[int, ...]]
+) -> Paths:
+    from testbed.design.search.recurrence import walk
+
+    nodes, table = topology.nodes, next_hops(topology.nodes, topology.edges)
+    ends = np.arange(nodes)[:, None] * nodes + table.slots
+    _, number, copies = np.unique(ends, return_inverse=True, return_counts=True)
+    first = np.concatenate([[0], np.cumsum(table.hops.ravel(), dtype=np.int64)])
+    links = np.zeros(first[-1], dtype=np.int64)
+    walk(table.slots, table.choice, number.reshape(ends.shape), first, links)
+    return Paths(nodes, first, links, 8 / (copies * rate_gbps * 1e9), strides)

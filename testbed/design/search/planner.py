@@ -1,0 +1,163 @@
+"""From a workload and servers to a strategy, a topology for it, what they will do, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sim.models.network.latency import Latency
+from testbed.design.distance import mean_hops
+from testbed.design.finder import Finding
+from testbed.design.search import checkpoint as checkpoints
+from testbed.design.search.chain import ChainState, Rules, Visit, merge
+from testbed.design.search.crew import Job, crew, first_states, run_chains
+from testbed.design.search.finalists import Ranked, ideal_switch_s, rank, wirings
+from testbed.design.search.reasons import reasons
+from testbed.design.search.setting import Setting
+from testbed.design.search.strategies import StrategyProblem, StrategyRecipe
+from testbed.design.workloads.layout import Strategy
+from testbed.design.workloads.model import Workload
+from testbed.design.workloads.roofline import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a search is: steps of all chains together, and the least cost so far in closed form."""
+
+    steps: int
+    of: int
+    best_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What the plan will do: `iteration_s` by simulation, `closed_form_s` by the chain's cost.
+
+    `bandwidth_tax` is bytes on links over bytes sent; `mean_hops` between any two servers; `ideal_switch_s` the
+    same strategy on a switch that never blocks, with one link of degree times the rate a server.
+    """
+
+    iteration_s: float
+    closed_form_s: float
+    bandwidth_tax: float
+    mean_hops: float
+    ideal_switch_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A strategy, a topology for it, and what is known about them.
+
+    `ranking` are the best strategies of the chains by simulated time, each on the topology its chain had; `wirings`
+    the chosen strategy on topologies with more and fewer links for pairs. `stopped` tells that the search was
+    ended before its budget was spent.
+    """
+
+    strategy: Strategy
+    finding: Finding
+    predicted: Predicted
+    why: tuple[str, ...]
+    ranking: tuple[Ranked, ...]
+    wirings: tuple[Ranked, ...]
+    steps: int
+    stopped: bool
+
+
+def optimise(
+    workload: Workload,
+    cluster: Cluster,
+    degree: int,
+    rate_gbps: float,
+    *,
+    simplex: bool = False,
+    seed: int = 0,
+    steps: int = 4000,
+    chains: int = 1,
+    workers: int = 1,
+    scheduler: str | None = None,
+    checkpoint: Path | None = None,
+    resume: bool = False,
+    until: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    finalists: int = 20,
+    microbatches: int = 1,
+    alpha: float = 0.2,
+    latency: Latency | None = None,
+) -> Found:
+    """The best strategy and topology found for a workload on `cluster.nodes` servers of `degree` links each.
+
+    `chains` walk `steps` steps each, in this process, in `workers` processes, or on the workers of a Dask
+    `scheduler` ("tcp://..."); the answer depends on workload, servers, options, `seed` and `chains` alone. The best
+    `finalists` are simulated, and the best of these on topologies with every possible number of links for pairs.
+    With 0 steps the starting strategy is taken: data parallel, tables placed so that memory suffices.
+
+    `checkpoint` is written as the search goes; with `resume` it goes on from there. `until` ends each chain at that
+    step, to be resumed another day; Ctrl-C does the same now. In both cases the best so far is returned.
+
+    Raises `SearchError` for options, checkpoints and workers that do not serve, `OutOfMemory` when nothing fits,
+    `TopologyError` when no such topology exists.
+    """
+    setting = Setting(workload, cluster, degree, rate_gbps, simplex, microbatches, latency or Latency())
+    rules = Rules(steps=steps, alpha=alpha, keep=finalists)
+    name = checkpoints.fingerprint(setting, rules, seed, chains)
+    job = Job(name, StrategyRecipe(setting), rules)
+    resumed = resume and checkpoint
+    states = checkpoints.read(resumed, name, chains) if resumed else first_states(job, seed, chains)
+
+    def report(now: Sequence[ChainState]) -> None:
+        if checkpoint:
+            checkpoints.write(checkpoint, name, now)
+        if progress:
+            progress(_progress(now, rules))
+
+    report(states)
+    with crew(workers, scheduler) as executor:
+        states = run_chains(job, states, executor, until=until, report=report)
+        problem = StrategyProblem(setting)
+        ranking = rank(setting, [problem.proposal(visit) for visit in _best(states, rules)], executor)
+    return _conclude(problem, ranking, states, rules)
+
+
+def _best(states: Sequence[ChainState], rules: Rules) -> tuple[Visit, ...]:
+    """The best of all chains."""
+    best: tuple[Visit, ...] = ()
+    for state in states:
+        for visit in state.best:
+            best = merge(best, visit, rules.keep)
+    return best
+
+
+def _conclude(
+    problem: StrategyProblem, ranking: tuple[Ranked, ...], states: Sequence[ChainState], rules: Rules
+) -> Found:
+    """The fastest of the ranking with the links for pairs that serve it best, and what is to be said about it."""
+    setting = problem.setting
+    wired = wirings(problem, ranking[0])
+    chosen = wired[0]
+    ideal_s = ideal_switch_s(setting, chosen.strategy)
+    steps = sum(state.step for state in states)
+    return Found(
+        strategy=chosen.strategy,
+        finding=chosen.finding,
+        predicted=Predicted(
+            iteration_s=chosen.simulated_s,
+            closed_form_s=chosen.closed_form_s,
+            bandwidth_tax=chosen.bandwidth_tax,
+            mean_hops=mean_hops(chosen.finding.topology),
+            ideal_switch_s=ideal_s,
+        ),
+        why=reasons(setting, wired, ideal_s),
+        ranking=ranking,
+        wirings=wired,
+        steps=steps,
+        stopped=steps < rules.steps * len(states),
+    )
+
+
+def _progress(states: Sequence[ChainState], rules: Rules) -> Progress:
+    return Progress(
+        steps=sum(state.step for state in states),
+        of=rules.steps * len(states),
+        best_s=min(state.best[0].cost_s for state in states),
+    )

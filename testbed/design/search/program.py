@@ -1,0 +1,235 @@
+"""An iteration as a list of work in the order of `workloads.iteration`, quickly made for one strategy after another.
+
+What an operator computes, what passes between two layouts and what a group sums is worked out once and remembered;
+a strategy that differs in one operator costs little more than naming the parts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.design.search.setting import Setting
+from testbed.design.workloads.iteration import BUCKET_BYTES
+from testbed.design.workloads.layout import Layout
+from testbed.design.workloads.moves import (
+    Moves,
+    backward_moves,
+    cut,
+    dispatch_moves,
+    forward_moves,
+    reversed_moves,
+    row_samples,
+)
+from testbed.design.workloads.roofline import operator_seconds
+from testbed.design.workloads.steps import microbatch_samples, replica_groups, shard_bytes, trainable
+from testbed.design.workloads.traffic import Group
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+FORWARD, BACKWARD = 0, 1
+_REMEMBERED = 1 << 13
+_NOWHERE = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Computing:
+    """Seconds that each of some servers computes."""
+
+    servers: Integers
+    seconds: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sending:
+    """Bytes from servers to others; `keeps` are servers that have their input already."""
+
+    source: Integers
+    target: Integers
+    size_bytes: Integers
+    keeps: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Summing:
+    """An AllReduce of `size_bytes` among `members`, in ascending order."""
+
+    members: Group
+    size_bytes: int
+
+
+Work = Computing | Sending | Summing
+
+
+class Item(NamedTuple):
+    """Work that begins when its servers are ready at `stage`; those that get something are then ready at `onward`."""
+
+    work: Work
+    stage: int
+    onward: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """Items in order, over so many stages. Equal work is the same object wherever it occurs."""
+
+    nodes: int
+    stages: int
+    items: tuple[Item, ...]
+
+
+class _Bucket(NamedTuple):
+    """Gradients summed together once operator `last` is through: bytes, and members, of each AllReduce."""
+
+    last: int
+    size_bytes: tuple[int, ...]
+    groups: tuple[Group, ...]
+
+
+class Programs:
+    """Makes programs for the strategies of one setting, and remembers their parts."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        workload = setting.workload
+        self._operators = workload.operators
+        self._samples = microbatch_samples(workload.batch, setting.microbatches)
+        self._trainable = trainable(workload)
+        self._fed_by: list[list[int]] = [[] for _ in self._operators]
+        self._feeds: list[list[int]] = [[] for _ in self._operators]
+        for producer, consumer in workload.edges:
+            self._fed_by[consumer].append(producer)
+            self._feeds[producer].append(consumer)
+        self._computing = lru_cache(_REMEMBERED)(self._find_computing)
+        self._gradients = lru_cache(_REMEMBERED)(self._find_gradients)
+
+    def program(self, layouts: Sequence[Layout]) -> Program:
+        """The program of a strategy of these layouts."""
+        items = list(self._forward(layouts))
+        if self._setting.workload.training:
+            items += self._backward(layouts)
+        return Program(self._setting.nodes, 4 * len(self._operators) * len(self._samples), tuple(items))
+
+    def _forward(self, layouts: Sequence[Layout]) -> Iterator[Item]:
+        for microbatch, samples in enumerate(self._samples):
+            for place, layout in enumerate(layouts):
+                stage = self._stage(FORWARD, microbatch, place)
+                for producer in self._fed_by[place]:
+                    size = self._operators[producer].output_bytes
+                    work = _sending(FORWARD, layouts[producer], layout, samples, size)
+                    yield Item(work, self._stage(FORWARD, microbatch, producer), stage)
+                yield from self._pass(FORWARD, place, layout, samples, stage)
+
+    def _backward(self, layouts: Sequence[Layout]) -> Iterator[Item]:
+        buckets = {bucket.last: bucket for bucket in self._buckets(layouts)}
+        for microbatch, samples in enumerate(self._samples):
+            for place in reversed(range(len(layouts))):
+                if not self._trainable[place]:
+                    continue
+                stage = self._stage(BACKWARD, microbatch, place)
+                yield from self._begin_backward(layouts, place, microbatch, samples)
+                yield from self._pass(BACKWARD, place, layouts[place], samples, stage)
+                if place in buckets and microbatch == len(self._samples) - 1:
+                    bucket = buckets[place]
+                    for size, members in zip(bucket.size_bytes, bucket.groups, strict=True):
+                        if size:
+                            yield Item(_summing(members, size), stage, _NOWHERE)
+
+    def _begin_backward(
+        self, layouts: Sequence[Layout], place: int, microbatch: int, samples: int
+    ) -> Iterator[Item]:
+        """After the forward pass of the same microbatch, where nothing follows of all; and with the gradients."""
+        layout, size = layouts[place], self._operators[place].output_bytes
+        stage = self._stage(BACKWARD, microbatch, place)
+        after = microbatch if self._feeds[place] else len(self._samples) - 1
+        yield Item(_waiting(layout), self._stage(FORWARD, after, place), stage)
+        for consumer in self._feeds[place]:
+            work = _sending(BACKWARD, layout, layouts[consumer], samples, size)
+            yield Item(work, self._stage(BACKWARD, microbatch, consumer), stage)
+
+    def _pass(self, direction: int, place: int, layout: Layout, samples: int, stage: int) -> Iterator[Item]:
+        """Compute; of experts, send samples there and back; of shards, sum their outputs."""
+        operator = self._operators[place]
+        computing = self._computing(place, layout, samples, direction)
+        if layout.way == "expert":
+            there, back = _dispatching(layout, samples, operator.output_bytes * operator.routed)
+            yield Item(there, stage, stage + 1)
+            yield Item(computing, stage + 1, _NOWHERE)
+            yield Item(back, stage + 1, stage)
+            return
+        yield Item(computing, stage, _NOWHERE)
+        size = operator.backward_reduce_bytes if direction else operator.forward_reduce_bytes
+        if layout.way == "tensor" and layout.shards > 1 and size:
+            for row, count in zip(layout.grid, np.diff(cut(samples, layout.replicas)).tolist(), strict=True):
+                if count:
+                    yield Item(_summing(tuple(sorted(row)), count * size), stage, stage)
+
+    def _stage(self, direction: int, microbatch: int, place: int) -> int:
+        """A stage of an operator; the one after it is where its experts compute."""
+        return 4 * (microbatch * len(self._operators) + place) + 2 * direction
+
+    def _find_computing(self, place: int, layout: Layout, samples: int, direction: int) -> Computing:
+        operator, cluster = self._operators[place], self._setting.cluster
+        rows = row_samples(layout, samples)
+        counts, where = np.unique(rows, return_inverse=True)
+        seconds = [
+            operator_seconds(operator, count, layout.shards, cluster)[direction] for count in counts.tolist()
+        ]
+        return Computing(np.array(layout.servers), np.array(seconds)[where])
+
+    def _buckets(self, layouts: Sequence[Layout]) -> Iterator[_Bucket]:
+        """As `workloads.steps.gradient_buckets`, with what each operator adds remembered."""
+        opened: dict[tuple[Group, ...], _Bucket] = {}
+        for place in reversed(range(len(layouts))):
+            sizes, groups = self._gradients(place, layouts[place])
+            if not any(sizes):
+                continue
+            bucket = opened.pop(groups, None)
+            if bucket and max(bucket.size_bytes) + max(sizes) > BUCKET_BYTES:
+                yield bucket
+                bucket = None
+            if bucket:
+                sizes = tuple(had + more for had, more in zip(bucket.size_bytes, sizes, strict=True))
+            opened[groups] = _Bucket(place, sizes, groups)
+        yield from opened.values()
+
+    def _find_gradients(self, place: int, layout: Layout) -> tuple[tuple[int, ...], tuple[Group, ...]]:
+        groups = tuple(tuple(sorted(group)) for group in replica_groups(layout))
+        return shard_bytes(self._operators[place], layout), groups
+
+
+@lru_cache(_REMEMBERED)
+def _sending(direction: int, producer: Layout, consumer: Layout, samples: int, output_bytes: int) -> Sending:
+    between = backward_moves if direction else forward_moves
+    return _as_sending(between(producer, consumer, samples, output_bytes))
+
+
+@lru_cache(_REMEMBERED)
+def _dispatching(layout: Layout, samples: int, sample_bytes: int) -> tuple[Sending, Sending]:
+    moves = dispatch_moves(layout, samples, sample_bytes)
+    return _as_sending(moves), _as_sending(reversed_moves(moves))
+
+
+def _as_sending(moves: Moves) -> Sending:
+    there = moves.source != moves.target
+    return Sending(
+        moves.source[there], moves.target[there], moves.size_bytes[there], np.unique(moves.target[~there])
+    )
+
+
+@lru_cache(_REMEMBERED)
+def _summing(members: Group, size_bytes: int) -> Summing:
+    return Summing(members, size_bytes)
+
+
+@lru_cache(_REMEMBERED)
+def _waiting(layout: Layout) -> Sending:
+    """Nothing is sent: every server goes on with what it has."""
+    none = np.zeros(0, dtype=np.int64)
+    return Sending(none, none, none, np.array(layout.servers))

@@ -1,0 +1,79 @@
+"""Why a plan is as it is, in sentences for whoever patches it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from testbed.design.search.finalists import Ranked
+from testbed.design.search.setting import Setting
+from testbed.design.workloads.layout import Layout
+
+
+def reasons(setting: Setting, wirings: Sequence[Ranked], ideal_s: float) -> tuple[str, ...]:
+    """Sentences on the strategy, the links and the time, from the wirings that were simulated, the best first."""
+    best = wirings[0]
+    if setting.nodes == 1:
+        return (
+            f"One server computes everything in {_ms(best.simulated_s)}: nothing is sent, no link is needed.",
+        )
+    return (_strategy(best), *_links(setting, wirings), _time(setting, best, ideal_s))
+
+
+def _strategy(best: Ranked) -> str:
+    ways = Counter(_laid_out(layout) for layout in best.strategy.layouts)
+    parts = [f"{count} {words}" for words, count in ways.most_common()]
+    return f"Of {len(best.strategy.layouts)} operators {_listed(parts)}."
+
+
+def _laid_out(layout: Layout) -> str:
+    count = f"{layout.replicas} times" if layout.replicas > 1 else "once"
+    return {
+        "data": f"data parallel on {layout.replicas} servers",
+        "tensor": f"cut over {layout.shards} servers, {count}",
+        "place": f"placed on {layout.shards} server{'s' if layout.shards > 1 else ' each'}",
+        "expert": f"spread over {layout.shards} servers as experts, {count}",
+    }[layout.way]
+
+
+def _links(setting: Setting, wirings: Sequence[Ranked]) -> Iterator[str]:
+    best, finding = wirings[0], wirings[0].finding
+    strides = ", ".join(f"{'+' if setting.simplex else '±'}{stride}" for stride in finding.topology.strides)
+    pairs = finding.matching_degree
+    yield (
+        f"{finding.ring_degree} of {setting.degree} links a server make rings of strides {strides}; "
+        f"{pairs or 'none'} {'joins' if pairs == 1 else 'join'} the pairs that send most."
+    )
+    for other in wirings[1:]:
+        if other.finding.matching_degree != pairs:
+            slower = other.simulated_s / best.simulated_s - 1
+            yield (
+                f"With {other.finding.matching_degree or 'no'} links for pairs the simulated iteration takes "
+                f"{_ms(other.simulated_s)}, {_percent(slower)}."
+            )
+
+
+def _time(setting: Setting, best: Ranked, ideal_s: float) -> str:
+    more = best.simulated_s / ideal_s - 1 if ideal_s else 0.0
+    return (
+        f"The simulated iteration takes {_ms(best.simulated_s)}; a switch that never blocks, with "
+        f"{setting.degree * setting.rate_gbps:g} Gb/s a server, would need {_ms(ideal_s)}. Each byte passes "
+        f"{best.bandwidth_tax:.2f} links"
+        + (f", which makes it {_percent(more)} than on the switch." if more > 0 else ".")
+    )
+
+
+def _percent(more: float) -> str:
+    if abs(more) < 5e-4:
+        return "as long"
+    return f"{abs(more) * 100:.1f} % {'longer' if more > 0 else 'less'}"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    if len(parts) == 1:
+        return f"{parts[0]}"
+    return ", ".join(parts[:-1]) + " and " + parts[-1]
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.4g} s"

@@ -1,0 +1,90 @@
+"""The inner loops of the closed-form cost: plain functions over arrays, compiled where numba is installed.
+
+A server and a link are each a queue that serves one thing after the other in the order of the program. What has to
+wait for its input leaves a gap, which something that comes later may still fill.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sim.models.network.compiled import compiled
+
+
+@compiled
+def finish_s(items: Any, bounds: Any, index: Any, amount: Any, extra_s: Any, ready: Any, busy: Any) -> float:
+    """When the last item of a program is done, in seconds.
+
+    An item has the stages `items[i]` that it reads and writes (-1 for none), and four runs of rows from
+    `bounds[i, k]` to `bounds[i, k + 1]`: servers that compute for `amount` seconds; servers that keep what they have;
+    servers that send, and links that carry for `amount` seconds, together; servers that receive, `extra_s[i]` after
+    the last link. `index` names servers, and links from `ready.shape[1]` on. `ready[stage, server]` must be 0, `busy`
+    (servers and links, 3) too: until when a queue is busy, and the gap that may be filled.
+    """
+    nodes = ready.shape[1]
+    last = 0.0
+    for item in range(len(items)):
+        now = ready[items[item, 0]]
+        for row in range(bounds[item, 0], bounds[item, 1]):
+            server = index[row]
+            now[server] = _serve(busy[server], now[server], amount[row])
+            last = max(last, now[server])
+        onward = items[item, 1]
+        for row in range(bounds[item, 1], bounds[item, 2]):
+            ready[onward, index[row]] = max(ready[onward, index[row]], now[index[row]])
+        if bounds[item, 2] == bounds[item, 3]:
+            continue
+        begin = 0.0
+        for row in range(bounds[item, 2], bounds[item, 3]):
+            if index[row] < nodes:
+                begin = max(begin, now[index[row]])
+        done = begin
+        for row in range(bounds[item, 2], bounds[item, 3]):
+            if index[row] >= nodes:
+                done = max(done, _serve(busy[index[row]], begin, amount[row]))
+        done += extra_s[item]
+        last = max(last, done)
+        for row in range(bounds[item, 3], bounds[item, 4]):
+            ready[onward, index[row]] = max(ready[onward, index[row]], done)
+    return last
+
+
+@compiled
+def _serve(queue: Any, wish: float, length: float) -> float:
+    """When a queue (busy until, gap from, gap to) has served something that is there from `wish` on."""
+    begin = max(wish, queue[1])
+    if begin + length <= queue[2]:
+        queue[1] = begin + length
+        return float(queue[1])
+    begin = max(wish, queue[0])
+    if begin - queue[0] > queue[2] - queue[1]:
+        queue[1] = queue[0]
+        queue[2] = begin
+    queue[0] = begin + length
+    return float(queue[0])
+
+
+@compiled
+def walk(slots: Any, choice: Any, number: Any, first: Any, links: Any) -> None:
+    """Write the links from every node to every other, `links[first[s * n + t]:]`; `number[v, k]` is a slot's link."""
+    nodes = len(slots)
+    for source in range(nodes):
+        for target in range(nodes):
+            at, place = source, first[source * nodes + target]
+            while at != target:
+                slot = choice[at, target]
+                links[place] = number[at, slot]
+                at = slots[at, slot]
+                place += 1
+
+
+@compiled
+def add_loads(nodes: int, source: Any, target: Any, size: Any, first: Any, links: Any, load: Any) -> int:
+    """Add to `load` what each link carries of these bytes; returns the links of the longest path."""
+    longest = 0
+    for row in range(len(source)):
+        pair = source[row] * nodes + target[row]
+        longest = max(longest, first[pair + 1] - first[pair])
+        for at in range(first[pair], first[pair + 1]):
+            load[links[at]] += size[row]
+    return longest

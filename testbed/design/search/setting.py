@@ -1,0 +1,42 @@
+"""What is searched for, and on what: all that a search depends on besides its seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sim.models.network.latency import Latency
+from testbed.design.workloads.model import Workload
+from testbed.design.workloads.roofline import Cluster
+from testbed.errors import SearchError
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A workload on the servers of a cluster, each with `degree` links of `rate_gbps`.
+
+    `microbatches` are those of every strategy that is tried. Raises `SearchError` for a rate that is none.
+    """
+
+    workload: Workload
+    cluster: Cluster
+    degree: int
+    rate_gbps: float
+    simplex: bool = False
+    microbatches: int = 1
+    latency: Latency = field(default_factory=Latency)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate_gbps < float("inf"):
+            raise SearchError(f"rate_gbps is {self.rate_gbps}: a link's rate must be finite and above 0")
+
+    @property
+    def nodes(self) -> int:
+        """How many servers there are."""
+        return self.cluster.nodes
+
+    @property
+    def matching_degrees(self) -> tuple[int, ...]:
+        """How many links of a server may go to pairs; what is left are rings, which duplex come in twos."""
+        least = 1 if self.simplex or self.degree == 1 else 2
+        rings = range(self.degree - 1, least - 1, -1)
+        return (0, *(self.degree - count for count in rings if self.simplex or count % 2 == 0))

@@ -1,0 +1,151 @@
+"""The walk over the strategies of a workload, and the topologies made for what they send."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from testbed.design.demand import Demand
+from testbed.design.finder import Finding, find
+from testbed.design.search.chain import Visit
+from testbed.design.search.cost import Costs
+from testbed.design.search.paths import paths_over
+from testbed.design.search.problem import Point
+from testbed.design.search.program import Program, Programs
+from testbed.design.search.setting import Setting
+from testbed.design.workloads.layout import Layout, Strategy
+from testbed.design.workloads.roofline import check_memory, operator_memory
+from testbed.design.workloads.strategies import default_strategy, legal_layouts
+from testbed.design.workloads.tally import traffic
+
+_TOPOLOGIES = 16
+_PROGRAMS = 64
+
+
+class Proposal(NamedTuple):
+    """A strategy, the topology that a chain had for it, and what it then costs in closed form."""
+
+    strategy: Strategy
+    finding: Finding
+    closed_form_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyRecipe:
+    """A setting, as workers get it."""
+
+    setting: Setting
+
+    def problem(self) -> StrategyProblem:
+        """Its strategies."""
+        return StrategyProblem(self.setting)
+
+
+class StrategyProblem:
+    """Strategies of one setting as points, their costs, and the topologies made for them.
+
+    Raises `OutOfMemory` when not even the strategy that chains start from fits.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        workload, nodes = setting.workload, setting.nodes
+        first = default_strategy(workload, nodes).layouts
+        self.layouts = tuple(
+            tuple(dict.fromkeys([*legal_layouts(operator, nodes), layout]))
+            for operator, layout in zip(workload.operators, first, strict=True)
+        )
+        self._start = tuple(known.index(layout) for known, layout in zip(self.layouts, first, strict=True))
+        self._shapes = tuple(_by_shape(known) for known in self.layouts)
+        self._free = [place for place, known in enumerate(self.layouts) if len(known) > 1]
+        check_memory(workload, self.strategy(self._start), setting.cluster)
+        self._programs = Programs(setting)
+        self.program = lru_cache(_PROGRAMS)(self._find_program)
+        self.finding = lru_cache(_TOPOLOGIES)(self._find_finding)
+        self._costs = lru_cache(_TOPOLOGIES)(self._find_costs)
+
+    def start(self) -> Point:
+        """Data parallel, tables placed so that memory suffices."""
+        return self._start
+
+    def neighbour(self, point: Point, chance: np.random.Generator) -> Point:
+        """A random operator laid out in another way.
+
+        The shape is drawn first, then the servers: else the hundred servers on which a table may be placed would
+        leave no chance to cutting it over all of them.
+        """
+        if not self._free:
+            return point
+        place = self._free[int(chance.integers(len(self._free)))]
+        others = [[at for at in shape if at != point[place]] for shape in self._shapes[place]]
+        shapes = [shape for shape in others if shape]
+        shape = shapes[int(chance.integers(len(shapes)))]
+        return (*point[:place], shape[int(chance.integers(len(shape)))], *point[place + 1 :])
+
+    def cost_s(self, point: Point, origin: Point) -> float:
+        """Seconds of an iteration in closed form on the topology made for `origin`; infinite beyond the memory."""
+        if not self.fits(point):
+            return math.inf
+        return self._costs(self.finding(origin)).seconds(self.program(point))
+
+    def cost_on(self, point: Point, finding: Finding) -> float:
+        """The same on any topology."""
+        return self._costs(finding).seconds(self.program(point)) if self.fits(point) else math.inf
+
+    def demand(self, point: Point) -> Demand:
+        """What the strategy sends, for topology search."""
+        return traffic(self.setting.workload, self.strategy(point), self.setting.cluster).demand
+
+    def fits(self, point: Point) -> bool:
+        """Whether every server holds what the strategy puts there."""
+        setting = self.setting
+        used = sum(
+            operator_memory(operator, known[at], setting.workload.batch, setting.nodes)
+            for operator, known, at in zip(setting.workload.operators, self.layouts, point, strict=True)
+        )
+        return bool(np.max(used) <= setting.cluster.memory_bytes)
+
+    def strategy(self, point: Point) -> Strategy:
+        """The strategy that a point stands for."""
+        return Strategy(self._layouts(point), self.setting.microbatches)
+
+    def point(self, strategy: Strategy) -> Point:
+        """The point that stands for a strategy of this search."""
+        return tuple(
+            known.index(layout) for known, layout in zip(self.layouts, strategy.layouts, strict=True)
+        )
+
+    def proposal(self, visit: Visit) -> Proposal:
+        """What a chain visited, with all that its numbers stand for."""
+        return Proposal(self.strategy(visit.point), self.finding(visit.origin), visit.cost_s)
+
+    def _layouts(self, point: Point) -> tuple[Layout, ...]:
+        return tuple(known[at] for known, at in zip(self.layouts, point, strict=True))
+
+    def _find_program(self, point: Point) -> Program:
+        return self._programs.program(self._layouts(point))
+
+    def _find_finding(self, origin: Point) -> Finding:
+        """Links for pairs by the published split, or none, whichever costs less."""
+        setting, demand = self.setting, self.demand(origin)
+        split = find(demand, setting.degree, simplex=setting.simplex)
+        if not split.matching_degree:
+            return split
+        rings = find(demand, setting.degree, simplex=setting.simplex, matching_degree=0)
+        return min(split, rings, key=lambda finding: self.cost_on(origin, finding))
+
+    def _find_costs(self, finding: Finding) -> Costs:
+        return Costs(self.setting, paths_over(finding.topology, self.setting.rate_gbps))
+
+
+def _by_shape(layouts: Sequence[Layout]) -> list[list[int]]:
+    """Places of the layouts, those of one way and size together."""
+    shapes: dict[tuple[str, int, int], list[int]] = {}
+    for at, layout in enumerate(layouts):
+        shapes.setdefault((layout.way, layout.replicas, layout.shards), []).append(at)
+    return list(shapes.values())

@@ -1,0 +1,75 @@
+"""A workload as people name it: a model of the catalogue or a file, its settings, and the devices it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from testbed.design.workloads.catalogue import parameters_of, workload
+from testbed.design.workloads.catalogue.models import settings_of
+from testbed.design.workloads.model import Workload
+from testbed.design.workloads.profile import read_profile
+from testbed.design.workloads.roofline import DEVICES, Cluster
+from testbed.errors import WorkloadError
+
+FILE_SUFFIXES = (".onnx",)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadChoice:
+    """Enough to build the workload again. Settings are texts, as on a command line; empty texts are defaults.
+
+    `name` may be an ONNX file. `profile` is a file of measured computing times.
+    """
+
+    name: str
+    preset: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    device: str = "a100"
+    profile: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as a document."""
+        return {
+            "name": self.name,
+            "preset": self.preset,
+            "settings": dict(self.settings),
+            "device": self.device,
+            "profile": self.profile,
+        }
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the model is in a file."""
+        return self.name.endswith(FILE_SUFFIXES)
+
+    def workload(self, nodes: int) -> Workload:
+        """The workload on so many servers. Raises `WorkloadError`, `OSError`."""
+        return workload(self.name, nodes, preset=self.preset or None, **settings_of(self.name, self.settings))
+
+    def cluster(self, nodes: int) -> Cluster:
+        """Servers of the device that was chosen. Raises `WorkloadError` for an unknown one, `OSError`."""
+        if self.device not in DEVICES:
+            raise WorkloadError(f"no device {self.device!r}: there are {', '.join(DEVICES)}")
+        profile = read_profile(self.profile) if self.profile else None
+        return Cluster(nodes, DEVICES[self.device], self._devices_per_server(), profile=profile)
+
+    def _devices_per_server(self) -> int:
+        chosen = settings_of(self.name, self.settings).get("devices_per_server")
+        return int(chosen or parameters_of(self.name, self.preset or None).devices_per_server)
+
+
+def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:
+    """`["batch=64", "top=1024-1"]` as texts by name. Raises `WorkloadError` that shows the form.
+
+    >>> parse_settings(["batch=64", "top=1024-1"])
+    {'batch': '64', 'top': '1024-1'}
+    """
+    settings = {}
+    for text in texts or ():
+        name, _, value = text.partition("=")
+        if not name or not value:
+            raise WorkloadError(f"--set {text!r} is not KEY=VALUE; write for example --set batch=64")
+        settings[name] = value
+    return settings

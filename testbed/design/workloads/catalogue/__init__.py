@@ -1,0 +1,18 @@
+"""Models by name: DLRM, CANDLE Uno, BERT, NCF, ResNet50, VGG16, GPT, mixture of experts, serving.
+
+    workload("dlrm", nodes=128, preset="fig11")
+    workload("gpt", nodes=64, preset="13b", sequence=4096)
+
+A preset is a published setting; parameters given beside it override it.
+"""
+
+from testbed.design.workloads.catalogue.models import (
+    MODELS,
+    names,
+    parameters_of,
+    presets,
+    settings_of,
+    workload,
+)
+
+__all__ = ["MODELS", "names", "parameters_of", "presets", "settings_of", "workload"]

@@ -1,0 +1,86 @@
+"""Mixture of experts: transformers of which each token uses a few of many MLPs (Shazeer et al. 2017; Mixtral, 2024)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testbed.design.workloads.catalogue.assembly import Assembly
+from testbed.design.workloads.catalogue.blocks import MIXED, operator
+from testbed.design.workloads.catalogue.parameters import Parameters
+from testbed.design.workloads.catalogue.transformers import Shape, attention, embedding, head
+from testbed.design.workloads.model import Operator, Workload
+from testbed.errors import WorkloadError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moe(Parameters):
+    """Each layer has `experts`, of which every token goes to `routed`; gated MLPs and grouped queries as Mixtral's."""
+
+    layers: int = 32
+    sequence: int = 4096
+    hidden: int = 4096
+    heads: int = 32
+    kv_heads: int = 8
+    inner: int = 14336
+    experts: int = 8
+    routed: int = 2
+    vocabulary: int = 32000
+
+
+def moe(name: str, parameters: Moe, nodes: int, origin: str) -> Workload:
+    """Embedding, layers of attention, router and experts, head."""
+    p, model = parameters, Assembly()
+    check_routing(name, p.experts, p.routed)
+    shape = Shape(p.sequence, p.hidden, p.heads, p.kv_heads, p.inner, MIXED, plain=True, gated=True)
+    inputs = model.chain([embedding(shape, p.vocabulary)])
+    for i in range(p.layers):
+        block = (attention(f"attention{i}", shape), *expert_block(str(i), shape, p.experts, p.routed))
+        inputs = model.chain(block, *inputs)
+    model.add(head(shape, p.vocabulary, tied=False), *inputs)
+    return model.workload(name, p.samples(nodes), origin=origin)
+
+
+def check_routing(name: str, experts: int, routed: int) -> None:
+    """Raise `WorkloadError` when a token should go to more experts than there are."""
+    if routed > experts:
+        raise WorkloadError(
+            f"{name}: each token goes to {routed} of {experts} experts; let routed be at most experts"
+        )
+
+
+def expert_block(suffix: str, shape: Shape, experts: int, routed: int) -> tuple[Operator, Operator]:
+    """The router, which passes the tokens on, and the experts.
+
+    Capacity is unlimited and tokens spread evenly: each token travels to `routed` experts and back. Sizes count all
+    experts, operations those that a token uses.
+    """
+    return _router(f"router{suffix}", shape, experts), _experts(f"experts{suffix}", shape, experts, routed)
+
+
+def _router(name: str, shape: Shape, experts: int) -> Operator:
+    s, h = shape.tokens, shape.hidden
+    return operator(
+        name,
+        "router",
+        flops=2.0 * s * h * experts,
+        parameters=h * experts + h,
+        output=s * h,
+        moved=s * (2 * h + 2 * experts),
+        precision=shape.precision,
+    )
+
+
+def _experts(name: str, shape: Shape, experts: int, routed: int) -> Operator:
+    s, h, inner = shape.tokens, shape.hidden, shape.inner
+    matrices = 3 if shape.gated else 2
+    return operator(
+        name,
+        "experts",
+        flops=2.0 * s * routed * matrices * h * inner,
+        parameters=experts * matrices * h * inner,
+        output=s * h,
+        moved=s * routed * (2 * h + 2 * matrices * inner),
+        precision=shape.precision,
+        ways=("expert", "data"),
+        routed=routed,
+    )

@@ -1,0 +1,192 @@
+"""The table of models: name, what builds it, its parameters and its published settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from testbed.design.workloads.catalogue.mixture import Moe, moe
+from testbed.design.workloads.catalogue.parameters import Parameters, changed, read_settings
+from testbed.design.workloads.catalogue.recommendation import Candle, Dlrm, Ncf, candle, dlrm, ncf
+from testbed.design.workloads.catalogue.serving import Serve, serve
+from testbed.design.workloads.catalogue.transformers import GPT_SIZES, Bert, Gpt, bert, gpt
+from testbed.design.workloads.catalogue.vision import Resnet50, Vgg16, resnet50, vgg16
+from testbed.design.workloads.model import Workload
+from testbed.errors import WorkloadError
+
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One entry: `build(name, parameters, nodes, origin)`; presets are changes to `parameters`.
+
+    `origin` says where the model is published.
+    """
+
+    build: Callable[[str, Any, int, str], Workload]
+    parameters: Parameters
+    origin: str
+    presets: Mapping[str, Settings]
+
+
+_SOURCES = {
+    "fig11": "TopoOpt artifact, scripts of figures 11 and 17, 128 servers",
+    "fig12": "TopoOpt artifact, scripts of figures 12 to 15, 128 servers",
+    "fig16": "TopoOpt artifact, scripts of figure 16, 16 servers a job",
+    "testbed": "TopoOpt artifact, testbed of 12 servers with one device each",
+    "released": "TopoOpt artifact, its task graphs of figure 16: the programs rather than the models they name",
+}
+
+MODELS: Mapping[str, Model] = {
+    "dlrm": Model(
+        dlrm,
+        Dlrm(),
+        "Naumov et al. 2019",
+        {
+            "fig11": {},
+            "fig16": {
+                "tables": 16,
+                "width": 256,
+                "features": 1024,
+                "batch_per_device": 256,
+                "bottom": (1024,) * 7,
+                "top": (2048,) * 15 + (1,),
+            },
+            "testbed": {
+                "tables": 12,
+                "rows": 100_000,
+                "width": 32768,
+                "bag": 10,
+                "dot": 1,
+                "bottom": (2048,) * 6 + (32768,),
+                "top": (1024,) * 4 + (1,),
+                "batch_per_device": 64,
+                "devices_per_server": 1,
+            },
+        },
+    ),
+    "dlrm-a2a": Model(dlrm, Dlrm(tables=128), "Naumov et al. 2019", {"fig12": {}}),
+    "candle": Model(
+        candle,
+        Candle(),
+        "CANDLE Uno, Exascale Deep Learning for Cancer",
+        {
+            "fig11": {},
+            "fig16": {"feature_layers": (4096,) * 12, "layers": (4096,) * 8 + (1,)},
+            "testbed": {
+                "feature_layers": (4096,) * 8,
+                "layers": (4096,) * 4 + (1,),
+                "batch": 120,
+                "devices_per_server": 1,
+            },
+        },
+    ),
+    "bert": Model(
+        bert,
+        Bert(),
+        "Devlin et al. 2019",
+        {
+            "fig11": {},
+            "fig16": {"layers": 6, "sequence": 256, "hidden": 768, "heads": 12, "inner": 3072},
+            "testbed": {"layers": 6, "batch": 24, "devices_per_server": 1},
+            "base": {"hidden": 768, "heads": 12, "inner": 3072, "sequence": 512},
+            "large": {"layers": 24, "sequence": 512},
+            "released": {
+                "layers": 6,
+                "sequence": 256,
+                "hidden": 768,
+                "heads": 12,
+                "inner": 768,
+                "vocabulary": 0,
+                "decoder": 1,
+            },
+        },
+    ),
+    "ncf": Model(ncf, Ncf(), "He et al. 2017", {"fig11": {}}),
+    "resnet50": Model(resnet50, Resnet50(), "He et al. 2016", {"fig11": {}}),
+    "vgg16": Model(
+        vgg16,
+        Vgg16(),
+        "Simonyan and Zisserman 2015",
+        {"fig11": {}, "fig16": {}, "released": {"image": 229, "padding": 2, "pool": 3}},
+    ),
+    "gpt": Model(gpt, Gpt(), "Brown et al. 2020, table 2.1", GPT_SIZES),
+    "moe": Model(
+        moe,
+        Moe(),
+        "Jiang et al. 2024 (Mixtral)",
+        {
+            "mixtral-8x7b": {},
+            "mixtral-8x22b": {
+                "layers": 56,
+                "hidden": 6144,
+                "heads": 48,
+                "inner": 16384,
+                "vocabulary": 32768,
+            },
+        },
+    ),
+    "serve": Model(
+        serve,
+        Serve(),
+        "Grattafiori et al. 2024 (Llama 3)",
+        {
+            "llama-8b": {},
+            "llama-70b": {"layers": 80, "hidden": 8192, "heads": 64, "inner": 28672},
+            "mixtral-8x7b": {"experts": 8, "vocabulary": 32000},
+        },
+    ),
+}
+
+
+def workload(name: str, nodes: int, *, preset: str | None = None, **parameters: Any) -> Workload:
+    """A model of the catalogue as it would run on `nodes` servers.
+
+    Raises `WorkloadError` for names of models, presets or parameters that are not there, and impossible values.
+    """
+    if nodes < 1:
+        raise WorkloadError(f"{name} on {nodes} servers: a workload runs on at least 1")
+    chosen, origin = parameters_of(name, preset), _origin(name, preset)
+    label = f"{name}:{preset}" if preset else name
+    return _model(name).build(label, changed(name, chosen, parameters), nodes, origin)
+
+
+def names() -> tuple[str, ...]:
+    """All models."""
+    return tuple(MODELS)
+
+
+def presets(name: str) -> tuple[str, ...]:
+    """The published settings of a model."""
+    return tuple(_model(name).presets)
+
+
+def parameters_of(name: str, preset: str | None = None) -> Parameters:
+    """The parameters of a model, as its preset has them."""
+    model = _model(name)
+    if preset is None:
+        return model.parameters
+    if preset not in model.presets:
+        raise WorkloadError(f"{name} has no preset {preset!r}; it has {', '.join(model.presets)}")
+    return changed(name, model.parameters, model.presets[preset])
+
+
+def settings_of(name: str, settings: Mapping[str, str]) -> Settings:
+    """Parameters as written on a command line, `{"top": "4096-4096-1"}`, as `workload` takes them."""
+    return read_settings(name, _model(name).parameters, settings)
+
+
+def _model(name: str) -> Model:
+    if name not in MODELS:
+        near = get_close_matches(name, MODELS, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise WorkloadError(f"no model {name!r}; {hint}There are {', '.join(MODELS)}")
+    return MODELS[name]
+
+
+def _origin(name: str, preset: str | None) -> str:
+    published = _model(name).origin
+    return f"{published}; {_SOURCES[preset]}" if preset in _SOURCES else published

@@ -1,0 +1,81 @@
+"""Parameters of a model: frozen dataclasses of whole numbers and widths, checked as they are given."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from testbed.errors import WorkloadError
+
+Widths = tuple[int, ...]
+#: Parameters that may be 0: without an embedding, without experts, without a batch stated in total.
+ZERO_ALLOWED = frozenset({"batch", "vocabulary", "experts", "decoder", "dot", "prefill", "decode", "history"})
+
+P = TypeVar("P", bound="Parameters")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """What all models share: the samples of an iteration.
+
+    `batch` is the total over all servers; 0 means `batch_per_device` on each of `devices_per_server` devices of
+    each server.
+    """
+
+    batch: int = 0
+    batch_per_device: int = 1
+    devices_per_server: int = 4
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            _check(type(self).__name__.lower(), field.name, getattr(self, field.name))
+
+    def samples(self, nodes: int) -> int:
+        """Samples of an iteration over this many servers."""
+        return self.batch or self.batch_per_device * self.devices_per_server * nodes
+
+
+def changed(model: str, parameters: P, changes: Mapping[str, Any]) -> P:
+    """The parameters with some of them changed. Raises `WorkloadError` for unknown names and impossible values."""
+    known = {field.name for field in dataclasses.fields(parameters)}
+    for name, value in changes.items():
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise WorkloadError(f"{model} has no parameter {name!r}; {hint}It has {', '.join(sorted(known))}")
+        _check(model, name, value)
+    fitting: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in changes.items()
+    }
+    return dataclasses.replace(parameters, **fitting)
+
+
+def read_settings(model: str, parameters: Parameters, settings: Mapping[str, str]) -> Mapping[str, Any]:
+    """Settings as they are written on a command line: `8`, or widths such as `2048-2048-1`."""
+    read: dict[str, Any] = {}
+    for name, text in settings.items():
+        try:
+            numbers = tuple(int(word) for word in text.replace("_", "").split("-"))
+        except ValueError:
+            raise WorkloadError(
+                f"{model}: {name}={text}: give a whole number, or widths joined by dashes, as {name}=1024-1024-1"
+            ) from None
+        wide = isinstance(getattr(parameters, name, None), tuple)
+        read[name] = numbers if wide or len(numbers) > 1 else numbers[0]
+    return read
+
+
+def _check(model: str, name: str, value: Any) -> None:
+    """Whole numbers, at least 1 (0 where that means "none"), or a sequence of such."""
+    wide = isinstance(value, tuple | list)
+    least = 0 if name in ZERO_ALLOWED else 1
+    for number in value if wide else (value,):
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise WorkloadError(f"{model}: {name} is {value!r}; give whole numbers")
+        if number < least:
+            raise WorkloadError(f"{model}: {name} is {value!r}; it must be at least {least}")
+    if wide and not value:
+        raise WorkloadError(f"{model}: {name} has no widths; name at least one layer")

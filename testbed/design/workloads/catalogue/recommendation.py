@@ -1,0 +1,141 @@
+"""DLRM and NCF: embedding tables beside dense layers; CANDLE Uno: dense towers.
+
+Widths are those of the TopoOpt artifact's scripts. There a list of DLRM begins with the width of the input, hence
+"8x2048" are 7 layers, and "16x4096-1" 15 layers and a last one of width 1; the artifact's task graph shows these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from testbed.design.workloads.catalogue.assembly import Assembly
+from testbed.design.workloads.catalogue.blocks import SINGLE, dense, operator, table
+from testbed.design.workloads.catalogue.parameters import Parameters, Widths
+from testbed.design.workloads.model import Operator, Workload
+from testbed.errors import WorkloadError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dlrm(Parameters):
+    """`tables` of `rows` x `width`, of which a sample reads `bag` rows each; `features` into the bottom layers.
+
+    What comes of them is joined end to end, or with `dot` = 1 multiplied in pairs, before the top layers.
+    """
+
+    tables: int = 64
+    rows: int = 10_000_000
+    width: int = 128
+    bag: int = 100
+    dot: int = 0
+    features: int = 2048
+    bottom: Widths = (2048,) * 7
+    top: Widths = (4096,) * 15 + (1,)
+    batch_per_device: int = 128
+
+
+def dlrm(name: str, parameters: Dlrm, nodes: int, origin: str) -> Workload:
+    """Tables and the bottom layers, joined or multiplied in pairs, into the top layers."""
+    p, model = parameters, Assembly()
+    tables = [model.add(table(f"table{i}", p.rows, p.width, p.bag)) for i in range(p.tables)]
+    vectors = (*model.chain(layers("bottom", p.features, p.bottom)), *tables)
+    joined = p.bottom[-1] + p.tables * p.width
+    if p.dot:
+        pairs = _pairwise_products(p)
+        vectors, joined = (model.add(pairs, *vectors),), p.bottom[-1] + p.tables * (p.tables + 1) // 2
+    model.chain(layers("top", joined, p.top), *vectors)
+    return model.workload(name, p.samples(nodes), origin=origin)
+
+
+def _pairwise_products(p: Dlrm) -> Operator:
+    """One batched product of all vectors with all, of which half is kept, beside the vector of the bottom layers."""
+    if p.bottom[-1] != p.width:
+        raise WorkloadError(
+            f"dlrm: the bottom layers end in {p.bottom[-1]} and the tables are {p.width} wide; "
+            f"products need equal widths: let bottom end in {p.width}, or set dot to 0"
+        )
+    vectors = p.tables + 1
+    kept = p.width + p.tables * vectors // 2
+    return operator(
+        "products",
+        "products",
+        flops=2.0 * vectors * vectors * p.width,
+        parameters=0,
+        output=kept,
+        moved=vectors * p.width + 2 * vectors * vectors + kept,
+        precision=SINGLE,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ncf(Parameters):
+    """`pairs` of a table of users and one of items, each of both branches; `bag` rows of each a sample."""
+
+    pairs: int = 32
+    users: int = 1_000_000
+    items: int = 1_000_000
+    factor: int = 64
+    width: int = 128
+    bag: int = 100
+    top: Widths = (4096,) * 7
+    batch_per_device: int = 128
+
+
+def ncf(name: str, parameters: Ncf, nodes: int, origin: str) -> Workload:
+    """Neural collaborative filtering: a product of factors beside dense layers, joined by a last one."""
+    p, model = parameters, Assembly()
+    factors = [model.add(made) for made in _table_pairs("factor", p, p.factor)]
+    wide = [model.add(made) for made in _table_pairs("dense", p, p.width)]
+    product = model.add(dense("product", p.pairs * p.factor, 1, bias=False, ways=("data",)), *factors)
+    top = model.chain(layers("top", 2 * p.pairs * p.width, p.top), *wide)
+    model.add(dense("score", p.top[-1] + 1, 1, ways=("data",)), product, *top)
+    return model.workload(name, p.samples(nodes), origin=origin)
+
+
+def _table_pairs(branch: str, p: Ncf, width: int) -> list[Operator]:
+    return [
+        table(f"{branch}_{what}{i}", rows, width, p.bag)
+        for i in range(p.pairs)
+        for what, rows in (("user", p.users), ("item", p.items))
+    ]
+
+
+#: Widths of CANDLE Uno's inputs that have a tower of their own; the drugs come twice. Two doses go straight on.
+UNO_INPUTS = {
+    "cell_rnaseq": 942,
+    "drug1_descriptors": 5270,
+    "drug1_fingerprints": 2048,
+    "drug2_descriptors": 5270,
+    "drug2_fingerprints": 2048,
+}
+UNO_DOSES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candle(Parameters):
+    """`feature_layers` of each of five towers, and `layers` over all of them."""
+
+    feature_layers: Widths = (16384,) * 16
+    layers: Widths = (16384,) * 8 + (1,)
+    batch_per_device: int = 256
+
+
+def candle(name: str, parameters: Candle, nodes: int, origin: str) -> Workload:
+    """Five towers of dense layers, joined end to end with two doses, into more dense layers."""
+    p, model = parameters, Assembly()
+    towers = [
+        place
+        for feature, width in UNO_INPUTS.items()
+        for place in model.chain(layers(feature, width, p.feature_layers))
+    ]
+    joined = len(UNO_INPUTS) * p.feature_layers[-1] + UNO_DOSES
+    model.chain(layers("dense", joined, p.layers), *towers)
+    return model.workload(name, p.samples(nodes), origin=origin)
+
+
+def layers(prefix: str, inputs: int, widths: Widths) -> list[Operator]:
+    """Dense layers one after the other; one of width 1 is not worth splitting."""
+    return [
+        dense(f"{prefix}{i}", a, b) if b > 1 else dense(f"{prefix}{i}", a, b, ways=("data",))
+        for i, (a, b) in enumerate(pairwise((inputs, *widths)))
+    ]

@@ -1,0 +1,220 @@
+"""BERT and GPT: attention and MLP blocks that can be split as Megatron-LM splits them.
+
+Of a sequence of s tokens of width h, a layer takes 24 s h^2 + 4 s^2 h operations forward (Narayanan et al., SC 2021,
+appendix); it has 12 h^2 + 13 h parameters. Split over shards, each block needs one AllReduce of its s x h output
+forward and one of the gradient of its input backward (Shoeybi et al. 2019, section 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testbed.design.workloads.catalogue.assembly import Assembly
+from testbed.design.workloads.catalogue.blocks import MIXED, SINGLE, Precision, operator
+from testbed.design.workloads.catalogue.parameters import Parameters
+from testbed.design.workloads.model import Operator, Workload
+from testbed.errors import WorkloadError
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the blocks of one model have in common.
+
+    `tokens` are those of one sample. `kv_heads` share keys and values among queries (grouped-query attention).
+    `plain` blocks have neither biases nor a second half of the normalisation (RMS norm), as Llama's.
+    """
+
+    tokens: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    inner: int
+    precision: Precision
+    plain: bool = False
+    gated: bool = False
+
+    def __post_init__(self) -> None:
+        for whole, part in (("hidden", "heads"), ("heads", "kv_heads")):
+            a, b = getattr(self, whole), getattr(self, part)
+            if a % b:
+                raise WorkloadError(f"{whole} is {a}, {part} is {b}: {whole} must be a multiple of {part}")
+
+    @property
+    def kv_width(self) -> int:
+        """Width of the keys of a token, and of its values."""
+        return self.hidden // self.heads * self.kv_heads
+
+
+def attention(name: str, shape: Shape, *, context: int | None = None) -> Operator:
+    """Normalisation, projections and attention of `tokens` queries over `context` keys (its own tokens by default)."""
+    s, h, kv = shape.tokens, shape.hidden, shape.kv_width
+    keys = s if context is None else context
+    weights = 2 * h * h + 2 * h * kv
+    extras = h if shape.plain else 2 * h + 2 * h + 2 * kv
+    return operator(
+        name,
+        "attention",
+        flops=2.0 * s * weights + 4.0 * s * keys * h,
+        parameters=weights + extras,
+        output=s * h,
+        moved=s * (6 * h + 4 * kv) + 4 * shape.heads * s * keys + (2 * keys * kv if keys != s else 0),
+        precision=shape.precision,
+        ways=("data", "tensor"),
+        forward_reduce=s * h,
+        backward_reduce=s * h,
+    )
+
+
+def mlp(name: str, shape: Shape) -> Operator:
+    """Normalisation, up to the inner width and back; gated: up twice."""
+    s, h, inner = shape.tokens, shape.hidden, shape.inner
+    ups = 2 if shape.gated else 1
+    weights = (ups + 1) * h * inner
+    extras = h if shape.plain else 2 * h + ups * inner + h
+    return operator(
+        name,
+        "mlp",
+        flops=2.0 * s * weights,
+        parameters=weights + extras,
+        output=s * h,
+        moved=s * (2 * h + 2 * (ups + 1) * inner),
+        precision=shape.precision,
+        ways=("data", "tensor"),
+        forward_reduce=s * h,
+        backward_reduce=s * h,
+    )
+
+
+def embedding(shape: Shape, vocabulary: int, positions: int = 0, extras: int = 0) -> Operator:
+    """Vectors of words, and of positions where these are learned, added up. Split, each shard has some words."""
+    s, h = shape.tokens, shape.hidden
+    return operator(
+        "embedding",
+        "embedding",
+        flops=float(s * h),
+        parameters=(vocabulary + positions) * h + extras,
+        output=s * h,
+        moved=3 * s * h,
+        precision=shape.precision,
+        ways=("data", "tensor"),
+        forward_reduce=s * h,
+    )
+
+
+def head(shape: Shape, vocabulary: int, *, tied: bool, tokens: int | None = None) -> Operator:
+    """The next word's likelihood: normalisation, a product with the vocabulary, softmax and loss.
+
+    A tied head reads the words of the embedding and has no parameters but the normalisation's: under a pipeline the
+    copy that the last server keeps is not counted. Split over words, only two sums a token are reduced.
+    """
+    h, s = shape.hidden, shape.tokens if tokens is None else tokens
+    weights = vocabulary * h
+    return operator(
+        "head",
+        "head",
+        flops=2.0 * s * weights,
+        parameters=(0 if tied else weights) + (h if shape.plain else 2 * h),
+        output=s,
+        moved=s * (h + 3 * vocabulary) + (weights if tied else 0),
+        precision=shape.precision,
+        ways=("data", "tensor"),
+        forward_reduce=2 * s,
+        backward_reduce=s * h,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bert(Parameters):
+    """`inner` is the MLP's width, 4 x hidden as published; a `vocabulary` of 0 leaves embedding and pooler out.
+
+    `decoder` = 1 gives each layer a decoder beside its encoder, as the TopoOpt artifact's program has it.
+    """
+
+    layers: int = 12
+    sequence: int = 64
+    hidden: int = 1024
+    heads: int = 16
+    inner: int = 4096
+    vocabulary: int = 30522
+    positions: int = 512
+    decoder: int = 0
+    batch_per_device: int = 16
+
+
+def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
+    """Encoders over an embedding of words, positions and two segments, normalised; the pooler on top."""
+    p, model = parameters, Assembly()
+    shape = Shape(p.sequence, p.hidden, p.heads, p.heads, p.inner, SINGLE)
+    inputs: tuple[int, ...] = ()
+    if p.vocabulary:
+        inputs = (model.add(embedding(shape, p.vocabulary, p.positions, extras=(2 + 2) * p.hidden)),)
+    decoded = inputs
+    for i in range(p.layers):
+        encoder = (attention(f"attention{i}", shape), mlp(f"mlp{i}", shape))
+        inputs = model.chain(encoder, *inputs)
+        if p.decoder:
+            decoded = _decoder(model, i, shape, inputs, decoded)
+    if p.vocabulary:
+        model.add(_pooler(shape), *(decoded if p.decoder else inputs))
+    return model.workload(name, p.samples(nodes), origin=origin)
+
+
+def _decoder(
+    model: Assembly, layer: int, shape: Shape, encoded: tuple[int, ...], inputs: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Attention to itself, attention to the encoder, MLP."""
+    own = model.chain([attention(f"self{layer}", shape)], *inputs)
+    across = model.chain([attention(f"cross{layer}", shape)], *own, *encoded)
+    return model.chain([mlp(f"decoder_mlp{layer}", shape)], *across)
+
+
+def _pooler(shape: Shape) -> Operator:
+    """A dense layer over the first token."""
+    h = shape.hidden
+    return operator(
+        "pooler",
+        "dense",
+        flops=2.0 * h * h,
+        parameters=h * h + h,
+        output=h,
+        moved=2 * h,
+        precision=shape.precision,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpt(Parameters):
+    """A decoder-only transformer with learned positions and a tied head, in half precision with Adam."""
+
+    layers: int = 12
+    sequence: int = 2048
+    hidden: int = 768
+    heads: int = 12
+    vocabulary: int = 50257
+    batch_per_device: int = 1
+
+
+#: Layers, width and heads by size (Brown et al. 2020, table 2.1).
+GPT_SIZES = {
+    size: {"layers": layers, "hidden": hidden, "heads": heads}
+    for size, layers, hidden, heads in (
+        ("125m", 12, 768, 12),
+        ("350m", 24, 1024, 16),
+        ("760m", 24, 1536, 16),
+        ("1.3b", 24, 2048, 16),
+        ("2.7b", 32, 2560, 32),
+        ("6.7b", 32, 4096, 32),
+        ("13b", 40, 5120, 40),
+        ("175b", 96, 12288, 96),
+    )
+}
+
+
+def gpt(name: str, parameters: Gpt, nodes: int, origin: str) -> Workload:
+    """Embedding, layers of attention and MLP, head."""
+    p, model = parameters, Assembly()
+    shape = Shape(p.sequence, p.hidden, p.heads, p.heads, 4 * p.hidden, MIXED)
+    place = model.add(embedding(shape, p.vocabulary, p.sequence))
+    blocks = (made(f"{made.__name__}{i}", shape) for i in range(p.layers) for made in (attention, mlp))
+    model.add(head(shape, p.vocabulary, tied=True), *model.chain(blocks, place))
+    return model.workload(name, p.samples(nodes), origin=origin)

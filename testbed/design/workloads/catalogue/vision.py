@@ -1,0 +1,103 @@
+"""VGG16 and ResNet50. Published totals: VGG16 138.36 M parameters and 15.5 G multiply-adds an image of 224 x 224,
+ResNet50 25.56 M and 4.1 G (Simonyan and Zisserman 2015; He et al. 2016; torchvision's tables).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from testbed.design.workloads.catalogue.assembly import Assembly
+from testbed.design.workloads.catalogue.blocks import convolution, dense, merged
+from testbed.design.workloads.catalogue.parameters import Parameters
+from testbed.design.workloads.model import Operator, Workload
+from testbed.errors import WorkloadError
+
+#: Widths of VGG16's convolutions; the maps are halved after each group.
+VGG_GROUPS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
+#: ResNet50's stages: bottlenecks, their inner width; the first of all but the first stage halves the maps.
+RESNET_STAGES = ((3, 64), (4, 128), (6, 256), (3, 512))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vgg16(Parameters):
+    """`image` is the side; `padding` and `pool` are 1 and 2 as published, 2 and 3 in the TopoOpt artifact."""
+
+    image: int = 224
+    padding: int = 1
+    pool: int = 2
+    classes: int = 1000
+    batch_per_device: int = 64
+
+
+def vgg16(name: str, parameters: Vgg16, nodes: int, origin: str) -> Workload:
+    """13 convolutions and 3 dense layers."""
+    p, model = parameters, Assembly()
+    inputs: tuple[int, ...] = ()
+    channels, side = 3, p.image
+    for group, widths in enumerate(VGG_GROUPS, 1):
+        convolutions, side = _group(p, f"conv{group}_", (channels, *widths), side)
+        inputs, channels = model.chain(convolutions, *inputs), widths[-1]
+    sizes = (channels * side * side, 4096, 4096, p.classes)
+    model.chain((dense(f"dense{i}", a, b) for i, (a, b) in enumerate(pairwise(sizes), 1)), *inputs)
+    return model.workload(name, p.samples(nodes), origin=origin)
+
+
+def _group(p: Vgg16, prefix: str, channels: tuple[int, ...], side: int) -> tuple[list[Operator], int]:
+    """Convolutions between these numbers of channels, the last one pooled; the side of the maps after it."""
+    made = []
+    for i, (a, b) in enumerate(pairwise(channels), 1):
+        written = side + 2 * p.padding - 2
+        pooled = (written - p.pool) // 2 + 1 if i == len(channels) - 1 else None
+        made.append(convolution(f"{prefix}{i}", (a, b), 3, (side, written), pooled=pooled))
+        side = written if pooled is None else pooled
+    if side < 1:
+        raise WorkloadError(f"vgg16: an image of {p.image} does not survive five poolings; take 224")
+    return made, side
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resnet50(Parameters):
+    """`image` is the side, 224 as published."""
+
+    image: int = 224
+    classes: int = 1000
+    batch_per_device: int = 128
+
+
+def resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> Workload:
+    """The stem, 16 bottlenecks and a dense layer: 18 operators."""
+    p, model = parameters, Assembly()
+    side = _halved(p.image)
+    small = _halved(side)
+    stem = convolution("stem", (3, 64), 7, (p.image, side), bias=False, pooled=small)
+    place, channels = model.add(merged("stem", "convolution", [stem], 2 * 64)), 64
+    for stage, (count, inner) in enumerate(RESNET_STAGES, 1):
+        for i in range(1, count + 1):
+            sides = (small, _halved(small) if stage > 1 and i == 1 else small)
+            made = _bottleneck(f"stage{stage}_{i}", channels, inner, sides, project=i == 1)
+            place, channels, small = model.add(made, place), 4 * inner, sides[1]
+    model.add(dense("dense", channels, p.classes), place)
+    return model.workload(name, p.samples(nodes), origin=origin)
+
+
+def _bottleneck(name: str, channels: int, inner: int, sides: tuple[int, int], *, project: bool) -> Operator:
+    """1x1, 3x3 (with the stride), 1x1 convolution, and one 1x1 on the short cut where shapes differ.
+
+    Each is normalised: a scale and a shift for each channel.
+    """
+    side, written = sides
+    outputs = 4 * inner
+    parts = [
+        convolution(name, (channels, inner), 1, (side, side), bias=False),
+        convolution(name, (inner, inner), 3, (side, written), bias=False),
+    ]
+    if project:
+        parts.append(convolution(name, (channels, outputs), 1, (side, written), bias=False))
+    parts.append(convolution(name, (inner, outputs), 1, (written, written), bias=False))
+    return merged(name, "bottleneck", parts, 2 * (2 * inner + outputs + outputs * project))
+
+
+def _halved(side: int) -> int:
+    """What a kernel of stride 2, padded to keep the size, makes of a side."""
+    return (side + 1) // 2

@@ -1,0 +1,36 @@
+"""Workloads and task graphs from files, chosen by their suffix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from sim.models.network.graph_file import read_task_graph
+from sim.models.network.taskgraph import TaskGraph
+from testbed.design.workloads.imports.onnx_model import import_onnx
+from testbed.design.workloads.imports.traced import Imported
+from testbed.errors import WorkloadError
+
+
+def workload_from_file(
+    path: str | Path,
+    *,
+    batch: int = 1,
+    training: bool = True,
+    dimensions: Mapping[str, int] | None = None,
+) -> Imported | TaskGraph:
+    """An ONNX model (`.onnx`), for `batch` samples an iteration, or a task graph (`.npz`), which has its own.
+
+    Raises `WorkloadError` that names the file and what is wrong with it.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix == ".onnx":
+        return import_onnx(path, batch=batch, training=training, dimensions=dimensions)
+    if suffix != ".npz":
+        raise WorkloadError(f"{path}: give an ONNX model (.onnx) or a task graph (.npz)")
+    try:
+        return read_task_graph(path)
+    except OSError as error:
+        raise WorkloadError(f"{path}: {error.strerror}: give a file that can be read") from error
+    except ValueError as error:
+        raise WorkloadError(str(error)) from error

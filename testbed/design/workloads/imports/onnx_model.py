@@ -1,0 +1,227 @@
+"""Workloads from ONNX files. Shapes are inferred; weights need not be there (external data are not read).
+
+Samples are counted by the first dimension of the first input. Computations in the bodies of `If`, `Loop` and `Scan` are
+not looked into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from testbed.design.workloads.imports.onnx_flops import (
+    ATTENTION,
+    CONVOLUTIONS,
+    PRODUCTS,
+    RECURRENT,
+    Call,
+    Tensor,
+    counted_flops,
+)
+from testbed.design.workloads.imports.traced import (
+    Imported,
+    Source,
+    Traced,
+    TracedKind,
+    assemble,
+    united_places,
+    united_weights,
+)
+from testbed.errors import WorkloadError
+
+#: Nothing is computed: the result is the first input under another shape or type.
+_PASSING = frozenset(
+    ("Cast", "CastLike", "Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+)
+#: Results that depend on shapes alone.
+_SHAPES = frozenset(("Constant", "ConstantOfShape", "Shape", "Size", "EyeLike"))
+_UNKNOWN_SIZE = Tensor((), 0)
+
+
+def import_onnx(
+    path: str | Path,
+    *,
+    batch: int,
+    training: bool = True,
+    dimensions: Mapping[str, int] | None = None,
+) -> Imported:
+    """The workload of an ONNX file for `batch` samples an iteration.
+
+    `dimensions` gives sizes to the symbolic dimensions of its inputs (`{"sequence": 128}`); the first, which counts
+    samples, is 1 unless given. Raises `WorkloadError` for files that are no models and dimensions without a size.
+    """
+    onnx = _onnx()
+    model = _load(onnx, Path(path))
+    samples = _fix_inputs(model, str(path), dict(dimensions or {}))
+    reader = _Reader(_tensors(onnx, model))
+    reader.read(onnx, model)
+    return assemble(
+        Path(path).stem,
+        reader.traced,
+        samples=samples,
+        batch=batch,
+        training=training,
+        origin=f"ONNX file {Path(path).name}",
+        notes=reader.notes,
+    )
+
+
+def _onnx() -> ModuleType:
+    try:
+        import onnx
+        import onnx.inliner
+        import onnx.shape_inference
+    except ImportError as error:
+        raise WorkloadError(
+            f"reading ONNX files needs the package onnx ({error}): pip install 'lightbed[onnx]'"
+        ) from error
+    module: ModuleType = onnx
+    return module
+
+
+def _load(onnx: Any, path: Path) -> Any:
+    try:
+        model = onnx.load(path, load_external_data=False)
+        inlined = onnx.inliner.inline_local_functions(model) if model.functions else model
+    except OSError as error:
+        raise WorkloadError(f"{path}: {error.strerror}: give a file that can be read") from error
+    except Exception as error:  # protobuf's errors have no public base
+        raise WorkloadError(f"{path} is no ONNX model: {error}") from error
+    if not inlined.graph.node:
+        raise WorkloadError(f"{path} is no ONNX model, or an empty one: it has no nodes")
+    return inlined
+
+
+def _fix_inputs(model: Any, path: str, sizes: dict[str, int]) -> int:
+    """Give every dimension of the inputs a number; how many samples there are. Shapes inside are to be found anew."""
+    weights = {made.name for made in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in weights]
+    if not inputs:
+        raise WorkloadError(f"{path}: the model has no inputs, so nothing depends on samples")
+    first = list(inputs[0].type.tensor_type.shape.dim)
+    if first and not first[0].dim_value:
+        sizes.setdefault(first[0].dim_param, 1)
+    unknown = [
+        f"{value.name}: {dim.dim_param or '?'}" for value, dim in _open(inputs) if dim.dim_param not in sizes
+    ]
+    if unknown:
+        raise WorkloadError(
+            f"{path}: dimensions of its inputs have no size ({'; '.join(unknown)}): "
+            f"give them, as dimensions={{'sequence': 128}}"
+        )
+    for _, dim in _open(inputs):
+        dim.dim_value = sizes[dim.dim_param]
+    return int(first[0].dim_value) if first else 1
+
+
+def _open(inputs: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Dimensions of inputs that have no number yet."""
+    for value in inputs:
+        for dim in value.type.tensor_type.shape.dim:
+            if not dim.dim_value:
+                yield value, dim
+
+
+def _tensors(onnx: Any, model: Any) -> Mapping[str, Tensor]:
+    """Dimensions and size of a number of every value whose shape is known."""
+    bare = type(model)()
+    bare.CopyFrom(model)
+    del bare.graph.value_info[:]
+    for value in bare.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    inferred = onnx.shape_inference.infer_shapes(bare, data_prop=True).graph
+    values = [*model.graph.value_info, *inferred.value_info, *inferred.output, *inferred.input]
+    tensors = {}
+    for value in values:
+        tensor = value.type.tensor_type
+        dims = [dim.dim_value for dim in tensor.shape.dim]
+        if tensor.HasField("shape") and all(dims):
+            tensors[value.name] = Tensor(tuple(dims), _item_bytes(onnx, tensor.elem_type))
+    for made in model.graph.initializer:
+        tensors[made.name] = Tensor(tuple(made.dims), _item_bytes(onnx, made.data_type))
+    return tensors
+
+
+def _item_bytes(onnx: Any, data_type: int) -> int:
+    try:
+        return int(onnx.helper.tensor_dtype_to_np_dtype(data_type).itemsize)
+    except KeyError:
+        return 0
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Goes through the nodes, which stand in the order of computing, and keeps where each value is from."""
+
+    tensors: Mapping[str, Tensor]
+    traced: list[Traced] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    _sources: dict[str, Source] = field(default_factory=dict)
+
+    def read(self, onnx: Any, model: Any) -> None:
+        for value in model.graph.input:
+            self._sources[value.name] = Source(data=True)
+        for made in model.graph.initializer:
+            self._sources[made.name] = Source(weights=self._weight(onnx, made))
+        for place, node in enumerate(model.graph.node):
+            source = self._node(onnx, node, place)
+            self._sources.update(dict.fromkeys(node.output, source))
+
+    def _weight(self, onnx: Any, made: Any) -> Mapping[str, int]:
+        """Trained numbers: floating-point ones, and matrices of quantised ones."""
+        kinds = onnx.TensorProto
+        whole = {kinds.INT64, kinds.INT32, kinds.BOOL, kinds.STRING}
+        tensor = self.tensors[made.name]
+        return {} if made.data_type in whole else {made.name: tensor.bytes}
+
+    def _node(self, onnx: Any, node: Any, place: int) -> Source:
+        """Where the results of a node are from; what it computes is written down."""
+        inputs = [self._sources.get(name, Source()) for name in node.input if name]
+        if node.op_type in _SHAPES:
+            return Source()
+        if node.op_type in _PASSING and inputs:
+            return inputs[0]
+        weights = united_weights(inputs[:3] if node.op_type == "BatchNormalization" else inputs)
+        if not any(source.data for source in inputs):
+            return Source(weights=weights)
+        name = node.name or f"{node.op_type}_{place}"
+        self.traced.append(self._computation(onnx, node, united_places(inputs), weights, name))
+        return Source(places=(len(self.traced) - 1,), data=True)
+
+    def _computation(
+        self, onnx: Any, node: Any, reads: tuple[int, ...], weights: Mapping[str, int], name: str
+    ) -> Traced:
+        values = [self.tensors.get(name, _UNKNOWN_SIZE) if name else _UNKNOWN_SIZE for name in node.input]
+        results = [self.tensors.get(name, _UNKNOWN_SIZE) for name in node.output if name]
+        kind = self._kind(node)
+        attributes = {made.name: onnx.helper.get_attribute_value(made) for made in node.attribute}
+        standard = node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type)
+        call = Call(node.op_type, node.domain, attributes, values, results)
+        flops, how = counted_flops(call, weights, is_standard=standard)
+        unknown = [name for name in (*node.input, *node.output) if name and name not in self.tensors]
+        if unknown:
+            self.notes.append(
+                f"{name} ({node.op_type}): shape unknown of {', '.join(unknown)}: counted as 0 bytes"
+            )
+        output = sum(tensor.bytes for tensor in results)
+        data = [
+            tensor
+            for given, tensor in zip(node.input, values, strict=True)
+            if self._sources.get(given, Source()).data
+        ]
+        read = sum(tensor.bytes for tensor in data) + (output if kind == "embedding" else 0)
+        return Traced(name, node.op_type, kind, reads, flops, weights, read, output, how)
+
+    def _kind(self, node: Any) -> TracedKind:
+        sources = [self._sources.get(name, Source()) for name in node.input]
+        weighted = any(source.weights and not source.data for source in sources[:2])
+        if node.op_type in CONVOLUTIONS:
+            return "convolution"
+        if node.op_type in RECURRENT:
+            return "recurrent"
+        if node.op_type == "Gather" and sources[0].weights and not sources[0].data:
+            return "embedding"
+        return "dense" if weighted and node.op_type in (*PRODUCTS, *ATTENTION, "Einsum") else "other"

@@ -1,0 +1,249 @@
+"""Workloads from torch modules, by running them once on tensors without numbers (the meta device).
+
+Every computation that torch carries out is seen, whatever Python does around it. Weights are replaced by their shapes,
+so a module may be larger than the memory; shared weights count once. Control flow must not depend on numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import prod
+from typing import Any, NamedTuple
+
+from testbed.design.workloads.imports.formulas import (
+    attention_flops,
+    convolution_flops,
+    product_flops,
+    transposed_flops,
+)
+from testbed.design.workloads.imports.traced import (
+    Imported,
+    Source,
+    Traced,
+    TracedKind,
+    assemble,
+    united_places,
+    united_weights,
+)
+from testbed.errors import WorkloadError
+
+#: Where the two factors of a product stand among the arguments.
+_PRODUCTS: Mapping[str, tuple[int, int]] = {
+    **dict.fromkeys(
+        ("mm", "bmm", "matmul", "mv", "dot", "linear", "_int_mm", "_scaled_mm", "_grouped_mm"), (0, 1)
+    ),
+    **dict.fromkeys(("addmm", "addmv", "baddbmm", "addbmm", "_addmm_activation"), (1, 2)),
+}
+_TABLES = frozenset(("embedding", "_embedding_bag", "_embedding_bag_forward_only"))
+#: Not views by name, yet nothing is computed.
+_PASSING = frozenset(("_unsafe_view", "lift_fresh", "alias"))
+
+
+def import_torch(
+    module: Any, inputs: Sequence[Any], *, batch: int, training: bool = True, name: str | None = None
+) -> Imported:
+    """The workload of a torch module for `batch` samples an iteration.
+
+    `inputs` are example tensors as its `forward` takes them, of any device, `meta` included; the first dimension of the
+    first counts samples. All parameters count as trained. Raises `WorkloadError` when the module cannot be run so.
+    """
+    torch = _torch()
+    label = name or type(module).__name__
+    if not inputs or not inputs[0].dim():
+        raise WorkloadError(f"{label}: give example inputs, the first of which has a dimension of samples")
+    trace = _Trace(label)
+    shapes = {key: _empty(torch, value) for key, value in _tensors_of(module)}
+    examples = tuple(value.to("meta") for value in inputs)
+    trace.begin(dict(module.named_parameters()), shapes, examples)
+    try:
+        with torch.device("meta"), trace.names(module), _recorder(trace):
+            torch.func.functional_call(module, shapes, examples)
+    except Exception as error:
+        raise WorkloadError(
+            f"{label} cannot be run on tensors without numbers: {error}; control flow must not depend on numbers, and "
+            f"constant tensors must be buffers"
+        ) from error
+    return assemble(
+        label,
+        trace.traced,
+        samples=int(inputs[0].shape[0]),
+        batch=batch,
+        training=training,
+        origin=f"torch module {type(module).__qualname__}",
+    )
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise WorkloadError(
+            f"reading a torch module needs torch ({error}): pip install 'lightbed[collectives]'"
+        ) from error
+    return torch
+
+
+def _tensors_of(module: Any) -> Iterator[tuple[str, Any]]:
+    yield from module.named_parameters()
+    yield from module.named_buffers()
+
+
+def _empty(torch: Any, value: Any) -> Any:
+    return torch.empty_like(value, device="meta").requires_grad_(value.requires_grad)
+
+
+def _recorder(trace: _Trace) -> Any:
+    """What torch calls for every computation, below autograd."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Recorder(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        ) -> Any:
+            result = func(*args, **(kwargs or {}))
+            trace.record(func, (*args, *(kwargs or {}).values()), result)
+            return result
+
+    return Recorder()
+
+
+class _Trace:
+    """What was computed so far, and where each tensor is from.
+
+    Tensors are told apart by identity, so all are kept until the trace is dropped.
+    """
+
+    def __init__(self, label: str) -> None:
+        self.traced: list[Traced] = []
+        self._modules = [label]
+        self._kept: list[Any] = []
+        self._sources: dict[int, Source] = {}
+
+    def begin(self, parameters: Mapping[str, Any], shapes: Mapping[str, Any], inputs: Sequence[Any]) -> None:
+        """What everything is computed from."""
+        for key in parameters:
+            self._note(shapes[key], Source(weights={key: _bytes(shapes[key])}))
+        for value in inputs:
+            self._note(value, Source(data=True))
+
+    @contextmanager
+    def names(self, module: Any) -> Iterator[None]:
+        """Computations are called after the module that does them."""
+        hooks = []
+        for name, part in module.named_modules():
+            if name:
+                hooks.append(part.register_forward_pre_hook(lambda *_, name=name: self._modules.append(name)))
+                hooks.append(part.register_forward_hook(lambda *_: self._modules.pop() and None))
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def record(self, func: Any, arguments: Sequence[Any], result: Any) -> None:
+        """One call of torch."""
+        name = func.overloadpacket.__name__
+        given = list(_flat(arguments))
+        sources = [self._sources.get(id(tensor), Source()) for tensor in given]
+        results = list(_flat((result,)))
+        source = self._source(func, name, arguments, given, sources, results)
+        for tensor in results:
+            self._note(tensor, source)
+
+    def _source(
+        self,
+        func: Any,
+        name: str,
+        arguments: Sequence[Any],
+        given: Sequence[Any],
+        sources: Sequence[Source],
+        results: Sequence[Any],
+    ) -> Source:
+        if sources and (func.is_view or name in _PASSING):
+            return sources[0]
+        weights = united_weights(sources)
+        weighted = [self._is_weight(argument) for argument in arguments]
+        counted = _counted(name, arguments, weighted, results)
+        only_weights = counted.kind != "dense" or all(source.weights for source in sources)
+        if only_weights and not any(source.data for source in sources):
+            return Source(weights=weights)
+        floating = [tensor for tensor in results if tensor.is_floating_point()]
+        output = sum(map(_bytes, floating or results))
+        data = zip(given, sources, strict=True)
+        read = sum(_bytes(tensor) for tensor, source in data if source.data)
+        self.traced.append(
+            Traced(
+                self._modules[-1],
+                name,
+                counted.kind,
+                united_places(sources),
+                counted.flops,
+                weights,
+                read + counted.rows_bytes,
+                output,
+                counted.how,
+            )
+        )
+        return Source(places=(len(self.traced) - 1,), data=True)
+
+    def _is_weight(self, argument: Any) -> bool:
+        source = self._sources.get(id(argument), Source())
+        return bool(source.weights) and not source.data
+
+    def _note(self, tensor: Any, source: Source) -> None:
+        self._kept.append(tensor)
+        self._sources[id(tensor)] = source
+
+
+class _Counted(NamedTuple):
+    kind: TracedKind
+    flops: float
+    how: str
+    rows_bytes: int = 0
+
+
+def _counted(
+    name: str, arguments: Sequence[Any], weighted: Sequence[bool], results: Sequence[Any]
+) -> _Counted:
+    """Kind and operations of one call; `weighted` says which arguments are weights."""
+    if name in _PRODUCTS:
+        factors = _PRODUCTS[name]
+        left, right = (tuple(arguments[place].shape) for place in factors)
+        if name == "linear":
+            right = right[::-1]
+        dense = any(weighted[place] for place in factors)
+        return _Counted("dense" if dense else "other", product_flops(left, right), "2 m n k")
+    if name == "convolution":
+        return _convolution(arguments, results)
+    if name in _TABLES:
+        rows = prod(arguments[1].shape) * arguments[0].shape[1]
+        size = rows * arguments[0].element_size()
+        return _Counted("embedding" if weighted[0] else "other", 0.0, "bytes moved", size)
+    if name.startswith("_scaled_dot_product"):
+        shapes = [tuple(argument.shape) for argument in arguments[:3]]
+        return _Counted("other", attention_flops(*shapes), "2 s t (d + e) a head")
+    return _Counted("other", 0.0, "bytes moved")
+
+
+def _convolution(arguments: Sequence[Any], results: Sequence[Any]) -> _Counted:
+    inputs, weight = (tuple(argument.shape) for argument in arguments[:2])
+    transposed = arguments[6]
+    if transposed:
+        return _Counted("convolution", transposed_flops(inputs, weight), "2 a kernel and input number")
+    flops = convolution_flops(tuple(results[0].shape), weight)
+    return _Counted("convolution", flops, "2 a kernel and output number")
+
+
+def _flat(values: Sequence[Any]) -> Iterator[Any]:
+    """All tensors in arguments and lists of arguments."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from _flat(value)
+        elif hasattr(value, "element_size"):
+            yield value
+
+
+def _bytes(tensor: Any) -> int:
+    size: int = tensor.numel() * tensor.element_size()
+    return size

@@ -1,0 +1,198 @@
+"""From single computations, as a file or a trace has them, to the operators that a strategy decides on.
+
+A matrix product with weights, a convolution, a table or a recurrent layer begins an operator; whatever is computed from
+it without such weights (activations, normalisation, attention, sums) belongs to it. What reads several operators
+belongs to the last of them, so edges always point forward. A layer that comes again with the same weights (the steps
+of a recurrent network) does not begin another operator.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal, NamedTuple
+
+from testbed.design.workloads.model import Operator, Way, Workload
+
+TracedKind = Literal["dense", "convolution", "embedding", "recurrent", "other"]
+
+WAYS: Mapping[str, tuple[Way, ...]] = {"dense": ("data", "tensor", "place"), "embedding": ("place", "data")}
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """One computation, for all samples of the example together.
+
+    `reads` are places of earlier ones; `weights` bytes of trained numbers by an identity, so that what is shared counts
+    once; `how` says how `flops` were found.
+    """
+
+    name: str
+    type: str
+    kind: TracedKind
+    reads: tuple[int, ...]
+    flops: float
+    weights: Mapping[str, int]
+    input_bytes: int
+    output_bytes: int
+    how: str
+
+
+class Source(NamedTuple):
+    """Where a value is from: places of computations, weights by name; `data` when it depends on the model's input."""
+
+    places: tuple[int, ...] = ()
+    weights: Mapping[str, int] = {}
+    data: bool = False
+
+
+def united_weights(sources: Iterable[Source]) -> Mapping[str, int]:
+    """Weights of those sources that are nothing but weights."""
+    return {name: size for source in sources if not source.data for name, size in source.weights.items()}
+
+
+def united_places(sources: Iterable[Source]) -> tuple[int, ...]:
+    """Computations that any of the sources is from."""
+    return tuple(sorted({place for source in sources for place in source.places}))
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How all computations of one type were counted."""
+
+    type: str
+    count: int
+    flops: float
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A workload, how its sizes were found, and what its reader should know."""
+
+    workload: Workload
+    estimates: tuple[Estimate, ...]
+    notes: tuple[str, ...] = ()
+
+
+def assemble(
+    name: str,
+    traced: Sequence[Traced],
+    *,
+    samples: int,
+    batch: int,
+    training: bool,
+    origin: str,
+    notes: Sequence[str] = (),
+) -> Imported:
+    """Operators for `batch` samples, from an example of `samples` samples."""
+    group_of = _groups(traced)
+    members: dict[int, list[int]] = {}
+    for place, group in enumerate(group_of):
+        members.setdefault(group, []).append(place)
+    carried = _carried(traced, group_of)
+    weights = _first_uses(traced)
+    names = _unique([traced[places[0]].name for places in members.values()])
+    operators = [
+        _operator(
+            names[group],
+            [traced[place] for place in places],
+            sum(weights[place] for place in places),
+            _passed_on(group, places, traced, carried),
+            samples=samples,
+            training=training,
+        )
+        for group, places in members.items()
+    ]
+    workload = Workload(name, tuple(operators), tuple(sorted(carried)), batch, training, origin)
+    return Imported(workload, _estimates(traced, samples), tuple(notes))
+
+
+def _groups(traced: Sequence[Traced]) -> list[int]:
+    """The operator that each computation belongs to."""
+    groups: list[int] = []
+    count = 0
+    users: dict[str, int] = {}  # the first of each weight
+    for place, one in enumerate(traced):
+        first = [users.setdefault(key, place) for key in one.weights]
+        again = [there for there in first if there < place and traced[there].name == one.name]
+        if len(again) == len(first) > 0:
+            begins = False
+        else:
+            begins, again = one.kind != "other" or not one.reads, []
+        groups.append(count if begins else max(groups[there] for there in (*again, *one.reads)))
+        count += begins
+    return groups
+
+
+def _carried(traced: Sequence[Traced], group_of: Sequence[int]) -> Mapping[tuple[int, int], int]:
+    """Bytes that pass from one operator to another, each result once."""
+    results: dict[tuple[int, int], set[int]] = {}
+    for reader, one in enumerate(traced):
+        for place in one.reads:
+            edge = group_of[place], group_of[reader]
+            if edge[0] != edge[1]:
+                results.setdefault(edge, set()).add(place)
+    return {edge: sum(traced[place].output_bytes for place in places) for edge, places in results.items()}
+
+
+def _passed_on(
+    group: int, places: Sequence[int], traced: Sequence[Traced], carried: Mapping[tuple[int, int], int]
+) -> int:
+    """The most that any reader takes; of an operator that nobody reads its last result."""
+    sizes = [size for (producer, _), size in carried.items() if producer == group]
+    return max(sizes, default=traced[places[-1]].output_bytes)
+
+
+def _first_uses(traced: Sequence[Traced]) -> list[int]:
+    """Bytes of weights that each computation is the first to use."""
+    seen: set[str] = set()
+    sizes = []
+    for one in traced:
+        sizes.append(sum(size for key, size in one.weights.items() if key not in seen))
+        seen.update(one.weights)
+    return sizes
+
+
+def _operator(
+    name: str, parts: Sequence[Traced], weights: int, output: int, *, samples: int, training: bool
+) -> Operator:
+    """One operator; split by columns, a dense layer gathers its output and sums the gradient of its input."""
+    head = parts[0]
+    flops = sum(part.flops for part in parts) / samples
+    split = "tensor" in WAYS.get(head.kind, ())
+    is_table = head.kind == "embedding"
+    return Operator(
+        name=name,
+        kind=head.kind if head.kind != "other" else head.type.lower(),
+        forward_flops=flops,
+        backward_flops=2 * flops * training,
+        parameter_bytes=weights,
+        output_bytes=ceil(output / samples),
+        moved_bytes=sum(part.input_bytes + part.output_bytes for part in parts) / samples,
+        gradient_bytes=weights * training,
+        state_bytes=weights * (training and not is_table),
+        forward_reduce_bytes=ceil(head.output_bytes / samples / 2) * split,
+        backward_reduce_bytes=ceil(head.input_bytes / samples) * split * training,
+        ways=WAYS.get(head.kind, ("data",)),
+    )
+
+
+def _estimates(traced: Sequence[Traced], samples: int) -> tuple[Estimate, ...]:
+    counts = Counter((one.type, one.how) for one in traced)
+    flops: Counter[tuple[str, str]] = Counter()
+    for one in traced:
+        flops[one.type, one.how] += one.flops / samples  # type: ignore[assignment]
+    return tuple(Estimate(type_, count, flops[type_, how], how) for (type_, how), count in counts.items())
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """The same names; those that come again are numbered: `dense`, `dense#2`."""
+    seen: Counter[str] = Counter()
+    unique = []
+    for name in names:
+        seen[name] += 1
+        unique.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return unique

@@ -1,0 +1,176 @@
+"""How long a server computes, from a roofline, and what fits into its memory.
+
+A pass over an operator takes what the slower of arithmetic and memory needs, plus a fixed overhead (Williams,
+Waterman and Patterson, 2009). A server counts as one big device: arithmetic, bandwidth and memory of its devices
+together. What its devices exchange among themselves is charged once, before each AllReduce that leaves the server.
+
+| constant | value | source |
+|---|---|---|
+| A100 arithmetic | 156 TFLOP/s | data sheet, TF32 matrix units, dense: PyTorch's and cuDNN's choice for 4-byte floats |
+| A100 BF16 | 312 TFLOP/s | data sheet, dense |
+| memory | 40 GB at 1,555 GB/s; 80 GB at 2,039 GB/s | data sheet, SXM4 |
+| attained arithmetic | 0.5 | large models reach 44 to 52 % of the peak (Narayanan et al., 2021, table 1) |
+| attained bandwidth | 0.8 | assumed: copies reach about 0.9, gathers less |
+| overhead | 10 us a pass | assumed: two kernels or three at some 4 us of launch each |
+| NVLink | 300 GB/s each way | data sheet, third generation: 600 GB/s both ways together |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import isfinite
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.design.workloads.layout import Layout, Strategy
+from testbed.design.workloads.model import CUT_BY_HEADS, READ_BY_ROWS, Operator, Workload
+from testbed.design.workloads.moves import row_samples
+from testbed.design.workloads.profile import Profile
+from testbed.errors import OutOfMemory, WorkloadError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One accelerator: peaks, what of them is attained, and what a pass costs besides."""
+
+    name: str
+    peak_flops: float
+    memory_bytes_per_s: float
+    memory_bytes: int
+    attained_flops: float = 0.5
+    attained_bandwidth: float = 0.8
+    overhead_s: float = 10e-6
+
+    def __post_init__(self) -> None:
+        rates = (self.peak_flops, self.memory_bytes_per_s, self.attained_flops, self.attained_bandwidth)
+        if not all(isfinite(rate) and rate > 0 for rate in rates) or self.memory_bytes < 1:
+            raise WorkloadError(
+                f"device {self.name}: peaks, what is attained of them, and memory must be above 0"
+            )
+        if not isfinite(self.overhead_s) or self.overhead_s < 0:
+            raise WorkloadError(f"device {self.name}: an overhead of {self.overhead_s} s: give 0 or more")
+
+    def pass_seconds(self, flops: float, moved_bytes: float, devices: int) -> float:
+        """Seconds of one pass over so many devices at once.
+
+        156 GFLOP at half of 156 TFLOP/s take 2 ms, and 10 us of overhead:
+
+        >>> round(A100.pass_seconds(156e9, 0, devices=1) * 1e3, 3)
+        2.01
+        """
+        arithmetic_s = flops / (self.peak_flops * self.attained_flops)
+        memory_s = moved_bytes / (self.memory_bytes_per_s * self.attained_bandwidth)
+        return max(arithmetic_s, memory_s) / devices + self.overhead_s
+
+
+A100 = Device("A100", 156e12, 1.555e12, 40_000_000_000)
+A100_80GB = Device("A100-80GB", 156e12, 2.039e12, 80_000_000_000)
+A100_80GB_BF16 = Device("A100-80GB-BF16", 312e12, 2.039e12, 80_000_000_000)
+DEVICES = {device.name.lower(): device for device in (A100, A100_80GB, A100_80GB_BF16)}
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """`nodes` equal servers of `devices_per_server` devices, joined inside at `local_bytes_per_s` each way."""
+
+    nodes: int
+    device: Device = A100
+    devices_per_server: int = 4
+    local_bytes_per_s: float = 300e9
+    profile: Profile | None = None
+
+    def __post_init__(self) -> None:
+        if self.nodes < 1 or self.devices_per_server < 1:
+            raise WorkloadError(
+                f"a cluster of {self.nodes} servers with {self.devices_per_server} devices each: at least 1 is needed"
+            )
+        if not self.local_bytes_per_s > 0:
+            raise WorkloadError(f"{self.local_bytes_per_s} bytes/s within a server: give a rate above 0")
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of one server."""
+        return self.device.memory_bytes * self.devices_per_server
+
+    def local_reduce_seconds(self, size_bytes: int) -> float:
+        """Time to sum `size_bytes` among the devices of a server: 2(k-1)/k of them over the local links."""
+        k = self.devices_per_server
+        return 2 * (k - 1) / k * size_bytes / self.local_bytes_per_s
+
+
+@lru_cache(maxsize=1 << 16)
+def operator_seconds(
+    operator: Operator, samples: float, shards: int, cluster: Cluster
+) -> tuple[float, float]:
+    """Seconds of one server for its shard of `samples` samples: forward, backward. No samples take no time.
+
+    Nor does an operator that only keeps something. Backward reads and writes everything twice: activations and their
+    gradients, parameters and theirs.
+    """
+    idle = not (operator.forward_flops or operator.moved_bytes or operator.parameter_bytes)
+    if idle or not samples:
+        return 0.0, 0.0
+    if cluster.profile is not None and operator.name in cluster.profile.operators:
+        forward_s, backward_s = cluster.profile.operators[operator.name].seconds(samples)
+        return forward_s / shards, backward_s / shards
+    streamed = 0 if operator.kind in READ_BY_ROWS else operator.parameter_bytes
+    moved_bytes = (streamed + operator.moved_bytes * samples) / shards
+    device, devices = cluster.device, cluster.devices_per_server
+    forward_s = device.pass_seconds(operator.forward_flops * samples / shards, moved_bytes, devices)
+    backward_s = device.pass_seconds(operator.backward_flops * samples / shards, 2 * moved_bytes, devices)
+    return forward_s, backward_s
+
+
+def memory_use(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floats:
+    """Bytes on each server, (nodes,): parameters, state beside them, and outputs kept for the backward pass.
+
+    Serving keeps no outputs but caches of keys and values.
+    """
+    use: Floats = _memories(workload, strategy, cluster).sum(axis=0)
+    return use
+
+
+def _memories(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floats:
+    """Bytes of each operator on each server, (operators, nodes)."""
+    rows = [
+        operator_memory(operator, layout, workload.batch, cluster.nodes, training=workload.training)
+        for operator, layout in zip(workload.operators, strategy.layouts, strict=True)
+    ]
+    return np.array(rows).reshape(-1, cluster.nodes)
+
+
+@lru_cache(maxsize=1 << 14)
+def operator_memory(
+    operator: Operator, layout: Layout, batch: int, nodes: int, *, training: bool = True
+) -> Floats:
+    """Bytes that one operator takes on each server, (nodes,); do not write to it."""
+    servers, samples = np.array(layout.servers), row_samples(layout, batch)
+    cuts_outputs = layout.way in ("place", "expert") or operator.kind == CUT_BY_HEADS
+    outputs = operator.output_bytes * operator.routed * samples / (layout.shards if cuts_outputs else 1)
+    kept = training or operator.kind == CUT_BY_HEADS
+    use = np.zeros(nodes)
+    use[servers] = (operator.parameter_bytes + operator.state_bytes) / layout.shards + kept * outputs
+    use.flags.writeable = False
+    return use
+
+
+def check_memory(workload: Workload, strategy: Strategy, cluster: Cluster) -> None:
+    """Raise `OutOfMemory` naming the fullest server that does not hold what the strategy puts there, and what."""
+    by_operator = _memories(workload, strategy, cluster)
+    use = by_operator.sum(axis=0)
+    fullest = int(use.argmax())
+    if use[fullest] <= cluster.memory_bytes:
+        return
+    sizes = [
+        (float(memory[fullest]), operator.name)
+        for operator, memory in zip(workload.operators, by_operator, strict=True)
+    ]
+    largest = ", ".join(f"{name} {size / 1e9:.1f} GB" for size, name in sorted(sizes, reverse=True)[:3])
+    raise OutOfMemory(
+        f"{workload.name}: server {fullest} would hold {use[fullest] / 1e9:.1f} GB of its "
+        f"{cluster.memory_bytes / 1e9:.1f} GB (largest: {largest}): cut or place operators over more servers"
+    )

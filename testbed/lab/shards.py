@@ -1,0 +1,24 @@
+"""Several jobs on one lab: each has hosts of its own, and with them their NICs, circuits and links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from testbed.errors import TopologyError
+from testbed.lab.model import Lab
+
+
+def shard_of(lab: Lab, names: Sequence[str]) -> Lab:
+    """The lab as one job sees it: its hosts in the given order, node 0 first; all others out of reach.
+
+    Raises `TopologyError` for a host that the lab does not have, or that is named twice.
+    """
+    by_name = {host.name: host for host in (*lab.hosts, *lab.others)}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        raise TopologyError(f"{lab.path}: no host {unknown[0]!r}; hosts are {', '.join(by_name)}")
+    if len(set(names)) != len(names) or not names:
+        raise TopologyError(f"hosts {', '.join(names) or '(none)'}: name each host of the job once")
+    others = tuple(host for name, host in by_name.items() if name not in names)
+    return replace(lab, hosts=tuple(by_name[name] for name in names), others=others)

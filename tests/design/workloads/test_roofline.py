@@ -1,0 +1,164 @@
+"""Computing times and memory in closed form, and measured times instead."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from testbed.design.workloads.layout import Layout, Strategy, data_layout, place_layout
+from testbed.design.workloads.model import Workload
+from testbed.design.workloads.profile import profile_of, read_profile
+from testbed.design.workloads.roofline import (
+    A100,
+    DEVICES,
+    Cluster,
+    check_memory,
+    memory_use,
+    operator_seconds,
+)
+from testbed.design.workloads.strategies import data_parallel
+from testbed.errors import OutOfMemory, WorkloadError
+
+
+def test_arithmetic_bounds_what_computes_much(make_operator):
+    dense = make_operator("d", forward_flops=1e9, backward_flops=2e9, parameter_bytes=1000, moved_bytes=10.0)
+    forward_s, backward_s = operator_seconds(dense, 100, 1, Cluster(1))
+    assert forward_s == pytest.approx(1e11 / (4 * 0.5 * 156e12) + 10e-6, rel=1e-12)
+    assert backward_s == pytest.approx(2e11 / (4 * 0.5 * 156e12) + 10e-6, rel=1e-12)
+    assert operator_seconds(dense, 100, 4, Cluster(1))[0] == pytest.approx(
+        25e9 / (4 * 0.5 * 156e12) + 10e-6, rel=1e-12
+    )
+
+
+def test_memory_bounds_what_moves_much_and_tables_are_not_read_whole(make_operator):
+    sizes = {"forward_flops": 1.0, "parameter_bytes": 10**10, "moved_bytes": 10**6}
+    dense, table = make_operator("d", **sizes), make_operator("t", kind="table", **sizes)
+    bandwidth = 4 * 0.8 * 1.555e12
+    assert operator_seconds(dense, 100, 1, Cluster(1))[0] == pytest.approx((1e10 + 1e8) / bandwidth + 10e-6)
+    assert operator_seconds(dense, 100, 1, Cluster(1))[1] == pytest.approx(
+        2 * (1e10 + 1e8) / bandwidth + 10e-6
+    )
+    assert operator_seconds(table, 100, 1, Cluster(1))[0] == pytest.approx(1e8 / bandwidth + 10e-6)
+
+
+def test_no_samples_take_no_time(make_operator):
+    assert operator_seconds(make_operator("d", forward_flops=1e9), 0, 1, Cluster(1)) == (0.0, 0.0)
+
+
+def test_devices_are_known_by_name():
+    assert DEVICES["a100"] is A100
+    assert {name: device.name.lower() for name, device in DEVICES.items()} == {name: name for name in DEVICES}
+
+
+@pytest.mark.parametrize(("nodes", "devices"), [(0, 4), (-1, 4), (3, 0)])
+def test_a_cluster_has_servers_and_devices(nodes, devices):
+    with pytest.raises(WorkloadError, match="at least 1 is needed"):
+        Cluster(nodes, devices_per_server=devices)
+
+
+def test_memory_is_parameters_state_and_outputs_kept(make_operator):
+    sizes = {"parameter_bytes": 1000, "state_bytes": 3000, "output_bytes": 10}
+    operators = (
+        *tuple(make_operator(f"d{i}", **sizes) for i in range(3)),
+        make_operator("c", kind="cache", **sizes),
+    )
+    layouts = (
+        data_layout([0, 1]),
+        Layout("tensor", ((0, 1),)),
+        place_layout([2]),
+        Layout("tensor", ((2, 3),)),
+    )
+    cluster, strategy = Cluster(4), Strategy(layouts)
+    kept = np.array([4000 + 40 + 2000 + 80, 4000 + 40 + 2000 + 80, 4000 + 80 + 2000 + 40, 2000 + 40])
+    assert memory_use(Workload("w", operators, (), 8), strategy, cluster).tolist() == kept.tolist()
+    served = memory_use(Workload("w", operators, (), 8, training=False), strategy, cluster)
+    assert served.tolist() == [6000, 6000, 6000 + 40, 2000 + 40]
+
+
+def test_what_does_not_fit_is_named_with_its_server(make_operator):
+    tables = tuple(
+        make_operator(f"table{i}", parameter_bytes=40_000_000_000, state_bytes=i) for i in range(5)
+    )
+    workload = Workload("tables", tables, (), 8)
+    spread = Strategy(tuple(place_layout([min(i, 3)]) for i in range(5)))
+    check_memory(workload, spread, Cluster(4))
+    with pytest.raises(OutOfMemory) as caught:
+        check_memory(workload, data_parallel(workload, 4), Cluster(4))
+    told = str(caught.value)
+    assert told.startswith("tables: server 0 would hold 200.0 GB of its 160.0 GB")
+    assert "table4 40.0 GB, table3 40.0 GB, table2 40.0 GB" in told
+    heap = Strategy(tuple(place_layout([2]) for _ in range(5)))
+    with pytest.raises(OutOfMemory, match="server 2 would hold"):
+        check_memory(workload, heap, Cluster(4))
+
+
+MEASURED = {"samples": [10, 20, 40], "forward_s": [1.0, 2.0, 3.0], "backward_s": [2.0, 4.0, 8.0]}
+
+
+@pytest.mark.parametrize(
+    ("samples", "forward_s", "backward_s"),
+    [(5, 1.0, 2.0), (10, 1.0, 2.0), (15, 1.5, 3.0), (30, 2.5, 6.0), (40, 3.0, 8.0), (80, 6.0, 16.0)],
+)
+def test_measured_times_replace_the_roofline(make_operator, samples, forward_s, backward_s):
+    profile = profile_of({"lightbed-profile": 1, "operators": {"d": MEASURED}})
+    cluster = Cluster(1, profile=profile)
+    assert operator_seconds(make_operator("d"), samples, 1, cluster) == (forward_s, backward_s)
+    assert operator_seconds(make_operator("d"), samples, 4, cluster) == (forward_s / 4, backward_s / 4)
+    other = make_operator("other", forward_flops=1e12)
+    assert operator_seconds(other, samples, 1, cluster) == operator_seconds(other, samples, 1, Cluster(1))
+
+
+def test_times_a_sample_are_in_proportion(make_operator):
+    entry = {"forward_s_per_sample": 0.25, "backward_s_per_sample": 0.5}
+    cluster = Cluster(1, profile=profile_of({"lightbed-profile": 1, "operators": {"d": entry}}))
+    assert operator_seconds(make_operator("d"), 8, 1, cluster) == pytest.approx((2.0, 4.0), rel=1e-12)
+
+
+def test_a_profile_is_read_from_its_file(tmp_path):
+    path = tmp_path / "times.json"
+    path.write_text(json.dumps({"lightbed-profile": 1, "device": "A100", "operators": {"d": MEASURED}}))
+    profile = read_profile(path)
+    assert profile.device == "A100"
+    assert profile.operators["d"].samples == (10.0, 20.0, 40.0)
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        (None, "give an object"),
+        ({}, "None is no finite number"),
+        ({"forward_s_per_sample": -1}, "-1 is no finite number of 0 or more"),
+        ({"forward_s_per_sample": float("nan")}, "nan is no finite number"),
+        (MEASURED | {"forward_s": [1.0, 2.0]}, "lists of one length"),
+        (MEASURED | {"samples": [10, 10, 20]}, "must be above 0 and ascend"),
+        (MEASURED | {"samples": [0, 10, 20]}, "must be above 0 and ascend"),
+        (MEASURED | {"samples": []}, "lists of one length"),
+        (MEASURED | {"samples": "10"}, "samples: a list of numbers is missing"),
+        (MEASURED | {"backward_s": [1.0, "fast", 2.0]}, "'fast' is no finite number"),
+        (MEASURED | {"backward_s": [1.0, True, 2.0]}, "True is no finite number"),
+    ],
+)
+def test_damaged_entries_are_named(entry, told):
+    with pytest.raises(WorkloadError, match=r"times: top\.0") as caught:
+        profile_of({"lightbed-profile": 1, "operators": {"top.0": entry}}, name="times")
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("{", "is no JSON"), ("[]", "no profile of version 1"), ('{"lightbed-profile": 2}', "no profile of version 1"),
+     ('{"lightbed-profile": 1, "operators": []}', "must map operator names"), (b"\xff\xfe", "is no JSON")],
+)  # fmt: skip
+def test_damaged_files_are_named(tmp_path, text, told):
+    path = tmp_path / "times.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(WorkloadError, match=r"times\.json") as caught:
+        read_profile(path)
+    assert told in str(caught.value)
+
+
+def test_a_profile_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(WorkloadError, match="give a file that can be read"):
+        read_profile(tmp_path / "nowhere.json")

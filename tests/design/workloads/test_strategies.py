@@ -1,0 +1,99 @@
+"""Usual strategies, what a search may try, and strategies that do not fit their workload."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from testbed.design.workloads.layout import Layout, Strategy, data_layout, place_layout
+from testbed.design.workloads.model import Workload
+from testbed.design.workloads.roofline import Cluster, check_memory
+from testbed.design.workloads.strategies import (
+    check_strategy,
+    data_parallel,
+    default_strategy,
+    legal_layouts,
+)
+from testbed.errors import OutOfMemory, StrategyError
+
+
+def test_tables_go_where_least_is_and_everything_else_everywhere(make_operator):
+    sizes = [50, 40, 30, 20, 20]
+    tables = [
+        make_operator(f"t{i}", kind="table", parameter_bytes=size * 10**9, ways=("place", "data"))
+        for i, size in enumerate(sizes)
+    ]
+    dense = make_operator("dense", parameter_bytes=10, ways=("data", "tensor"))
+    experts = make_operator("experts", ways=("expert", "data"))
+    workload = Workload("dlrm", (*tables, dense, experts), (), 12)
+    strategy = default_strategy(workload, 2)
+    placed = [layout.servers for layout in strategy.layouts[:5]]
+    assert placed == [(0,), (1,), (1,), (0,), (0,)]
+    assert strategy.layouts[5] == data_layout(range(2))
+    assert strategy.layouts[6] == Layout("expert", ((0, 1),))
+    check_memory(workload, strategy, Cluster(2))
+    with pytest.raises(OutOfMemory):
+        check_memory(workload, data_parallel(workload, 2), Cluster(2, devices_per_server=3))
+
+
+def test_what_cannot_be_copied_is_named(make_operator):
+    workload = Workload("w", (make_operator("a"), make_operator("b", ways=("place", "tensor"))), (), 4)
+    with pytest.raises(StrategyError, match=r"b cannot be copied to every server, only place or tensor"):
+        data_parallel(workload, 4)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 7, 12])
+def test_all_legal_layouts_are_legal_and_different(make_operator, nodes):
+    any_way = make_operator("any")
+    layouts = legal_layouts(any_way, nodes)
+    workload = Workload("w", (any_way,), (), 4)
+    for layout in layouts:
+        check_strategy(workload, Strategy((layout,)), nodes)
+    assert len(set(layouts)) == len(layouts)
+    sizes = [size for size in range(min(2, nodes), nodes + 1) if nodes % size == 0]
+    placed = nodes + 1 if nodes > 1 else 1
+    assert len(layouts) == 1 + placed + 2 * len(sizes)
+    assert legal_layouts(make_operator("data", ways=("data",)), nodes) == (data_layout(range(nodes)),)
+
+
+@pytest.mark.parametrize(
+    ("layout", "told"),
+    [
+        (Layout("data", ()), "at least one replica"),
+        (Layout("data", ((),)), "at least one replica"),
+        (Layout("tensor", ((0, 1), (2,))), "equally many shards"),
+        (Layout("tensor", ((0, 1), (1, 2))), "names a server twice"),
+        (Layout("data", ((0,), (4,))), "names servers 0 to 4: there are 0 to 3"),
+        (Layout("data", ((-1,),)), "names servers -1 to -1"),
+        (Layout("data", ((0, 1),)), "data parallel with 2 shards"),
+        (Layout("place", ((0,), (1,))), "placed 2 times"),
+        (Layout("expert", ((0, 1),)), "laid out as expert, it can be data or tensor or place"),
+    ],
+)
+def test_wrong_grids_are_named(make_operator, layout, told):
+    workload = Workload("w", (make_operator("a", ways=("data", "tensor", "place")),), (), 4)
+    with pytest.raises(StrategyError, match="w: a: ") as caught:
+        check_strategy(workload, Strategy((layout,)), 4)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("microbatches", [0, -1, 5])
+def test_microbatches_have_at_least_a_sample(make_operator, microbatches):
+    workload = Workload("w", (make_operator("a"),), (), 4)
+    with pytest.raises(StrategyError, match="microbatches of 4 samples"):
+        check_strategy(workload, Strategy((place_layout([0]),), microbatches), 1)
+
+
+def test_each_operator_has_a_layout(make_operator):
+    workload = Workload("w", (make_operator("a"), make_operator("b")), (), 4)
+    with pytest.raises(StrategyError, match="2 operators, the strategy 1 layouts"):
+        check_strategy(workload, Strategy((place_layout([0]),)), 1)
+
+
+def test_layouts_are_the_same_after_a_journey():
+    layout = Layout("tensor", ((0, 1), (2, 3)))
+    back = pickle.loads(pickle.dumps(layout))
+    assert back == layout
+    assert hash(back) == hash(layout)
+    assert back is not layout

@@ -1,0 +1,102 @@
+"""A fibre is cut under a looping AllReduce on hosts that are real to the kernel; no rank starts anew."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("asyncssh")
+pytest.importorskip("pydantic")
+pytest.importorskip("sqlalchemy")
+pytest.importorskip("jsonschema")
+
+from testbed.design.model import RingOrder, Topology
+from testbed.design.routes import find_routes
+from testbed.design.wiring import wire
+from testbed.errors import CollectiveError
+from testbed.lab.control import control
+from testbed.lab.inventory import load_lab
+from testbed.lab.simulated import start_lab
+from testbed.measure.fibre_cut import FIBRE_CUT, cut_and_repair, looping_allreduce
+from testbed.measure.store import RunStore
+from testbed.operate.journal import Journal
+from testbed.operate.session import Design, LabSession, open_lab
+
+ROOT = Path(__file__).parents[2]
+HOST_PYTHON = ROOT / ".venv-host" / "bin" / "python"
+RING = RingOrder(1, (0, 1, 2, 3))
+
+
+def design(*, simplex):
+    """A ring of four, and the NICs left joined for pairs: two apart, and one-way links also three apart."""
+    steps = (1, 2, 3) if simplex else (1, 3, 2)
+    edges = tuple(sorted((node, (node + step) % 4) for node in range(4) for step in steps))
+    topology = Topology(4, 3, simplex, (1,), edges)
+    wiring = wire(topology)
+    return Design("one-way" if simplex else "duplex", topology, wiring, find_routes(wiring))
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory):
+    """Four hosts of three NICs, with the interpreter that has torch."""
+    directory = tmp_path_factory.mktemp("four")
+    lab = load_lab(ROOT / "labs" / "testbed12.yaml")
+    hosts = tuple(replace(host, nics=host.nics[:3], python=str(HOST_PYTHON)) for host in lab.hosts[:4])
+    lab = replace(lab, name=f"cut-{os.getpid()}", hosts=hosts)
+    with (
+        start_lab(lab, hosts="kernel", move=True) as up,
+        Journal(directory / "journal.sqlite") as journal,
+        open_lab(up.lab, journal) as session,
+    ):
+        yield up, session
+
+
+@pytest.mark.kernel
+@pytest.mark.skipif(
+    not HOST_PYTHON.exists(), reason="needs torch on the simulated hosts: `make install` makes .venv-host"
+)
+def test_the_ring_is_closed_over_a_borrowed_link_and_then_patched_anew(four, tmp_path):
+    """One launch lives through a cut of duplex links, a change to one-way links, and a cut of those."""
+    up, session = four
+    found = []
+
+    def cut(standing, fibre):
+        plant = up.control["plant"]
+        times = cut_and_repair(
+            session, standing, loop, partial(control, plant, {"do": "cut", "fibre": fibre})
+        )
+        control(plant, {"do": "uncut", "fibre": fibre})
+        run.add_phase(FIBRE_CUT, times.to_json())
+        found.append(times)
+
+    duplex, one_way = design(simplex=False), design(simplex=True)
+    session.bring_up(duplex)
+    with (
+        RunStore(tmp_path).begin(session.lab, True, "kernel", seeds={}) as run,
+        looping_allreduce(session, duplex, (RING,), deadline_s=100) as loop,
+    ):
+        cut(duplex, "b/nic1:receive")
+        assert session.bring_up(one_way).verified.ok
+        cut(one_way, "a/nic1:transmit")
+    for times in found:
+        assert 0 < times.noticed_s < times.rerouted_s < times.back_s
+        assert 0 < times.dark_s < times.repatch_s
+        assert times.repatch_stall_s >= times.dark_s
+        assert times.rows >= 9, "three before, three between, three after; every sum was right"
+        assert (times.findings, times.why) == (0, "the ring is closed by a link of its own again")
+    stored = RunStore(tmp_path).load(run.run_id)
+    assert stored.summary.status == "done"
+    assert [phase.data["back_s"] for phase in stored.phases] == [times.back_s for times in found]
+
+
+def test_no_allreduce_loops_on_models_of_hosts():
+    session = LabSession(load_lab(ROOT / "labs" / "testbed12.yaml"), {}, None, None)
+    with (
+        pytest.raises(CollectiveError, match="only modelled"),
+        looping_allreduce(session, design(simplex=False), (RING,)),
+    ):
+        pass
