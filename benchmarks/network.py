@@ -1,7 +1,8 @@
 """The network model against a packet-level simulator, and its time: the published task graphs at 100 Gbit/s.
 
-Two JSON lines: `network_fidelity`, iteration times on full-bisection fabrics beside the packet simulator's (whose own
-fabric is a Fat-tree with a random path a flow), and `network_speed`, the time of one simulation of the largest graph
+Three JSON lines: `network_fidelity`, iteration times on full-bisection fabrics beside the packet simulator's (whose own
+fabric is a Fat-tree with a random path a flow); `network_fluid`, how far rings whose rounds flow as one, and rounded
+ends of flows, are from the exact simulation; and `network_speed`, the time of one simulation of the largest graph
 once everything is compiled, in processor seconds of one core, file reading not counted.
 """
 
@@ -16,9 +17,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from sim.models.network.collectives import Algorithm, ring
 from sim.models.network.compiled import AVAILABLE
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import Fabric, circulant, fat_tree, ideal_switch
+from sim.models.network.fabrics import Fabric, circulant, expander, fat_tree, ideal_switch
+from sim.models.network.fluid import circulant_rings, fluid_ring
 from sim.models.network.graph_file import read_task_graph
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraph
@@ -27,6 +30,8 @@ RATE_GBPS = 100
 PACKETS_MS = {"100vgg_16": 210.77, "100transformer_16": 64.74, "100dlrm_128": 246.09}
 LARGEST = "100dlrm_128"
 REPEATS = 5
+ROUNDING = 0.01
+STRIDES = {16: (1, 3, 13, 15), 128: (1, 15, 113, 127)}
 ASKED_WITHIN, ASKED_S, AIMED_S = 0.05, 1.0, 0.3
 FABRICS: dict[str, Callable[[int], Fabric]] = {
     "fattree_hash": lambda nodes: fat_tree(nodes, RATE_GBPS, balance="hash"),
@@ -49,16 +54,57 @@ def fidelity(graphs: dict[str, TaskGraph]) -> dict[str, object]:
     return {"results": rows, "worst_off": round(worst, 4), "asked_worst_off_below": ASKED_WITHIN}
 
 
+def rings(fabric: str, nodes: int, *, exact: bool) -> Algorithm:
+    """On the circulant a ring for each stride, elsewhere one."""
+    if fabric == "circulant_d4":
+        return circulant_rings(nodes, STRIDES[nodes], exact=exact)
+    return ring if exact else fluid_ring
+
+
+DIRECT: dict[str, Callable[[int], Fabric]] = {
+    "circulant_d4": lambda nodes: circulant(nodes, STRIDES[nodes], RATE_GBPS)
+}
+
+
+def fluidity(graphs: dict[str, TaskGraph]) -> dict[str, object]:
+    rows: dict[str, dict[str, float]] = {}
+    for name, graph in graphs.items():
+        rows[name] = {}
+        for fabric, make in (FABRICS | DIRECT).items():
+            network, flow = make(graph.nodes), rings(fabric, graph.nodes, exact=False)
+            in_rounds_s = simulate(
+                graph, network, allreduce=rings(fabric, graph.nodes, exact=True)
+            ).iteration_s
+            fluid_s = simulate(graph, network, allreduce=flow).iteration_s
+            rounded_s = simulate(graph, network, allreduce=flow, rounding=ROUNDING).iteration_s
+            rows[name] |= {
+                f"{fabric}_ms": round(in_rounds_s * 1e3, 2),
+                f"{fabric}_fluid_off": round(fluid_s / in_rounds_s - 1, 4),
+                f"{fabric}_rounded_off": round(rounded_s / in_rounds_s - 1, 4),
+            }
+    return {"results": rows, "rounding": ROUNDING}
+
+
+def timed(
+    graph: TaskGraph, fabric: Fabric, allreduce: Algorithm, rounding: float, repeats: int
+) -> dict[str, float]:
+    times = []
+    for _ in range(repeats if fabric.name == "ideal" else 1):
+        begin = time.process_time()
+        done = simulate(graph, fabric, allreduce=allreduce, rounding=rounding)
+        times.append(time.process_time() - begin)
+    return {"cpu_s": round(statistics.median(times), 3), "shares": done.events}
+
+
 def speed(graph: TaskGraph) -> dict[str, object]:
-    makers = FABRICS | {"circulant_d4": lambda nodes: circulant(nodes, (1, 15, 113, 127), RATE_GBPS)}
+    makers = FABRICS | DIRECT | {"expander_d4": lambda nodes: expander(nodes, 4, RATE_GBPS, seed=1)}
     rows = {}
     for name, make in makers.items():
-        fabric, times = make(graph.nodes), []
-        for _ in range(REPEATS if name == "ideal" else 1):
-            begin = time.process_time()
-            done = simulate(graph, fabric)
-            times.append(time.process_time() - begin)
-        rows[name] = {"cpu_s": round(statistics.median(times), 3), "shares": done.events}
+        fabric = make(graph.nodes)
+        for form, exact, rounding in (("", True, 0.0), ("_fluid", False, 0.0), ("_rounded", False, ROUNDING)):
+            rows[name + form] = timed(
+                graph, fabric, rings(name, graph.nodes, exact=exact), rounding, REPEATS if not form else 1
+            )
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
         "graph": LARGEST,
@@ -80,6 +126,7 @@ def main() -> int:
         return 1
     graphs = {name: read_task_graph(Path(folder) / "taskgraphs" / f"{name}.npz") for name in PACKETS_MS}
     print(json.dumps({"benchmark": "network_fidelity", "simulated": True, **fidelity(graphs)}))
+    print(json.dumps({"benchmark": "network_fluid", "simulated": True, **fluidity(graphs)}))
     print(json.dumps({"benchmark": "network_speed", "simulated": True, **speed(graphs[LARGEST])}))
     return 0
 

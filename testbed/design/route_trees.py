@@ -1,4 +1,4 @@
-"""The inner loop of `routes.find_routes`, over flat lists or arrays: read by the interpreter, or compiled for many nodes."""
+"""The inner loop of `routes.find_routes`, over flat lists (interpreted) or arrays (compiled, for many nodes)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def lay_trees(
-    first: Any, head: Any, order: Any, hops: Any, load: Any, onward: Any, nodes: int, rounds: int
+    nodes: int, rounds: int, first: Any, head: Any, order: Any, hops: Any, load: Any, onward: Any
 ) -> None:
     """Fill `onward[t * n + v]` with the link on which node v sends towards t, and `load` with the pairs on each link.
 

@@ -79,13 +79,13 @@ def _onward(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], Sequenc
     table = np.array(edges, dtype=np.int64).reshape(-1, 2)
     first = np.searchsorted(table[:, 0], np.arange(nodes + 1))
     room = np.zeros(len(links), dtype=np.int64), np.full(nodes**2, -1, dtype=np.int64)
-    columns = (first, table[:, 1].copy(), order.reshape(-1), hops.reshape(-1), *room)
-    if nodes < _COMPILED_NODES:
-        lists = [column.tolist() for column in columns]
-        lay_trees(*lists, nodes, _ROUNDS)
-        return order.tolist(), lists[-1]
-    _compiled_trees()(*columns, nodes, _ROUNDS)
-    return order.tolist(), columns[-1].tolist()
+    columns = [first, table[:, 1].copy(), order.reshape(-1), hops.reshape(-1), *room]
+    if nodes >= _COMPILED_NODES:
+        _compiled_trees()(nodes, _ROUNDS, *columns)
+        return order.tolist(), columns[-1].tolist()
+    lists = [column.tolist() for column in columns]
+    lay_trees(nodes, _ROUNDS, *lists)
+    return order.tolist(), lists[-1]
 
 
 @cache

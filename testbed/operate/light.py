@@ -14,7 +14,7 @@ from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.model import Power, Snapshot
 from testbed.lab.model import Lab
 from testbed.operate.model import Circuit, LinkFinding
-from testbed.operate.plan import pair_label, port_owners
+from testbed.operate.plan import own_ports, pair_label, port_owners
 
 TOLERANCE_DB = 1.0
 
@@ -139,9 +139,9 @@ def _extra(
     lab: Lab, switch: str, reading: SwitchReading, circuits: tuple[Circuit, ...]
 ) -> Iterator[LinkFinding]:
     """Cross-connects that touch our ports and are not planned; those of other people are theirs."""
-    owners = port_owners(lab)
+    owners, ours = port_owners(lab), own_ports(lab)
     planned = {(c.input_port, c.output_port) for c in circuits if c.switch == switch}
     for pair in sorted(reading.snapshot.connections.pairs - planned):
-        if any((switch, port) in owners for port in pair):
+        if any((switch, port) in ours for port in pair):
             detail = f"{switch} connects {pair[0]} -> {pair[1]}, which is not planned; run `testbed apply`"
             yield LinkFinding("extra_circuit", pair_label(owners, switch, pair), detail)

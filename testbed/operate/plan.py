@@ -91,6 +91,11 @@ def _ports(hosts: tuple[LabHost, ...], switch: LabSwitch) -> frozenset[int]:
     return frozenset(end.port for end, _ in _fibre_ends(hosts) if end.switch == switch.name)
 
 
+def own_ports(lab: Lab) -> frozenset[tuple[str, int]]:
+    """Switch ports of the lab's hosts, not of those beside a shard."""
+    return frozenset((end.switch, end.port) for end, _ in _fibre_ends(lab.hosts))
+
+
 def port_owners(lab: Lab) -> dict[tuple[str, int], str]:
     """The NIC (`a/nic1`) at every switch port of the lab, of hosts beside a shard too."""
     return {(end.switch, end.port): label for end, label in _fibre_ends((*lab.hosts, *lab.others))}

@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("sqlalchemy")
 
-from testbed.design.workload import HybridWorkload
+from testbed.design.demand import AllReduceDemand
 from testbed.measure.gain import compare_topologies
 from testbed.measure.model import Timing
 
-WORKLOAD = HybridWorkload(nodes=12, group=4, tensor_bytes=4 << 20, data_bytes=1 << 20)
+DEMANDS = (AllReduceDemand(4, 4 << 20), AllReduceDemand(12, 1 << 20))
 
 
 def row(topology: str, configuration: str, ranks: int, size: int, time_us: float) -> Timing:
@@ -47,7 +47,7 @@ def test_the_largest_size_and_the_fastest_configuration_count():
         row("B", "one ring", 12, 1 << 20, 200_000),
     ]
 
-    bandwidth, iteration = compare_topologies(rows, "A", "B", WORKLOAD)
+    bandwidth, iteration = compare_topologies(rows, "A", "B", DEMANDS, 12)
 
     assert bandwidth.label == "bus bandwidth in groups of 4 at 1 MiB"
     assert bandwidth.gain == pytest.approx(3)

@@ -8,6 +8,7 @@
 | `fabrics` | circulant, Fat-tree, ideal switch, expander, reconfigured circuits; routes and cost |
 | `taskgraph`, `graph_file` | an iteration as a graph of tasks; the `.npz` format |
 | `collectives` | AllReduce as rings, double binary trees, halving and doubling |
+| `fluid` | the same with all rounds as one, and rings on the strides of a circulant; faster |
 | `execution` | runs a task graph on a fabric |
 | `traces`, `timeline` | what happened, as Parquet and as a picture |
 

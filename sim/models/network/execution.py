@@ -146,9 +146,7 @@ class Run:
         self.capacity = np.array(capacity, dtype=np.float64)
         self.routes: Routes = lowered.routes
         rows = _TRACE_ROWS + capacity.size + lowered.program.message_bytes.size if trace else 0
-        self.state: State = fresh_state(
-            lowered.program, capacity.size, trace_rows=rows, rounding=rounding
-        )
+        self.state: State = fresh_state(lowered.program, capacity.size, trace_rows=rows, rounding=rounding)
         self._near = fresh_neighbours(lowered.routes, never_full)
         self._never_full = never_full
         self._tracing = trace

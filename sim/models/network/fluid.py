@@ -71,7 +71,9 @@ def position_strides(nodes: int, steps: Sequence[int], group: Group) -> tuple[in
     (1, 11, 5, 7)
     >>> position_strides(12, (1, 11, 3, 9), (1, 4, 7, 10))
     (1, 3)
-    >>> position_strides(16, (1, 15, 6, 10), (0, 4, 8, 12))  # none is a multiple of 4: 4 is 10 + 10, 12 is 6 + 6
+    >>> position_strides(
+    ...     16, (1, 15, 6, 10), (0, 4, 8, 12)
+    ... )  # none is a multiple of 4: 4 is 10 + 10, 12 is 6 + 6
     (1, 3)
     """
     size = len(group)

@@ -144,7 +144,7 @@ def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: 
     ready[: free.size] = free
     return State(
         clock=np.zeros(1),
-        rounding=np.array([rounding]),
+        rounding=np.array([rounding], dtype=np.float64),
         number=number,
         waits_for=program.task_after.copy(),
         begin_s=np.full(tasks, np.nan),

@@ -74,6 +74,7 @@ def draw_timeline(execution: Execution, path: str | Path, *, title: str = "") ->
     )
     links.set_xlabel("time (ms)")
     links.set_xlim(0, execution.iteration_s * 1e3)
+    figure.align_ylabels()
     figure.savefig(path, dpi=120)
     return Path(path)
 
@@ -112,11 +113,14 @@ def _draw_moves(axes: Any, execution: Execution) -> None:
         tops = (row + height * np.arange(tasks.size)).astype(np.float64)
         _bars(axes, execution.begin_s[tasks], execution.end_s[tasks], tops, height, _COLOURS[name])
         row += height * tasks.size
+        if not tasks.size:
+            continue
         axes.plot([], [], color=_COLOURS[name], linewidth=6, label=f"{name} ({tasks.size})")
     axes.set_ylim(max(row, 1), 0)
     axes.set_yticks([])
     axes.set_ylabel("moving, by begin")
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    if row:
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
 
 
 def _draw_links(axes: Any, execution: Execution) -> None:

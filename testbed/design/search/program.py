@@ -122,7 +122,8 @@ class Programs:
                 stage = self._stage(FORWARD, microbatch, place)
                 for producer in self._fed_by[place]:
                     size = self._operators[producer].output_bytes
-                    work = _sending(FORWARD, layouts[producer], layout, samples, size)
+                    sliced = self._setting.workload.sliced((producer, place))
+                    work = _sending(FORWARD, layouts[producer], layout, samples, size, sliced)
                     yield Item(work, self._stage(FORWARD, microbatch, producer), stage)
                 yield from self._pass(FORWARD, place, layout, samples, stage)
 
@@ -150,7 +151,8 @@ class Programs:
         after = microbatch if self._feeds[place] else len(self._samples) - 1
         yield Item(_waiting(layout), self._stage(FORWARD, after, place), stage)
         for consumer in self._feeds[place]:
-            work = _sending(BACKWARD, layout, layouts[consumer], samples, size)
+            sliced = self._setting.workload.sliced((place, consumer))
+            work = _sending(BACKWARD, layout, layouts[consumer], samples, size, sliced)
             yield Item(work, self._stage(BACKWARD, microbatch, consumer), stage)
 
     def _pass(self, direction: int, place: int, layout: Layout, samples: int, stage: int) -> Iterator[Item]:
@@ -205,9 +207,11 @@ class Programs:
 
 
 @lru_cache(_REMEMBERED)
-def _sending(direction: int, producer: Layout, consumer: Layout, samples: int, output_bytes: int) -> Sending:
+def _sending(
+    direction: int, producer: Layout, consumer: Layout, samples: int, output_bytes: int, sliced: bool
+) -> Sending:
     between = backward_moves if direction else forward_moves
-    return _as_sending(between(producer, consumer, samples, output_bytes))
+    return _as_sending(between(producer, consumer, samples, output_bytes, sliced))
 
 
 @lru_cache(_REMEMBERED)

@@ -9,7 +9,7 @@ served. The update of the parameters itself takes no time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -65,6 +65,7 @@ def iteration(
     return _Iteration(workload, strategy, cluster, bucket_bytes, fuse=fuse).graph()
 
 
+Edge = tuple[int, int]
 Between = Callable[[Layout, Layout, int, int, bool], Moves]
 
 
@@ -90,6 +91,10 @@ class _Iteration:
         self._known_seconds: dict[tuple[int, int, int], float] = {}
         self._forward: dict[tuple[int, int], Tasks] = {}
         self._backward: dict[tuple[int, int], Tasks] = {}
+        self._arrived: dict[tuple[tuple[Edge, ...], int], Tasks] = {}
+        self._edges_into: dict[int, list[Edge]] = {place: [] for place in range(len(workload.operators))}
+        for edge in workload.edges:
+            self._edges_into[edge[1]].append(edge)
 
     def graph(self) -> TaskGraph:
         for microbatch in range(len(self._samples)):
@@ -108,10 +113,13 @@ class _Iteration:
         """Collect inputs, send samples to their experts, compute, bring them back, sum among shards."""
         places, samples = self._steps[step], self._samples[microbatch]
         ready: Tasks = {}
-        for producer, consumer in self._workload.edges:
-            if consumer == places[0]:
-                moves = self._moves(forward_moves, (producer, consumer), samples)
-                self._send(moves, self._forward[self._step_of[producer], microbatch], ready)
+        for bundle in self._bundles(places[0]):
+            done: Tasks = {}
+            _join(done, (self._forward[self._step_of[producer], microbatch] for producer, _ in bundle))
+            moves = self._moves(forward_moves, bundle, samples)
+            senders = set(moves.source[moves.source != moves.target].tolist())
+            done |= self._settled({server: done[server] for server in senders})
+            self._send(moves, done, ready)
         last = self._workload.operators[places[-1]]
         return self._compute(step, samples, ready, direction=0, reduce_bytes=last.forward_reduce_bytes)
 
@@ -119,21 +127,49 @@ class _Iteration:
         """Collect gradients of the outputs, then as forward."""
         places, samples = self._steps[step], self._samples[microbatch]
         ready = {server: list(tasks) for server, tasks in self._forward[step, microbatch].items()}
-        followed = False
-        for producer, consumer in self._workload.edges:
-            if producer == places[-1]:
-                followed = True
-                moves = self._moves(backward_moves, (producer, consumer), samples)
-                self._send(moves, self._backward[self._step_of[consumer], microbatch], ready)
-        if not followed:
+        following = [edge for edge in self._workload.edges if edge[0] == places[-1]]
+        for edge in following:
+            _join(ready, [self._gradients(edge, microbatch)])
+        if not following:
             _join(ready, (self._forward[step, other] for other in range(len(self._samples))))
         first = self._workload.operators[places[0]]
         return self._compute(step, samples, ready, direction=1, reduce_bytes=first.backward_reduce_bytes)
 
-    def _moves(self, between: Between, edge: tuple[int, int], samples: int) -> Moves:
-        producer, consumer = (self._strategy.layouts[place] for place in edge)
-        output_bytes = self._workload.operators[edge[0]].output_bytes
-        return between(producer, consumer, samples, output_bytes, self._workload.sliced(edge))
+    def _gradients(self, edge: Edge, microbatch: int) -> Tasks:
+        """What has to happen before the producer of an edge has the gradients of its output."""
+        bundle = next(bundle for bundle in self._bundles(edge[1]) if edge in bundle)
+        bundle = tuple(edge for edge in bundle if self._trainable[edge[0]])
+        if (bundle, microbatch) not in self._arrived:
+            ready = self._arrived[bundle, microbatch] = {}
+            moves = self._moves(backward_moves, bundle, self._samples[microbatch])
+            self._send(moves, self._backward[self._step_of[edge[1]], microbatch], ready)
+        return self._arrived[bundle, microbatch]
+
+    def _bundles(self, consumer: int) -> list[tuple[Edge, ...]]:
+        """The edges into an operator; those from operators of one layout together.
+
+        What one server sends another for them is one message, as the tables of a server have theirs looked up and
+        sent together; and the graph stays small.
+        """
+        bundles: dict[tuple[Layout, bool], tuple[Edge, ...]] = {}
+        for edge in self._edges_into[consumer]:
+            key = self._strategy.layouts[edge[0]], self._workload.sliced(edge)
+            bundles[key] = (*bundles.get(key, ()), edge)
+        return list(bundles.values())
+
+    def _moves(self, between: Between, bundle: Sequence[Edge], samples: int) -> Moves:
+        """What passes over some edges between the same layouts, pairs of servers once each."""
+        producer, consumer = (self._strategy.layouts[place] for place in bundle[0])
+        sliced, nodes = self._workload.sliced(bundle[0]), self._cluster.nodes
+        sizes = [self._workload.operators[edge[0]].output_bytes for edge in bundle]
+        parts = [between(producer, consumer, samples, size, sliced) for size in sizes]
+        if len(parts) == 1:
+            return parts[0]
+        key, row = np.unique(
+            np.concatenate([part.source * nodes + part.target for part in parts]), return_inverse=True
+        )
+        total = np.bincount(row, np.concatenate([part.size_bytes for part in parts])).astype(np.int64)
+        return Moves(key // nodes, key % nodes, total)
 
     def _send(self, moves: Moves, done: Tasks, ready: Tasks) -> None:
         """Add to `ready` what has to happen before each target can go on."""

@@ -111,12 +111,13 @@ def operator_seconds(
     Nor does an operator that only keeps something. Backward reads and writes everything twice: activations and their
     gradients, parameters and theirs.
     """
-    idle = not (operator.forward_flops or operator.moved_bytes or operator.parameter_bytes)
-    if idle or not samples:
+    if not samples:
         return 0.0, 0.0
     if cluster.profile is not None and operator.name in cluster.profile.operators:
         forward_s, backward_s = cluster.profile.operators[operator.name].seconds(samples)
         return forward_s / shards, backward_s / shards
+    if not (operator.forward_flops or operator.moved_bytes or operator.parameter_bytes):
+        return 0.0, 0.0
     streamed = 0 if operator.kind in READ_BY_ROWS else operator.parameter_bytes
     moved_bytes = (streamed + operator.moved_bytes * samples) / shards
     device, devices = cluster.device, cluster.devices_per_server

@@ -284,6 +284,26 @@ def test_a_cut_file_is_named(mlp):
         import_onnx(mlp, batch=1)
 
 
+def test_damage_is_named_or_harmless(mlp):
+    """Whatever is written over a few bytes of a file, the answer is a workload or an error that names the file."""
+    good, rng = mlp.read_bytes(), np.random.default_rng(5)
+    outcomes = []
+    for _ in range(300):
+        bad = bytearray(good)
+        for _ in range(rng.integers(1, 4)):
+            bad[rng.integers(len(bad))] = rng.integers(256)
+        mlp.write_bytes(bad)
+        try:
+            outcomes.append(import_onnx(mlp, batch=1).workload.name)
+        except WorkloadError as error:
+            outcomes.append(str(error))
+    assert all("model" in outcome for outcome in outcomes)
+    assert outcomes.count("model") > 50
+    assert (
+        sum("model.onnx" in outcome for outcome in outcomes) == len(outcomes) - outcomes.count("model") > 50
+    )
+
+
 def test_a_model_without_inputs_is_named(save):
     path = save([node("Relu", "w", "y")], [], [value("y", 3)], [weights("w", 3)])
     with pytest.raises(WorkloadError, match="has no inputs"):

@@ -126,6 +126,26 @@ def test_attention_without_weights_is_counted():
     assert job.parameter_bytes == 0
 
 
+def test_what_does_not_depend_on_the_input_is_no_operator():
+    """Positions and a causal mask are made while running: their weights belong to what adds them."""
+    job = import_torch(Decoder(), [meta(2, 6, dtype=torch.int64)], batch=2).workload
+    assert [operator.kind for operator in job.operators] == ["embedding", "dense", "dense"]
+    assert job.parameter_bytes == 4 * (50 * 16 + 6 * 16 + 4 * 16 * 16 + 4 * 16)
+    assert total(job) == 2 * 6 * 4 * 16 * 16 + 4 * 6 * 6 * 16
+
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.positions = nn.Embedding(50, 16), nn.Embedding(6, 16)
+        self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+
+    def forward(self, words):
+        x = self.words(words) + self.positions(torch.arange(6))
+        mask = torch.triu(torch.full((6, 6), float("-inf")), diagonal=1)
+        return self.attention(x, x, x, attn_mask=mask, need_weights=False)[0]
+
+
 class Tied(nn.Module):
     def __init__(self):
         super().__init__()
@@ -201,6 +221,11 @@ class Constant(nn.Module):
 def test_modules_that_cannot_be_run_without_numbers_are_named(module):
     with pytest.raises(WorkloadError, match=f"{type(module).__name__} cannot be run"):
         import_torch(module, [meta(4, 3)], batch=4)
+
+
+def test_a_module_that_does_nothing_is_named():
+    with pytest.raises(WorkloadError, match="nothing is computed"):
+        import_torch(nn.Identity(), [meta(4, 3)], batch=4)
 
 
 def test_an_example_is_needed():

@@ -101,6 +101,17 @@ def test_copies_of_a_tensor_parallel_output_take_turns():
     assert moves.size_bytes.tolist() == [80] * 4
 
 
+def test_a_server_takes_its_own_copy_first():
+    moves = forward_moves(Layout("tensor", ((0, 1, 2, 3),)), Layout("tensor", ((3, 2, 1, 0, 4),)), 8, 10)
+    assert dict(zip(moves.target.tolist(), moves.source.tolist(), strict=True)) == {
+        0: 0,
+        1: 1,
+        2: 2,
+        3: 3,
+        4: 0,
+    }
+
+
 def test_gathering_costs_each_shard_what_it_lacks():
     split, whole = data_layout(range(8)), Layout("tensor", ((0, 1, 2, 3), (4, 5, 6, 7)))
     moves = forward_moves(split, whole, 64, 10)

@@ -161,6 +161,16 @@ def test_gradients_are_summed_while_the_backward_pass_goes_on(make_operator):
     assert 32.0 < done.iteration_s < 32.001
 
 
+def test_gradients_are_summed_when_all_microbatches_are_done(make_operator):
+    workload = chain(make_operator, 1, forward_flops=1.0, backward_flops=1.0, gradient_bytes=10**6)
+    layouts = data_parallel(workload, 2).layouts
+    graph = iteration(workload, Strategy(layouts, microbatches=2), ticking(2))
+    done = run(graph)
+    assert done.begin_s[graph.kind == Kind.ALLREDUCE].tolist() == [
+        8.0
+    ]  # 4 samples each, forward and backward
+
+
 def test_a_sum_is_preceded_by_that_within_each_server(make_operator):
     workload = chain(make_operator, 1, gradient_bytes=3 * 10**8)
     graph = iteration(workload, data_parallel(workload, 2), Cluster(2, devices_per_server=4))
@@ -174,6 +184,14 @@ def test_what_learns_nothing_has_no_backward_pass(make_operator):
         workload = Workload("w", operators, ((0, 1), (1, 2)), 4, training)
         graph = iteration(workload, data_parallel(workload, 1), ticking(1), fuse=False)
         assert graph.tasks == passes
+
+
+def test_neither_has_it_within_a_step(make_operator):
+    flops = {"forward_flops": 1.0, "backward_flops": 2.0}
+    operators = (make_operator("frozen", **flops), make_operator("layer", parameter_bytes=4, **flops))
+    workload = Workload("w", operators, ((0, 1),), 4)
+    graph = iteration(workload, data_parallel(workload, 1), ticking(1))
+    assert graph.time_s.tolist() == [8.0, 8.0]
 
 
 def test_experts_wait_for_their_samples_and_their_results(make_operator):

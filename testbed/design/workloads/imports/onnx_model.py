@@ -56,8 +56,11 @@ def import_onnx(
     onnx = _onnx()
     model = _load(onnx, Path(path))
     samples = _fix_inputs(model, str(path), dict(dimensions or {}))
-    reader = _Reader(_tensors(onnx, model))
-    reader.read(onnx, model)
+    try:
+        reader = _Reader(_tensors(onnx, model))
+        reader.read(onnx, model)
+    except Exception as error:  # a damaged model can fail anywhere in the library that infers its shapes
+        raise WorkloadError(f"{path} is a damaged ONNX model: {error}; export it anew") from error
     return assemble(
         Path(path).stem,
         reader.traced,

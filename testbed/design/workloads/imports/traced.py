@@ -15,6 +15,7 @@ from math import ceil
 from typing import Literal, NamedTuple
 
 from testbed.design.workloads.model import Operator, Way, Workload
+from testbed.errors import WorkloadError
 
 TracedKind = Literal["dense", "convolution", "embedding", "recurrent", "other"]
 
@@ -87,7 +88,14 @@ def assemble(
     origin: str,
     notes: Sequence[str] = (),
 ) -> Imported:
-    """Operators for `batch` samples, from an example of `samples` samples."""
+    """Operators for `batch` samples, from an example of `samples` samples.
+
+    Raises `WorkloadError` when there is nothing to compute.
+    """
+    if not traced:
+        raise WorkloadError(
+            f"{origin}: nothing is computed from its inputs; give a model that does something"
+        )
     group_of = _groups(traced)
     members: dict[int, list[int]] = {}
     for place, group in enumerate(group_of):

@@ -1,0 +1,173 @@
+"""`testbed simulate|compare|optimise`, and plans carried out by `plan`, `apply`, `verify` and `path`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+LAB = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"
+SMALL = ("--set", "batch_per_device=2", "--nodes", 4)
+
+
+@pytest.fixture
+def graph(tmp_path):
+    """Two nodes compute, then one sends the other 1 MB."""
+    path = tmp_path / "pair.npz"
+    np.savez(
+        path,
+        task_type=np.array([1, 1, 5]),
+        task_id=np.array([10, 11, 12]),
+        task_device=np.array([100, 101, 102]),
+        task_runtime_ms=np.array([1.0, 2.0, 0.0]),
+        task_bytes=np.array([0, 0, 1_000_000]),
+        next_ptr=np.array([0, 1, 1, 1]),
+        next_ids=np.array([12]),
+        device_id=np.array([100, 101, 102]),
+        device_type=np.array([0, 0, 13]),
+        device_property=np.array([0, 0, 1]),
+        meta=np.array(json.dumps({"nodes": 2, "switches": 0})),
+    )
+    return path
+
+
+def test_a_task_graph_is_simulated(testbed_here, graph):
+    ran = testbed_here("simulate", graph, "--fabric", "ideal", "--rate-gbps", 8, "--json")
+
+    assert ran.code == 0
+    assert ran.json["iteration_ms"] == pytest.approx(2.0, rel=0.1)
+    assert (ran.json["nodes"], ran.json["payload_bytes"]) == (2, 1_000_000)
+    assert ran.json["simulated"] is True
+    assert (ran.json["degree"], ran.json["host_gbps"]) == (1, 8)
+
+
+@pytest.mark.parametrize("options", [("--nodes", 3), ("--strategy", "data"), ("--set", "batch=3")])
+def test_a_task_graph_is_what_it_is(testbed_here, graph, options):
+    ran = testbed_here("simulate", graph, *options)
+
+    assert ran.code == 1
+    assert "leave out --nodes" in ran.err
+
+
+def test_a_workload_is_simulated_traced_and_drawn(testbed_here, tmp_path):
+    pictures = ("--trace", "trace", "--timeline", "line.png", "--heat-map", "map.png")
+    ran = testbed_here("simulate", "vgg16", *SMALL, "--degree", 2, *pictures, "--json")
+    shown = testbed_here("simulate", "vgg16", *SMALL, "--degree", 2)
+
+    assert (ran.code, shown.code) == (0, 0), ran.err
+    assert ran.json["fabric"] == "direct"
+    assert ran.json["iteration_ms"] > ran.json["compute_ms"] > 0
+    assert ran.json["bandwidth_tax"] == 1.0
+    assert ran.json["settings"] == {"batch_per_device": "2"}
+    assert sorted(path.name for path in (tmp_path / "trace").iterdir()) == [
+        "flows.parquet",
+        "links.parquet",
+        "tasks.parquet",
+    ]
+    assert all((tmp_path / name).read_bytes()[:4] == b"\x89PNG" for name in ("line.png", "map.png"))
+    assert shown.out.startswith("SIMULATED vgg16 on 4 servers, fabric direct, 2 links of 100 Gbit/s each")
+    assert "recalled" in shown.out
+
+
+def test_fabrics_are_compared(testbed_here, tmp_path):
+    ran = testbed_here("compare", "vgg16", *SMALL, "--degree", 2, "--fluid", "--picture", "all.png", "--json")
+    shown = testbed_here("compare", "vgg16", *SMALL, "--degree", 2, "--fabrics", "ideal,direct")
+
+    rows = {row["fabric"]: row for row in ran.json["fabrics"]}
+    assert len(rows) == 8
+    assert rows["ideal"]["slowdown"] == 1.0
+    assert rows["fattree-equal-cost"]["equal"] == "cost"
+    assert rows["fattree-equal-cost"]["cost_usd"] == rows["direct"]["cost_usd"]
+    assert (tmp_path / "all.png").read_bytes()[:4] == b"\x89PNG"
+    assert "equal rate" in shown.out
+    assert "SIMULATED vgg16 on 4 servers" in shown.out
+
+
+def test_a_plan_is_found_written_and_found_again(testbed_here, tmp_path):
+    asked = ("optimise", "vgg16", *SMALL, "--degree", 2, "--steps", 5, "--rate-gbps", 25)
+    first = testbed_here(*asked, "-o", "one.json", "--json")
+    again = testbed_here(*asked, "-o", "two.json")
+
+    assert (first.code, again.code) == (0, 0), again.err
+    assert (tmp_path / "one.json").read_text() == (tmp_path / "two.json").read_text()
+    assert first.json["format"] == "lightbed-plan/1"
+    assert first.json["topology"]["strides"] == [1]
+    assert first.json["predicted"]["iteration_ms"] >= first.json["predicted"]["ideal_switch_ms"]
+    assert first.json["predicted"]["path_lengths"] == {"1": 8, "2": 4}
+    assert first.json["why"]
+    assert "[5/5]" in first.err
+    assert "plan: two.json" in again.out
+
+
+def test_a_plan_is_simulated_as_it_was_predicted(testbed_here):
+    found = testbed_here("optimise", "vgg16", *SMALL, "--degree", 2, "--steps", 5, "-o", "p.json", "--json")
+    ran = testbed_here(
+        "simulate", "vgg16", "--set", "batch_per_device=2", "--strategy", "p.json", "--degree", 2, "--json"
+    )
+
+    assert ran.code == 0, ran.err
+    assert ran.json["iteration_ms"] == pytest.approx(found.json["predicted"]["iteration_ms"], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("simulate", "vgg17"), "vgg16"),
+        (("simulate", "vgg16", "--fabric", "cloud"), "choose ideal"),
+        (("simulate", "vgg16", "--set", "batch"), "KEY=VALUE"),
+        (("simulate", "vgg16", "--strategy", "missing.json"), "missing.json"),
+        (("simulate", "missing.npz"), "missing.npz"),
+        (("compare", "vgg16", "--fabrics", "cloud"), "unknown fabric"),
+        (("optimise", "vgg16", "--lab", LAB, "--nodes", 4), "leave out --nodes"),
+        (("optimise", "vgg16", "--hosts-of", "a,b"), "give --lab too"),
+        (("optimise", "vgg16", "--lab", LAB, "--hosts-of", "a,zz"), "no host 'zz'"),
+        (("plan", LAB, "--plan", "missing.json"), "missing.json"),
+        (("plan", LAB, "--plan", "p.json", "--simplex"), "leave out --simplex"),
+        (("verify", LAB, "--plan", "p.json", "--demand", "4:1e9"), "leave out --simplex"),
+    ],
+)
+def test_bad_input_of_the_planner_gets_one_message(testbed_here, arguments, word):
+    ran = testbed_here(*arguments)
+    as_json = testbed_here(*arguments, "--json")
+
+    assert (ran.code, as_json.code) == (1, 1)
+    assert word in ran.err.splitlines()[-1]
+    assert as_json.json["error"]["who"] == "user" or "missing" in word
+
+
+def test_two_jobs_share_a_lab_and_no_link(testbed, testbed_here):
+    """From a model to a patched lab, twice: the second leaves the first as it is."""
+    asked = ("optimise", "vgg16", "--lab", LAB, "--steps", 0)
+    for name, hosts in (("one.json", "a,b,c,d,e,f"), ("two.json", "g,h,i,j,k,l")):
+        assert testbed_here(*asked, "--hosts-of", hosts, "-o", name).code == 0
+    up = testbed("sim", "up", LAB, "--hosts", "model", "--json").json
+    try:
+        lab = up["lab_file"]
+        applied = [
+            testbed_here("apply", lab, "--plan", name, "--json").json for name in ("one.json", "two.json")
+        ]
+        verified = [testbed_here("verify", lab, "--plan", name) for name in ("one.json", "two.json")]
+        planned = testbed_here("plan", lab, "--plan", "two.json")
+        path = testbed_here("path", "g", "j", "--lab", lab, "--plan", "two.json", "--json")
+        foreign = testbed_here("path", "a", "j", "--lab", lab, "--plan", "two.json")
+        measured = testbed_here("nccl", lab, "--plan", "one.json", "--sizes", "1MiB:1MiB", "--json")
+        whole = testbed_here("apply", lab, "--json")
+        again = testbed_here("verify", lab, "--plan", "one.json")
+        busy = testbed_here("apply", lab, "--plan", "one.json")
+        taken = testbed_here("apply", lab, "--plan", "one.json", "--take-over", "--json")
+    finally:
+        testbed_here("sim", "down", up["lab_id"])
+
+    assert [(done["circuits"], done["verified"]) for done in applied] == [(24, True)] * 2
+    assert [ran.code for ran in verified] == [0, 0]
+    assert planned.code == 0
+    assert "24 of others untouched; nothing to do" in planned.out
+    assert {hop["sender"][0] for hop in path.json["hops"]} <= set("ghijkl")
+    assert "no host 'a'; hosts are g, h" in foreign.err
+    assert {row["ranks"] for row in measured.json["results"]} == {6}
+    assert whole.json["circuits"] == 48, "without a plan all hosts are one job"
+    assert again.code == 2
+    assert (busy.code, "held by input" in busy.err) == (1, True)
+    assert taken.json["verified"] is True
