@@ -17,6 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,7 @@ from testbed.lab.simulated import start_lab
 from testbed.measure.collective_rows import misplaced
 from testbed.measure.collective_spec import CollectiveSpec, Configuration, all_to_all
 from testbed.measure.collectives import run_collectives
-from testbed.measure.model import Timing
+from testbed.measure.model import CollectiveResult
 from testbed.operate.journal import Journal
 from testbed.operate.session import Design, LabSession, open_lab
 
@@ -152,6 +153,7 @@ class Case:
     measured_s: float
     spread: float
     cpu_limited: bool
+    nics_off_plan: int
 
     @property
     def difference(self) -> float:
@@ -168,6 +170,7 @@ class Case:
             "difference": round(self.difference, 4),
             "spread": round(self.spread, 4),
             "cpu_limited": self.cpu_limited,
+            "nics_off_plan": self.nics_off_plan,
         }
 
 
@@ -187,10 +190,8 @@ def longest_hops(made: Design, configuration: Configuration) -> int:
     return max(made.routes.hops(*pair) for pair in (*steps, *configuration.pairs))
 
 
-def measured(
-    session: LabSession, made: Design, configurations: Sequence[Configuration]
-) -> tuple[tuple[Timing, ...], int]:
-    """Rows of `REPEATS` turns of all sizes, and how many NICs sent what was not planned."""
+def measured(session: LabSession, made: Design, configurations: Sequence[Configuration]) -> CollectiveResult:
+    """`REPEATS` turns of all sizes."""
     verified = session.bring_up(made).verified
     if not verified.ok or session.fleet is None:
         raise SystemExit(f"the lab is not as planned: {verified.findings}")
@@ -206,16 +207,17 @@ def measured(
         max_iterations=MAX_ITERATIONS,
     )
     parts = (session.fleet, session.lab, made.wiring, made.routes, spec)
-    result = run_collectives(*parts, deadline_s=500)
-    return result.timings, len(misplaced(result.nic_bytes))
+    return run_collectives(*parts, deadline_s=500)
 
 
 def compare(
-    made: Design, configurations: Sequence[Configuration], rows: Sequence[Timing], rate: float
+    made: Design, configurations: Sequence[Configuration], result: CollectiveResult, rate: float
 ) -> Iterator[Case]:
+    wrong = Counter((entry.configuration, entry.size_bytes) for entry in misplaced(result.nic_bytes))
     for configuration in configurations:
         for size in configuration.sizes:
-            turns = [row for row in rows if (row.configuration, row.size_bytes) == (configuration.name, size)]
+            key = (configuration.name, size)
+            turns = [row for row in result.timings if (row.configuration, row.size_bytes) == key]
             middle = sorted(turns, key=lambda row: row.time_us)[len(turns) // 2]
             times = [row.time_us for row in turns]
             yield Case(
@@ -227,6 +229,7 @@ def compare(
                 middle.time_us / 1e6,
                 max(times) / min(times) - 1,
                 middle.cpu_limited,
+                wrong[key],
             )
 
 
@@ -245,7 +248,6 @@ def main(chosen: Sequence[str] = ()) -> None:
     """All topologies, or those whose functions are named."""
     begin, load = time.monotonic(), os.getloadavg()[0]
     cases: list[Case] = []
-    off_plan = 0
     with (
         start_lab(load_lab(LAB), hosts="kernel", move=True) as up,
         tempfile.TemporaryDirectory() as scratch,
@@ -254,9 +256,8 @@ def main(chosen: Sequence[str] = ()) -> None:
     ):
         for build in TOPOLOGIES if not chosen else [each for each in TOPOLOGIES if each.__name__ in chosen]:
             made, configurations = build()
-            rows, wrong = measured(session, made, configurations)
-            off_plan += wrong
-            for case in compare(made, configurations, rows, up.lab.link.rate_mbps):
+            result = measured(session, made, configurations)
+            for case in compare(made, configurations, result, up.lab.link.rate_mbps):
                 cases.append(case)
                 print(json.dumps(case.figures(), ensure_ascii=False), file=sys.stderr, flush=True)
     line = {
@@ -271,7 +272,7 @@ def main(chosen: Sequence[str] = ()) -> None:
         "undisturbed": summary([case for case in cases if not case.cpu_limited]),
         "asked_worst_at_most": ASKED_WORST,
         "asked_median_at_most": ASKED_MEDIAN,
-        "nics_off_plan": off_plan,
+        "nics_off_plan": sum(case.nics_off_plan for case in cases),
         "rows": [case.figures() for case in cases],
         "processors": os.cpu_count(),
         "load_before": round(load, 2),

@@ -10,6 +10,7 @@ import typer
 from testbed.cli.options import AsJson
 from testbed.cli.output import DONE, print_json, print_lines, print_table
 from testbed.cli.workload_options import (
+    Degree,
     Device,
     Fluid,
     Nodes,
@@ -33,9 +34,9 @@ def compare(
     fabrics: Annotated[
         str, typer.Option("--fabrics", metavar="all|NAMES", help="Separated by commas.")
     ] = "all",
-    rate_gbps: RateGbps = 100.0,
+    rate_gbps: RateGbps = None,
     nodes: Nodes = None,
-    degree: Annotated[int, typer.Option("--degree", min=1, help="Links of each server.")] = 4,
+    degree: Degree = None,
     preset: Preset = "",
     settings: Settings = None,
     device: Device = "a100",
@@ -54,22 +55,23 @@ def compare(
     job = open_job(
         WorkloadChoice(workload, preset, parse_settings(settings), device, profile), nodes, strategy
     )
+    links, rate = degree or job.links(4), rate_gbps or job.rate_gbps
     rows = compare_fabrics(
         job,
         rows_of(fabrics),
-        degree,
-        rate_gbps,
+        links,
+        rate,
         oversubscription=oversubscription,
         reconfiguration_s=reconfiguration_ms * 1e-3,
         seed=seed,
         fluid=fluid,
     )
-    title = f"SIMULATED {job.name} on {job.graph.nodes} servers, {degree} links of {rate_gbps:g} Gbit/s each"
+    title = f"SIMULATED {job.name} on {job.graph.nodes} servers, {links} links of {rate:g} Gbit/s each"
     if picture:
         draw_comparison(rows, picture, title)
     if as_json:
         about = {"job": job.name, "simulated": True, **job.about}
-        about |= {"nodes": job.graph.nodes, "degree": degree, "rate_gbps": rate_gbps}
+        about |= {"nodes": job.graph.nodes, "degree": links, "rate_gbps": rate}
         print_json(about | {"fabrics": [row.as_json() for row in rows]})
         return DONE
     _show(title, rows)

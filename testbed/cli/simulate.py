@@ -38,7 +38,7 @@ def simulate(
     fabric: Annotated[
         str, typer.Option("--fabric", metavar="NAME", help=", ".join(FABRICS) + ".")
     ] = "direct",
-    rate_gbps: RateGbps = 100.0,
+    rate_gbps: RateGbps = None,
     nodes: Nodes = None,
     degree: Degree = None,
     preset: Preset = "",
@@ -65,12 +65,13 @@ def simulate(
     """Simulate one iteration of a workload or a task graph on a fabric."""
     choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)
     job = open_job(choice, nodes, strategy)
-    links = degree or (1 if fabric in SWITCHED else DIRECT_DEGREE)
+    links = degree or job.links(1 if fabric in SWITCHED else DIRECT_DEGREE)
+    rate = rate_gbps or job.rate_gbps
     chosen = fabric_by_name(
         fabric,
         job.graph.nodes,
         links,
-        rate_gbps,
+        rate,
         demand=job.traffic.demand,
         topology=job.topology,
         equal_cost=equal_cost,
@@ -87,7 +88,7 @@ def simulate(
         draw_timeline(done, timeline, f"SIMULATED: {job.name} on {fabric}, {done.iteration_s * 1e3:.2f} ms")
     if heat_map:
         job.draw_heat_map(heat_map)
-    document = _document(job, chosen, links, rate_gbps) | figures(chosen, done)
+    document = _document(job, chosen, links, rate) | figures(chosen, done)
     if as_json:
         print_json(document)
     else:

@@ -12,7 +12,12 @@ Workload = Annotated[
         metavar="WORKLOAD", help="A workload of the catalogue, an ONNX file, or a task graph (.npz)."
     ),
 ]
-RateGbps = Annotated[float, typer.Option("--rate-gbps", metavar="R", help="Rate of one link, in Gbit/s.")]
+RateGbps = Annotated[
+    float | None,
+    typer.Option(
+        "--rate-gbps", metavar="R", help="Rate of one link, in Gbit/s; default the plan's, else 100."
+    ),
+]
 Nodes = Annotated[int | None, typer.Option("--nodes", min=1, help="Servers of the job; default 12.")]
 Degree = Annotated[int | None, typer.Option("--degree", min=1, help="Links of each server.")]
 Device = Annotated[

@@ -24,20 +24,35 @@ from testbed.errors import PlanFileError, WorkloadError
 
 GRAPH_SUFFIX = ".npz"
 USUAL_NODES = 12
+USUAL_RATE_GBPS = 100.0
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """One iteration as a graph, what it sends, and what people want to know `about` it besides.
 
-    `topology` is that of the plan from which the strategy is.
+    `plan` is the one from which the strategy is, when it is from one.
     """
 
     name: str
     graph: TaskGraph
     traffic: Traffic
     about: Mapping[str, Any]
-    topology: Topology | None = None
+    plan: Plan | None = None
+
+    @property
+    def topology(self) -> Topology | None:
+        """The topology of its plan."""
+        return self.plan.topology if self.plan else None
+
+    def links(self, usual: int) -> int:
+        """How many links a server has: those of its plan, else the usual number."""
+        return self.plan.topology.degree if self.plan else usual
+
+    @property
+    def rate_gbps(self) -> float:
+        """The rate of a link: that of its plan, else 100 Gbit/s."""
+        return self.plan.rate_gbps if self.plan else USUAL_RATE_GBPS
 
     def draw_heat_map(self, path: str | Path) -> None:
         """Who sends how much to whom. Raises `WorkloadError` without matplotlib, `OSError`."""
@@ -84,7 +99,7 @@ def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> J
         "memory_bytes": int(np.max(memory_use(workload, spread, cluster))),
         "memory_limit_bytes": cluster.memory_bytes,
     }
-    return Job(workload.name, graph, traffic_of(graph), about, plan.topology if plan else None)
+    return Job(workload.name, graph, traffic_of(graph), about, plan)
 
 
 def _usual(strategy: str, workload: Workload, nodes: int) -> Strategy:

@@ -46,6 +46,8 @@ class WorkloadChoice:
 
     def workload(self, nodes: int) -> Workload:
         """The workload on so many servers. Raises `WorkloadError`, `OSError`."""
+        if self.is_file:
+            return self._from_file(nodes)
         return workload(self.name, nodes, preset=self.preset or None, **settings_of(self.name, self.settings))
 
     def cluster(self, nodes: int) -> Cluster:
@@ -55,7 +57,27 @@ class WorkloadChoice:
         profile = read_profile(self.profile) if self.profile else None
         return Cluster(nodes, DEVICES[self.device], self._devices_per_server(), profile=profile)
 
+    def _from_file(self, nodes: int) -> Workload:
+        """An ONNX model: settings are the batch, and sizes of the dimensions that the file leaves open."""
+        from testbed.design.workloads.imports import import_onnx
+
+        if self.preset:
+            raise WorkloadError(f"{self.name} is a file, which has no presets: leave out --preset")
+        sizes = self._sizes()
+        each, devices = sizes.pop("batch_per_device", 32), sizes.pop("devices_per_server", 4)
+        batch = sizes.pop("batch", 0) or each * devices * nodes
+        training = bool(sizes.pop("training", 1))
+        return import_onnx(self.name, batch=batch, training=training, dimensions=sizes).workload
+
+    def _sizes(self) -> dict[str, int]:
+        wrong = [name for name, text in self.settings.items() if not text.isdecimal()]
+        if wrong:
+            raise WorkloadError(f"--set {wrong[0]}={self.settings[wrong[0]]}: give a whole number")
+        return {name: int(text) for name, text in self.settings.items()}
+
     def _devices_per_server(self) -> int:
+        if self.is_file:
+            return self._sizes().get("devices_per_server", 4)
         chosen = settings_of(self.name, self.settings).get("devices_per_server")
         return int(chosen or parameters_of(self.name, self.preset or None).devices_per_server)
 

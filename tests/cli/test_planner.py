@@ -102,10 +102,10 @@ def test_a_plan_is_found_written_and_found_again(testbed_here, tmp_path):
 
 
 def test_a_plan_is_simulated_as_it_was_predicted(testbed_here):
-    found = testbed_here("optimise", "vgg16", *SMALL, "--degree", 2, "--steps", 5, "-o", "p.json", "--json")
-    ran = testbed_here(
-        "simulate", "vgg16", "--set", "batch_per_device=2", "--strategy", "p.json", "--degree", 2, "--json"
+    found = testbed_here(
+        "optimise", "vgg16", *SMALL, "--degree", 2, "--rate-gbps", 7, "--steps", 5, "-o", "p.json", "--json"
     )
+    ran = testbed_here("simulate", "vgg16", "--set", "batch_per_device=2", "--strategy", "p.json", "--json")
 
     assert ran.code == 0, ran.err
     assert ran.json["iteration_ms"] == pytest.approx(found.json["predicted"]["iteration_ms"], rel=0.02)

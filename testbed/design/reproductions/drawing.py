@@ -78,10 +78,14 @@ _PLOTS = {"lines": _lines, "bars": _bars, "steps": _steps}
 
 
 def _label(axis: Any, panel: Panel) -> None:
+    from matplotlib.ticker import LogLocator
+
     axis.set(title=panel.title, xlabel=panel.across, ylabel=panel.up)
     if "y" in panel.logarithmic:
         axis.set_yscale("log")
+        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter("")
     else:
         axis.set_ylim(bottom=0)
     axis.grid(alpha=0.3)

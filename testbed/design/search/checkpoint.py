@@ -33,14 +33,15 @@ def write(path: Path, search: str, states: Sequence[ChainState]) -> None:
 
     Raises `SearchError` when it cannot be written.
     """
-    content = {"format": FORMAT, "search": search, "chains": [_as_json(state) for state in states]}
+    content = {"format": FORMAT, "search": search, "chains": [asdict(state) for state in states]}
+    text = json.dumps(content, allow_nan=False)
     temporary = None
     try:
         with tempfile.NamedTemporaryFile(
             "w", dir=path.parent, prefix=path.name, suffix=".new", delete=False
         ) as file:
             temporary = Path(file.name)
-            json.dump(content, file, allow_nan=False)
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -76,10 +77,6 @@ def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
             f"the checkpoint {path} holds {len(states)} chains, not {chains}: start without resuming"
         )
     return states
-
-
-def _as_json(state: ChainState) -> dict[str, Any]:
-    return asdict(state)
 
 
 def _from_json(row: Any) -> ChainState:

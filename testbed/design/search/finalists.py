@@ -16,7 +16,6 @@ from testbed.design.search.strategies import Proposal, StrategyProblem
 from testbed.design.workloads.iteration import iteration
 from testbed.design.workloads.layout import Strategy
 
-
 _ROUNDING = 0.01
 """Flows may end by so much of their duration later: 1 % of the time of an iteration, a hundredth of the computing."""
 

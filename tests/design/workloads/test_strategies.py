@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from itertools import combinations, pairwise
 
+import numpy as np
 import pytest
 
 from testbed.design.workloads.layout import Layout, Strategy, data_layout, place_layout
@@ -14,6 +16,7 @@ from testbed.design.workloads.strategies import (
     data_parallel,
     default_strategy,
     legal_layouts,
+    pipeline_parallel,
 )
 from testbed.errors import OutOfMemory, StrategyError
 
@@ -39,8 +42,44 @@ def test_tables_go_where_least_is_and_everything_else_everywhere(make_operator):
 
 def test_what_cannot_be_copied_is_named(make_operator):
     workload = Workload("w", (make_operator("a"), make_operator("b", ways=("place", "tensor"))), (), 4)
-    with pytest.raises(StrategyError, match=r"b cannot be copied to every server, only place or tensor"):
+    with pytest.raises(StrategyError, match=r"b cannot be copied to several servers, only place or tensor"):
         data_parallel(workload, 4)
+
+
+def test_stages_of_a_pipeline_are_as_even_as_can_be(make_operator):
+    rng = np.random.default_rng(41)
+    uneven = 0
+    for _ in range(60):
+        work = rng.integers(0, 9, size=rng.integers(1, 9)).astype(float).tolist()
+        stages = int(rng.integers(1, len(work) + 1))
+        operators = tuple(make_operator(f"d{i}", forward_flops=flops) for i, flops in enumerate(work))
+        strategy = pipeline_parallel(Workload("w", operators, (), 4), 2 * stages, stages, 2)
+        stage_of = [layout.servers[0] for layout in strategy.layouts]
+        assert stage_of == sorted(stage_of)
+        assert set(stage_of) == set(range(stages))
+        assert all(
+            layout == data_layout([at, at + stages])
+            for at, layout in zip(stage_of, strategy.layouts, strict=True)
+        )
+        heaviest = max(sum(w for w, at in zip(work, stage_of, strict=True) if at == s) for s in range(stages))
+        assert heaviest == least_heaviest(work, stages)
+        uneven += heaviest > sum(work) / stages
+    assert uneven >= 20
+
+
+def least_heaviest(work, stages):
+    """By trying all cuts."""
+    return min(
+        max(sum(work[begin:end]) for begin, end in pairwise((0, *cuts, len(work))))
+        for cuts in combinations(range(1, len(work)), stages - 1)
+    )
+
+
+@pytest.mark.parametrize(("nodes", "stages"), [(4, 0), (4, 3), (6, 6), (2, 4)])
+def test_stages_that_cannot_be_are_named(make_operator, nodes, stages):
+    workload = Workload("w", tuple(make_operator(f"d{i}") for i in range(4)), (), 4)
+    with pytest.raises(StrategyError, match=f"{stages} stages of 4 operators on {nodes} servers"):
+        pipeline_parallel(workload, nodes, stages, 2)
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 7, 12])

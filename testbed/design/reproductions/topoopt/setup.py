@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How large the reproduction is. `steps` are those of a strategy search."""
+    """How large the reproduction is. `steps` and `finalists` are those of a strategy search."""
 
     nodes: int
     degrees: tuple[int, ...]
@@ -30,6 +30,8 @@ class Scale:
     seeds: int
     delays_s: tuple[float, ...]
     steps: int
+    finalists: int
+    seed: int = 0
 
 
 PAPER = Scale(
@@ -45,6 +47,7 @@ PAPER = Scale(
     seeds=5,
     delays_s=(10e-6, 50e-6, 200e-6, 1e-3, 10e-3, 100e-3),
     steps=400,
+    finalists=5,
 )
 """As the paper ran it, but for the steps of a search (4,000 there) and the iterations, which it does not tell."""
 
@@ -61,5 +64,6 @@ QUICK = Scale(
     seeds=1,
     delays_s=(10e-6, 10e-3),
     steps=50,
+    finalists=2,
 )
 """The same in a minute: shows that everything runs, not what comes out."""

@@ -1,0 +1,78 @@
+"""Figure 17: circuits that follow the demand within an iteration, by how long they are dark when they move."""
+
+from __future__ import annotations
+
+from testbed.design.fabric_choice import fabric_by_name
+from testbed.design.reproductions.comparison import NOTHING, Comparison
+from testbed.design.reproductions.figure import Figure, Progress
+from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.topoopt.jobs import Job, default_job, run, run_on
+from testbed.design.reproductions.topoopt.setup import Scale
+
+MODELS = {"dlrm": "DLRM", "bert": "BERT"}
+RATE_GBPS = 100.0
+ONE_SHOT = "TopoOpt, patched once"
+_FABRICS = {"circuits": "circuits, no forwarding", "circuits-forwarding": "circuits, forwarding"}
+_COLUMNS = ("model", "degree", "delay_ms", "fabric", "iteration_ms")
+
+
+def _make(scale: Scale, progress: Progress) -> Table:
+    cases = [(m, d, s) for m in MODELS for d in scale.degrees for s in scale.delays_s]
+    rows: list[tuple[Cell, ...]] = []
+    for number, (model, degree, delay_s) in enumerate(cases, 1):
+        job = default_job(model, scale.nodes)
+        if delay_s == scale.delays_s[0]:
+            once_s = run(job, "TopoOpt", degree, RATE_GBPS).iteration_s
+        times = {ONE_SHOT: once_s} | _circuit_times(job, degree, delay_s)
+        rows += [(MODELS[model], degree, delay_s * 1e3, name, time_s * 1e3) for name, time_s in times.items()]
+        progress(number, len(cases), f"{MODELS[model]}, d = {degree}, dark for {delay_s * 1e3:g} ms")
+    return Table.of(_COLUMNS, rows)
+
+
+def _circuit_times(job: Job, degree: int, delay_s: float) -> dict[str, float]:
+    nodes = job.graph.nodes
+    return {
+        told: run_on(
+            fabric_by_name(name, nodes, degree, RATE_GBPS, reconfiguration_s=delay_s), job.graph
+        ).iteration_s
+        for name, told in _FABRICS.items()
+    }
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    lines = []
+    for model in table.values("model"):
+        for degree in table.values("degree"):
+            for delay in (min(table.numbers("delay_ms")), max(table.numbers("delay_ms"))):
+                case = table.where(model=model, degree=degree, delay_ms=delay)
+                once = case.number("iteration_ms", fabric=ONE_SHOT)
+                lines += [
+                    Comparison(
+                        f"{model}, d = {degree:g}, dark for {delay:g} ms: {told} over patched once",
+                        NOTHING,
+                        case.number("iteration_ms", fabric=told) / once,
+                        "",
+                        " x",
+                    )
+                    for told in _FABRICS.values()
+                ]
+    return tuple(lines)
+
+
+def _draw(table: Table) -> Picture:
+    panels = tuple(
+        Panel(
+            f"{model}, degree {degree:g}",
+            "dark for, ms",
+            "iteration, ms",
+            series_of(table.where(model=model, degree=degree), "fabric", "delay_ms", "iteration_ms"),
+            logarithmic="xy",
+        )
+        for model in table.values("model")
+        for degree in table.values("degree")
+    )
+    return Picture("Circuits reconfigured within an iteration", panels, wide=2)
+
+
+FIGURE = Figure(17, "Circuits reconfigured within an iteration", _make, _compare, _draw)

@@ -1,0 +1,150 @@
+"""Figure 11: iteration time of six models on a cluster of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import geometric_mean
+
+from testbed.design.fabric_choice import fabric_by_name
+from testbed.design.finder import find
+from testbed.design.model import Topology
+from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
+from testbed.design.reproductions.figure import Figure, Progress
+from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.topoopt.jobs import FABRICS, Job, job_of, run, run_on, servers
+from testbed.design.reproductions.topoopt.setup import Scale
+from testbed.design.search.planner import optimise
+from testbed.design.workloads.catalogue import workload
+from testbed.design.workloads.strategies import default_strategy
+
+MODELS = {
+    "dlrm": "DLRM",
+    "candle": "CANDLE",
+    "bert": "BERT",
+    "ncf": "NCF",
+    "resnet50": "ResNet50",
+    "vgg16": "VGG16",
+}
+SEARCH_GBPS = 100.0
+"""Strategies are searched at this rate, once a degree, and kept for the others."""
+_COLUMNS = ("model", "degree", "rate_gbps", "fabric", "iteration_ms", "pure_data_parallel", "strategy")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A way to run a model, and the topology that TopoOpt gives it."""
+
+    name: str
+    job: Job
+    topology: Topology
+
+    @property
+    def pure_data_parallel(self) -> bool:
+        """Whether an iteration sends nothing but AllReduces."""
+        return not self.job.traffic.pairs.any()
+
+
+def candidates(model: str, degree: int, scale: Scale) -> tuple[Candidate, ...]:
+    """The starting strategy with TopologyFinder's topology, and what the planner finds when that is another."""
+    network, cluster = workload(model, scale.nodes, preset="fig11"), servers(scale.nodes)
+    plain = default_strategy(network, scale.nodes)
+    job = job_of(network, plain, cluster)
+    first = Candidate("default", job, find(job.traffic.demand, degree).topology)
+    found = optimise(
+        network, cluster, degree, SEARCH_GBPS, steps=scale.steps, finalists=scale.finalists, seed=scale.seed
+    )
+    if found.strategy == plain and found.finding.topology == first.topology:
+        return (first,)
+    return first, Candidate("found", job_of(network, found.strategy, cluster), found.finding.topology)
+
+
+def _fastest(
+    options: tuple[Candidate, ...], fabric: str, degree: int, rate: float
+) -> tuple[float, Candidate]:
+    """The least iteration time on a fabric, and the candidate that has it."""
+    times = [_iteration_s(one, fabric, degree, rate) for one in options]
+    best = min(range(len(times)), key=times.__getitem__)
+    return times[best], options[best]
+
+
+def _iteration_s(one: Candidate, fabric: str, degree: int, rate: float) -> float:
+    if fabric == "TopoOpt":
+        chosen = fabric_by_name("direct", one.job.graph.nodes, degree, rate, topology=one.topology)
+        return run_on(chosen, one.job.graph).iteration_s
+    return run(one.job, fabric, degree, rate).iteration_s
+
+
+def _make(scale: Scale, progress: Progress) -> Table:
+    cases = [(m, d, r) for m in MODELS for d in scale.degrees for r in scale.rates_gbps]
+    rows: list[tuple[Cell, ...]] = []
+    options: tuple[Candidate, ...] = ()
+    for number, (model, degree, rate) in enumerate(cases, 1):
+        if rate == scale.rates_gbps[0]:
+            options = candidates(model, degree, scale)
+        for fabric in FABRICS:
+            time_s, best = _fastest(options, fabric, degree, rate)
+            pure = "yes" if best.pure_data_parallel else "no"
+            rows.append((MODELS[model], degree, rate, fabric, time_s * 1e3, pure, best.name))
+        progress(number, len(cases), f"{MODELS[model]}, d = {degree}, {rate:g} Gbit/s")
+    return Table.of(_COLUMNS, rows)
+
+
+def ratio(table: Table, fabric: str, over: str, **case: Cell) -> float:
+    """Iteration time on a fabric over that on another."""
+    part = table.where(**case)
+    return part.number("iteration_ms", fabric=fabric) / part.number("iteration_ms", fabric=over)
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    degree, rate = min(table.numbers("degree")), SEARCH_GBPS
+    lines = []
+    for model in table.values("model"):
+        case = {"model": model, "degree": degree, "rate_gbps": rate}
+        pure = table.where(**case).where(fabric="TopoOpt").values("pure_data_parallel")[0] == "yes"
+        lines += [
+            Comparison(
+                f"{model}: TopoOpt over ideal switch, d = {degree:g}",
+                NOTHING,
+                ratio(table, "TopoOpt", "ideal switch", **case),
+                "pure data parallel" if pure else "with transfers between pairs",
+                " x",
+            ),
+            Comparison(
+                f"{model}: Fat-tree over TopoOpt, d = {degree:g}",
+                Published("above 1", "S"),
+                ratio(table, "Fat-tree", "TopoOpt", **case),
+                unit=" x",
+            ),
+        ]
+    means = [
+        geometric_mean(
+            ratio(table, "Fat-tree", "TopoOpt", model=model, degree=degree, rate_gbps=at)
+            for model in table.values("model")
+        )
+        for at in (min(table.numbers("rate_gbps")), max(table.numbers("rate_gbps")))
+    ]
+    note = "below 1: the recalled prices buy a faster Fat-tree here" if means[0] < 1 else ""
+    return (
+        *lines,
+        Comparison("Fat-tree over TopoOpt, slowest links, mean of models", NOTHING, means[0], note, " x"),
+        Comparison("Fat-tree over TopoOpt, fastest links, mean of models", NOTHING, means[1], "", " x"),
+    )
+
+
+def _draw(table: Table) -> Picture:
+    degree = min(table.numbers("degree"))
+    panels = tuple(
+        Panel(
+            str(model),
+            "rate of a link, Gbit/s",
+            "iteration, ms",
+            series_of(table.where(model=model, degree=degree), "fabric", "rate_gbps", "iteration_ms"),
+            logarithmic="xy",
+        )
+        for model in table.values("model")
+    )
+    return Picture(f"Iteration time on a dedicated cluster, d = {degree:g}", panels)
+
+
+FIGURE = Figure(11, "Models on a dedicated cluster", _make, _compare, _draw)

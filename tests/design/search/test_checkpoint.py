@@ -1,0 +1,84 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from testbed.design.search.chain import Rules, advance, begin
+from testbed.design.search.checkpoint import fingerprint, read, write
+from testbed.errors import SearchError
+
+
+@pytest.fixture
+def states(valley):
+    return tuple(advance(valley, Rules(), begin(valley, 1, number), 37) for number in range(2))
+
+
+def test_what_was_written_is_read_and_goes_on_alike(tmp_path, valley, states):
+    write(tmp_path / "c.json", "here", states)
+    again = read(tmp_path / "c.json", "here", 2)
+    assert again == states
+    assert advance(valley, Rules(), again[1], 50) == advance(valley, Rules(), states[1], 50)
+    assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
+
+
+def test_an_older_file_stays_when_the_new_one_cannot_be_written(tmp_path, states):
+    folder = tmp_path / "not there"
+    with pytest.raises(SearchError, match=r"cannot be written.*give another file"):
+        write(folder / "c.json", "here", states)
+    write(tmp_path / "c.json", "here", states)
+    with pytest.raises(ValueError):
+        write(tmp_path / "c.json", "here", [_with_cost(states[0], float("inf"))])
+    assert read(tmp_path / "c.json", "here", 2) == states
+    assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
+
+
+def _with_cost(state, cost):
+    return replace(state, at=state.at._replace(cost_s=cost))
+
+
+DAMAGE = {
+    "cut": lambda text: text[: len(text) // 2],
+    "no json": lambda text: "light",
+    "a list": lambda text: "[]",
+    "another format": lambda text: text.replace("lightbed-search/1", "lightbed-search/9"),
+    "no chains": lambda text: json.dumps({**json.loads(text), "chains": None}),
+    "chain lacks a field": lambda text: text.replace('"unchanged"', '"changed"'),
+    "chance": lambda text: text.replace('"PCG64"', '"PCG63"'),
+    "negative step": lambda text: text.replace('"step": 37', '"step": -37'),
+    "nothing best": lambda text: _edit(text, lambda chain: chain.update(best=[])),
+    "cost is text": lambda text: _edit(text, lambda chain: chain["at"].__setitem__(0, "1")),
+    "cost is not a number": lambda text: _edit(text, lambda chain: chain["at"].__setitem__(0, float("nan"))),
+    "point is text": lambda text: _edit(text, lambda chain: chain["at"].__setitem__(1, "012")),
+    "fewer chains": lambda text: json.dumps({**json.loads(text), "chains": json.loads(text)["chains"][:1]}),
+}
+
+
+def _edit(text, change):
+    content = json.loads(text)
+    change(content["chains"][0])
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_file_is_named(tmp_path, states, how):
+    path = tmp_path / "c.json"
+    write(path, "here", states)
+    text = path.read_text()
+    damaged = DAMAGE[how](text)
+    assert damaged != text
+    path.write_text(damaged)
+    with pytest.raises(SearchError, match=r"c\.json.*start without resuming"):
+        read(path, "here", 2)
+
+
+def test_a_missing_file_and_one_of_another_search_are_named(tmp_path, states):
+    with pytest.raises(SearchError, match=r"c\.json cannot be read"):
+        read(tmp_path / "c.json", "here", 2)
+    write(tmp_path / "c.json", "here", states)
+    with pytest.raises(SearchError, match=r"c\.json is of another search"):
+        read(tmp_path / "c.json", "there", 2)
+
+
+def test_fingerprints_tell_searches_apart():
+    assert fingerprint(Rules(), 1) == fingerprint(Rules(), 1)
+    assert len({fingerprint(Rules(), 1), fingerprint(Rules(), 2), fingerprint(Rules(steps=9), 1)}) == 3

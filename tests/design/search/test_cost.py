@@ -1,0 +1,160 @@
+import numpy as np
+import pytest
+
+from sim.models.network.execution import simulate
+from sim.models.network.fluid import rings_on
+from sim.models.network.latency import NO_LATENCY
+from testbed.design.fabric_choice import fabric_of, ring_strides
+from testbed.design.finder import find
+from testbed.design.search.cost import Costs
+from testbed.design.search.paths import paths_over
+from testbed.design.search.program import Computing, Programs, Sending, Summing
+from testbed.design.search.setting import Setting
+from testbed.design.search.strategies import StrategyProblem
+from testbed.design.workloads.iteration import iteration
+from testbed.design.workloads.layout import Strategy, place_layout, spaced_layout
+from testbed.design.workloads.model import Operator, Workload
+from testbed.design.workloads.roofline import Cluster
+from testbed.design.workloads.strategies import data_parallel
+from testbed.design.workloads.tally import traffic
+
+
+def closed_form_s(setting, strategy, topology):
+    costs = Costs(setting, paths_over(topology, setting.rate_gbps))
+    return costs.seconds(Programs(setting).program(strategy.layouts))
+
+
+def simulated_s(setting, strategy, topology):
+    rings = rings_on(lambda group: ring_strides(topology, group))
+    graph = iteration(setting.workload, strategy, setting.cluster)
+    fabric = fabric_of(topology, setting.rate_gbps)
+    return simulate(graph, fabric, latency=setting.latency, allreduce=rings).iteration_s
+
+
+def layer(name, **sizes):
+    given = {
+        "kind": "dense",
+        "forward_flops": 0.0,
+        "backward_flops": 0.0,
+        "parameter_bytes": 0,
+        "output_bytes": 0,
+    }
+    return Operator(name, **given | sizes)
+
+
+def test_one_sum_over_all_takes_its_bytes_over_all_rings():
+    """8 servers, 4 rings of 10 Gb/s: 2 * 7/8 * 8 MB / 4 over 10 Gb/s are 2.8 ms."""
+    operator = layer("all", parameter_bytes=8_000_000, gradient_bytes=8_000_000)
+    workload = Workload("sum", (operator,), (), batch=8)
+    setting = Setting(workload, Cluster(8, devices_per_server=1), 4, 10, latency=NO_LATENCY)
+    strategy = data_parallel(workload, 8)
+    topology = find(traffic(workload, strategy, setting.cluster).demand, 4).topology
+    computing = sum(_seconds(setting, strategy))
+    assert closed_form_s(setting, strategy, topology) - computing == pytest.approx(2.8e-3, rel=1e-9)
+    assert simulated_s(setting, strategy, topology) - computing == pytest.approx(2.8e-3, rel=1e-6)
+
+
+def _seconds(setting, strategy):
+    for item in Programs(setting).program(strategy.layouts).items:
+        if isinstance(item.work, Computing):
+            yield item.work.seconds.max()
+
+
+def test_bytes_between_two_servers_pass_the_links_between_them():
+    """1 MB a sample, 4 samples, 2 hops at 10 Gb/s: the link is the same width everywhere, so 3.2 ms."""
+    workload = Workload(
+        "pipe", (layer("a", output_bytes=10**6, ways=("place",)), layer("b", ways=("place",))), ((0, 1),), 4
+    )
+    setting = Setting(workload, Cluster(5), 2, 10, latency=NO_LATENCY)
+    topology = find(traffic(workload, _pipe(0, 1), Cluster(5)).demand, 2, matching_degree=0).topology
+    assert topology.strides == (1,)
+    for far in (1, 2):
+        computing = sum(_seconds(setting, _pipe(0, far)))
+        assert closed_form_s(setting, _pipe(0, far), topology) - computing == pytest.approx(3.2e-3, rel=1e-9)
+
+
+def _pipe(first, second):
+    return Strategy((place_layout((first,)), place_layout((second,))))
+
+
+def test_a_tensor_parallel_group_without_links_of_its_own_pays_for_its_hops():
+    operator = layer(
+        "t", parameter_bytes=64, forward_reduce_bytes=10**6, backward_reduce_bytes=10**6, ways=("tensor",)
+    )
+    workload = Workload("cut", (operator,), (), batch=4)
+    setting = Setting(workload, Cluster(8), 2, 10, latency=NO_LATENCY)
+    strategy = Strategy((spaced_layout("tensor", 8, 4),))
+    own, other = (find_strides(8, strides) for strides in ((2, 1), (3,)))
+    assert closed_form_s(setting, strategy, own) < closed_form_s(setting, strategy, other) / 2
+
+
+def find_strides(nodes, strides):
+    from testbed.design.model import Topology
+    from testbed.design.topology import circulant_edges
+
+    steps = [step for stride in strides for step in (stride, nodes - stride)]
+    return Topology(
+        nodes, 2 * len(strides), simplex=False, strides=strides, edges=circulant_edges(nodes, steps)
+    )
+
+
+@pytest.mark.parametrize("microbatches", [1, 3])
+def test_a_program_sends_what_the_iteration_sends(random_workload, microbatches):
+    """Summed over its items, to the byte, whatever the strategy."""
+    kinds = set()
+    for number in range(12):
+        chance = np.random.default_rng([7, number])
+        workload = random_workload(chance)
+        setting = Setting(workload, Cluster(4), 2, 25, microbatches=microbatches)
+        problem = StrategyProblem(setting)
+        point = problem.start()
+        for _ in range(6):
+            point = problem.neighbour(point, chance)
+        wanted = traffic(workload, problem.strategy(point), setting.cluster)
+        pairs, sums = np.zeros((4, 4)), dict.fromkeys(wanted.allreduce, 0)
+        for work, _, _ in problem.program(point).items:
+            if isinstance(work, Summing):
+                sums[work.members] += work.size_bytes
+            elif isinstance(work, Sending):
+                np.add.at(pairs, (work.source, work.target), work.size_bytes)
+        kinds |= {layout.way for layout in problem.strategy(point).layouts}
+        assert (pairs == wanted.pairs).all()
+        assert sums == dict(wanted.allreduce)
+    assert kinds == {"data", "tensor", "place"}
+
+
+def test_closed_form_and_simulator_order_strategies_alike(random_workload):
+    """Spearman over 60 random strategies, each on a topology of its own; 200 and real models in the benchmark."""
+    from scipy.stats import spearmanr
+
+    closed, simulated, matchings = [], [], 0
+    for number in range(60):
+        chance = np.random.default_rng([11, number % 3])
+        setting = Setting(random_workload(chance), Cluster(8), 4, 25)
+        problem = StrategyProblem(setting)
+        point = problem.start()
+        chance = np.random.default_rng([12, number])
+        for _ in range(int(chance.integers(12))):
+            point = problem.neighbour(point, chance)
+        finding = problem.finding(point)
+        matchings += finding.matching_degree > 0
+        closed.append(problem.cost_s(point, point))
+        simulated.append(simulated_s(setting, problem.strategy(point), finding.topology))
+    assert spearmanr(closed, simulated).statistic >= 0.9
+    assert matchings >= 5
+
+
+def test_beyond_the_memory_the_cost_is_infinite(little):
+    big = Operator("big", "dense", 1.0, 1.0, 30_000_000_000, 8, ways=("place", "data"))
+    workload = Workload("full", tuple(_named(big, f"b{i}") for i in range(8)), (), batch=4)
+    problem = StrategyProblem(Setting(workload, Cluster(4, devices_per_server=2), 2, 25))
+    point = problem.start()
+    assert problem.cost_s(point, point) < 1
+    crowded = (next(at for at, layout in enumerate(problem.layouts[0]) if layout.servers == (0,)),) * 8
+    assert problem.cost_s(crowded, point) == np.inf
+
+
+def _named(operator, name):
+    from dataclasses import replace
+
+    return replace(operator, name=name)
