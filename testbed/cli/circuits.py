@@ -52,8 +52,9 @@ def _session(lab: Lab, runs_dir: Path, hosts: HostsChoice | None = None) -> Iter
 def _heading(lab: Lab, design: Design, hosts: HostsChoice = "auto") -> str:
     topology = topology_json(design.topology)
     kind = "one-way links" if design.topology.simplex else "links"
+    only = f", only {', '.join(host.name for host in lab.hosts)}" if lab.others else ""
     return (
-        f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}: strides "
+        f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}{only}: strides "
         f"{', '.join(map(str, topology['strides']))}, {len(topology['links'])} {kind}, "
         f"diameter {topology['diameter']}{', hosts only modelled' if hosts_of(lab, hosts) == 'model' else ''}"
     )

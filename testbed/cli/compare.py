@@ -24,7 +24,8 @@ from testbed.cli.workload_options import (
     StrategyChoice,
     Workload,
 )
-from testbed.design.comparison import Row, compare_fabrics, draw_comparison, rows_of
+from testbed.design.comparison import Row, compare_fabrics, rows_of
+from testbed.design.comparison_picture import draw_comparison
 from testbed.design.jobs import open_job
 from testbed.design.workload_choice import WorkloadChoice, parse_settings
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -86,6 +87,8 @@ def optimise(
         print_json({**plan_json(plan), "plan": str(out), "stopped": found.stopped})
     else:
         print_lines([*_lines(plan), *patches, f"plan: {out}", *_next(lab_file, out)])
+    if found.stopped:
+        print(f"stopped after {found.steps:,} steps; the plan is the best so far", file=sys.stderr)
     return INTERRUPTED if found.stopped else DONE
 
 

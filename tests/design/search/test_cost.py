@@ -82,10 +82,13 @@ def test_a_tensor_parallel_group_without_links_of_its_own_pays_for_its_hops():
         "t", parameter_bytes=64, forward_reduce_bytes=10**6, backward_reduce_bytes=10**6, ways=("tensor",)
     )
     workload = Workload("cut", (operator,), (), batch=4)
-    setting = Setting(workload, Cluster(8), 2, 10, latency=NO_LATENCY)
+    setting = Setting(workload, Cluster(8, devices_per_server=1), 2, 10, latency=NO_LATENCY)
     strategy = Strategy((spaced_layout("tensor", 8, 4),))
-    own, other = (find_strides(8, strides) for strides in ((2, 1), (3,)))
-    assert closed_form_s(setting, strategy, own) < closed_form_s(setting, strategy, other) / 2
+    computing = sum(_seconds(setting, strategy))
+    own, other = (
+        closed_form_s(setting, strategy, find_strides(8, strides)) - computing for strides in ((1, 2), (3,))
+    )
+    assert other == pytest.approx(2 * own, rel=5e-3)  # one of the two groups computes while the other sends
 
 
 def find_strides(nodes, strides):
@@ -124,11 +127,11 @@ def test_a_program_sends_what_the_iteration_sends(random_workload, microbatches)
 
 
 def test_closed_form_and_simulator_order_strategies_alike(random_workload):
-    """Spearman over 60 random strategies, each on a topology of its own; 200 and real models in the benchmark."""
+    """Spearman over 40 random strategies, each on a topology of its own; 200 and real models in the benchmark."""
     from scipy.stats import spearmanr
 
     closed, simulated, matchings = [], [], 0
-    for number in range(60):
+    for number in range(40):
         chance = np.random.default_rng([11, number % 3])
         setting = Setting(random_workload(chance), Cluster(8), 4, 25)
         problem = StrategyProblem(setting)

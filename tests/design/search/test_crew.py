@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from testbed.design.search import optimise
-from testbed.design.search.crew import LEG, crew, run_chains
+from testbed.design.search.crew import LEG, crew
 from testbed.errors import SearchError
 
 SEARCH = {"steps": 250, "chains": 2, "seed": 5, "finalists": 3}
@@ -71,7 +71,7 @@ def test_without_dask_the_cure_is_told(little, four, monkeypatch):
 
 
 def test_a_lost_process_is_told():
-    with pytest.raises(SearchError, match="workers of the search were lost.*resume"), crew(2) as executor:
+    with pytest.raises(SearchError, match=r"workers of the search were lost.*resume"), crew(2) as executor:
         executor.submit(os._exit, 1).result()
 
 

@@ -1,0 +1,102 @@
+"""All strategies on all topologies, where they can be enumerated: the proven optimum that a search is measured by.
+
+Optimal under the closed-form cost, over every legal layout of every operator and every connected graph in which each
+server has exactly its number of duplex links, parallel ones included. AllReduces run as the planner runs them: on the
+strides that a graph holds as rings, or over its shortest paths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from testbed.design.hops import hop_table
+from testbed.design.model import Topology
+from testbed.design.search.cost import Costs
+from testbed.design.search.paths import paths_over
+from testbed.design.search.problem import Point
+from testbed.design.search.setting import Setting
+from testbed.design.search.strategies import StrategyProblem
+from testbed.errors import SearchError
+
+MOST = 2_000_000
+"""Pairs of a strategy and a topology that are tried at most: some minutes."""
+
+Edge = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    """The cheapest pair of all that were tried."""
+
+    cost_s: float
+    point: Point
+    topology: Topology
+    tried: int
+
+
+def optimum(setting: Setting) -> Optimum:
+    """The cheapest strategy and topology of all.
+
+    Raises `SearchError` for one-way links and for more than `MOST` pairs to try.
+    """
+    if setting.simplex:
+        raise SearchError("all topologies are listed for duplex links only: leave simplex out")
+    problem = StrategyProblem(setting)
+    points = [point for point in product(*(range(len(known)) for known in problem.layouts)) if problem.fits(point)]
+    graphs = list(all_graphs(setting.nodes, setting.degree))
+    tried = len(points) * len(graphs)
+    if tried > MOST:
+        raise SearchError(
+            f"{len(points)} strategies on {len(graphs)} topologies are more than {MOST} to try: take fewer servers "
+            f"or operators"
+        )
+    best = Optimum(math.inf, problem.start(), graphs[0], tried)
+    for topology in graphs:
+        costs = Costs(setting, paths_over(topology, setting.rate_gbps))
+        for point in points:
+            cost_s = costs.seconds(problem.program(point))
+            if cost_s < best.cost_s:
+                best = Optimum(cost_s, point, topology, tried)
+    return best
+
+
+def all_graphs(nodes: int, degree: int) -> Iterator[Topology]:
+    """Every connected duplex graph in which each node has exactly `degree` links, parallel ones included.
+
+    >>> [len(list(all_graphs(nodes, 2))) for nodes in (3, 4, 5)]  # cycles through all nodes: (n-1)!/2
+    [1, 3, 12]
+    """
+    for links in _completed(nodes, [degree] * nodes, 0, 1):
+        edges = tuple(sorted([*links, *((target, source) for source, target in links)]))
+        if hop_table(nodes, edges).min() >= 0:
+            yield Topology(nodes, degree, simplex=False, strides=_strides(nodes, edges), edges=edges)
+
+
+def _completed(nodes: int, free: list[int], node: int, other: int) -> Iterator[tuple[Edge, ...]]:
+    """All ways to use up the links that are `free`, from the pair (node, other) on."""
+    if node == nodes - 1 or other == nodes:
+        if node == nodes - 1:
+            if not free[node]:
+                yield ()
+        elif not free[node]:
+            yield from _completed(nodes, free, node + 1, node + 2)
+        return
+    for count in range(min(free[node], free[other]) + 1):
+        left = list(free)
+        left[node] -= count
+        left[other] -= count
+        for links in _completed(nodes, left, node, other + 1):
+            yield ((node, other),) * count + links
+
+
+def _strides(nodes: int, edges: tuple[Edge, ...]) -> tuple[int, ...]:
+    """The strides that the graph holds from every node, parallel ones as often."""
+    copies = Counter(edges)
+    held: list[int] = []
+    for stride in range(1, nodes // 2 + 1):
+        held += [stride] * min(copies[node, (node + stride) % nodes] for node in range(nodes))
+    return tuple(held)

@@ -1,0 +1,109 @@
+import numpy as np
+import pytest
+
+from testbed.design.search import optimise
+from testbed.design.search.setting import Setting
+from testbed.design.workloads.layout import data_layout
+from testbed.design.workloads.model import Operator, Workload
+from testbed.design.workloads.roofline import Cluster
+from testbed.errors import OutOfMemory, SearchError, TopologyError
+
+
+def dlrm(nodes, output_bytes, gradient_bytes, tables=4):
+    """Tables and what pools their rows can only be placed, the top is copied: bytes between pairs beside a sum."""
+    operators = [
+        Operator(f"t{i}", "embedding", 0.0, 0.0, 1 << 20, output_bytes, ways=("place",))
+        for i in range(tables)
+    ]
+    operators += [
+        Operator("pooled", "dense", 1e3, 1e3, 1 << 10, 64, ways=("place",)),
+        Operator("top", "dense", 1e6, 2e6, gradient_bytes, 4, gradient_bytes=gradient_bytes),
+    ]
+    edges = (*((i, tables) for i in range(tables)), (tables, tables + 1))
+    return Workload("dlrm", tuple(operators), edges, batch=8 * nodes)
+
+
+def pure_data(gradient_bytes=10**8):
+    operators = [
+        Operator(f"d{i}", "dense", 1e9, 2e9, gradient_bytes, 4096, gradient_bytes=gradient_bytes)
+        for i in range(3)
+    ]
+    return Workload("data", tuple(operators), ((0, 1), (1, 2)), batch=96)
+
+
+def test_twelve_nodes_of_pure_data_parallelism_get_the_plus_minus_one_and_five_circulant():
+    found = optimise(pure_data(), Cluster(12), 4, 25, steps=50)
+    assert found.finding.topology.strides == (1, 5)
+    assert found.finding.matching_degree == 0
+    assert set(found.strategy.layouts) == {data_layout(range(12))}
+    assert found.predicted.bandwidth_tax == pytest.approx(1.0)
+    assert found.predicted.iteration_s < 1.1 * found.predicted.ideal_switch_s
+
+
+@pytest.mark.parametrize("simplex", [False, True])
+def test_links_for_pairs_are_bought_exactly_when_the_simulated_iteration_gets_shorter(simplex):
+    """From hardly any bytes between pairs to hardly any AllReduce: both answers occur, each the faster one."""
+    bought = set()
+    for table_bytes, gradient_bytes in ((64, 10**8), (1 << 20, 1 << 22), (1 << 20, 1 << 12)):
+        workload = dlrm(12, table_bytes, gradient_bytes, tables=1)
+        found = optimise(workload, Cluster(12), 4, 25, steps=0, simplex=simplex)
+        times = {one.finding.matching_degree: one.simulated_s for one in found.wirings}
+        degree = found.finding.matching_degree
+        assert set(times) == set(Setting(workload, Cluster(12), 4, 25, simplex).matching_degrees)
+        assert times[degree] == min(times.values()) == found.predicted.iteration_s
+        assert (degree > 0) == (min(times[one] for one in times if one) < times[0])
+        bought.add(degree > 0)
+    assert bought == {False, True}
+
+
+def test_the_search_is_never_worse_than_its_start(random_workload):
+    better = 0
+    for number in range(3):
+        workload = random_workload(np.random.default_rng([2, number]))
+        start, found = (optimise(workload, Cluster(6), 2, 25, steps=steps, seed=1) for steps in (0, 300))
+        assert found.predicted.iteration_s <= start.predicted.iteration_s * (1 + 1e-9)
+        better += found.predicted.iteration_s < 0.99 * start.predicted.iteration_s
+        simulated = [one.simulated_s for one in found.ranking]
+        assert simulated == sorted(simulated)
+        assert len({one.strategy for one in found.ranking}) == len(simulated)
+    assert better >= 1
+
+
+def test_one_server_needs_no_link():
+    found = optimise(pure_data(), Cluster(1), 4, 25, steps=20)
+    assert found.finding.topology.edges == ()
+    assert found.predicted.iteration_s == pytest.approx(found.predicted.ideal_switch_s)
+    assert "One server" in found.why[0]
+
+
+def test_two_and_a_prime_number_of_servers_are_searched():
+    assert optimise(pure_data(), Cluster(2), 1, 25, steps=10).finding.topology.strides == (1,)
+    assert optimise(pure_data(), Cluster(7), 4, 25, steps=10).finding.topology.degree == 4
+
+
+def test_reasons_name_strides_links_and_the_switch():
+    found = optimise(dlrm(12, 1 << 12, 10**7), Cluster(12), 4, 25, steps=20)
+    text = " ".join(found.why)
+    assert "operators" in text
+    assert "rings of strides ±1" in text
+    assert "links for pairs the simulated iteration takes" in text
+    assert "a switch that never blocks, with 100 Gb/s a server" in text
+
+
+def test_what_does_not_fit_or_cannot_be_is_named():
+    with pytest.raises(OutOfMemory):
+        optimise(pure_data(gradient_bytes=10**12), Cluster(4), 2, 25, steps=1)
+    with pytest.raises(TopologyError):
+        optimise(pure_data(), Cluster(4), 1, 25, steps=1)
+    with pytest.raises(SearchError, match="rate_gbps"):
+        optimise(pure_data(), Cluster(4), 2, 0, steps=1)
+    with pytest.raises(SearchError, match="0 or more steps"):
+        optimise(pure_data(), Cluster(4), 2, 25, steps=-1)
+
+
+@pytest.mark.parametrize(
+    ("degree", "simplex", "degrees"),
+    [(4, False, (0, 2)), (5, False, (0, 1, 3)), (1, False, (0,)), (3, True, (0, 1, 2)), (1, True, (0,))],
+)
+def test_so_many_links_can_go_to_pairs(degree, simplex, degrees):
+    assert Setting(pure_data(), Cluster(12), degree, 25, simplex).matching_degrees == degrees
