@@ -137,7 +137,7 @@ def ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, ...]:
     ((1, 11, 5, 7), (1, 2))
     """
     steps = directed_strides(topology.nodes, topology.strides, simplex=topology.simplex)
-    strides = position_strides(topology.nodes, steps, tuple(members))
+    strides = position_strides(topology.nodes, steps, tuple(members)) or (1,)
     one_way = topology.simplex or len(members) == 2 or len(strides) > 1
     return strides if one_way else (1, len(members) - 1)
 
