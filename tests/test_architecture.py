@@ -134,6 +134,7 @@ WIRES = {
     "sim/twins/switch/http_server.py": {"h11"},
     "sim/twins/switch/ssh_server.py": {"asyncssh"},
     "testbed/design/comparison_picture.py": {"matplotlib"},
+    "testbed/design/search/crew.py": {"distributed"},
     "testbed/design/workloads/imports/onnx_model.py": {"onnx"},
     "testbed/design/workloads/imports/torch_module.py": {"torch"},
     "testbed/design/workloads/heat_map.py": {"matplotlib"},

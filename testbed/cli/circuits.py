@@ -116,7 +116,7 @@ def apply(
     lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
     if not (lab.simulated or as_json or really_move == lab.name):
         with _session(lab, runs_dir) as session:
-            print_lines([_heading(lab, design), *describe(lab, session.plan(design))])
+            print_lines([_heading(lab, design), *describe(lab, session.plan(design, take_over=take_over))])
     require_permission(lab, really_move)
     notes: list[str] = []
     with _session(lab, runs_dir, hosts) as session:

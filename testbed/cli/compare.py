@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from testbed.cli.options import AsJson
-from testbed.cli.output import DONE, print_json, print_lines, print_table
+from testbed.cli.output import DONE, counted, print_json, print_lines, print_table
 from testbed.cli.workload_options import (
     Degree,
     Device,
@@ -67,7 +67,8 @@ def compare(
         seed=seed,
         fluid=fluid,
     )
-    title = f"SIMULATED {job.name} on {job.graph.nodes} servers, {links} links of {rate:g} Gbit/s each"
+    each = f"{counted(links, 'link')} of {rate:g} Gbit/s each"
+    title = f"SIMULATED {job.name} on {counted(job.graph.nodes, 'server')}, {each}"
     if picture:
         draw_comparison(rows, picture, title)
     if as_json:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from testbed.cli.options import AsJson, Simplex
-from testbed.cli.output import DONE, INTERRUPTED, narrate, print_json, print_lines
+from testbed.cli.output import DONE, INTERRUPTED, counted, narrate, print_json, print_lines
 from testbed.cli.workload_options import (
     Degree,
     Device,
@@ -79,7 +79,7 @@ def optimise(
         def told(now: Progress) -> None:
             narrator.tick(now.steps, now.of, f"best so far {now.best_s * 1e3:.3f} ms in closed form")
 
-        narrator.phase(f"Searching for {workload} on {servers.nodes} servers")
+        narrator.phase(f"Searching for {workload} on {counted(servers.nodes, 'server')}")
         plan, found = make_plan(choice, servers, effort, told)
     patches = _patches(lab_file, plan)
     write_plan(plan, out)
@@ -134,11 +134,12 @@ def _lines(plan: Plan) -> list[str]:
     times = f"{predicted['iteration_ms']:.3f} ms (ideal switch {predicted['ideal_switch_ms']:.3f} ms)"
     hops = f"mean hops {predicted['mean_hops']:.3f}, pairs by hops: {lengths or 'none'}"
     strides = ", ".join(map(str, topology.strides)) or "none"
+    servers, links = counted(topology.nodes, "server"), counted(topology.degree, "link")
     return [
-        f"{plan.workload.name} on {topology.nodes} servers, {topology.degree} links of {plan.rate_gbps:g} Gbit/s each",
+        f"{plan.workload.name} on {servers}, {links} of {plan.rate_gbps:g} Gbit/s each",
         f"predicted iteration {times}",
         f"bandwidth tax {predicted['bandwidth_tax']:.3f}, {hops}",
-        f"strides {strides}; {predicted['matching_degree']} links a server for pairs",
+        f"strides {strides}; {counted(predicted['matching_degree'], 'link')} a server for pairs",
         *(f"because {reason}" for reason in plan.why),
     ]
 

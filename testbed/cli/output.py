@@ -55,6 +55,11 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     console.print(table)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things in words: `1 link`, `4 links`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _is_number(cell: object) -> bool:
     try:
         float(str(cell))

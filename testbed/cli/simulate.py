@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from testbed.cli.options import AsJson
-from testbed.cli.output import DONE, print_json, print_lines
+from testbed.cli.output import DONE, counted, print_json, print_lines
 from testbed.cli.workload_options import (
     Degree,
     Device,
@@ -27,7 +27,7 @@ from testbed.cli.workload_options import (
 )
 from testbed.design.fabric_choice import FABRICS, SWITCHED, ChosenFabric, fabric_by_name
 from testbed.design.jobs import Job, open_job
-from testbed.design.simulation import draw_timeline, figures, simulate_on, write_trace
+from testbed.design.simulation import Execution, draw_timeline, figures, simulate_on, write_trace
 from testbed.design.workload_choice import WorkloadChoice, parse_settings
 
 DIRECT_DEGREE = 4
@@ -84,16 +84,20 @@ def simulate(
     done = simulate_on(chosen, job.graph, trace=bool(trace or timeline))
     if trace:
         write_trace(done, trace)
-    if timeline:
-        draw_timeline(done, timeline, f"SIMULATED: {job.name} on {fabric}, {done.iteration_s * 1e3:.2f} ms")
-    if heat_map:
-        job.draw_heat_map(heat_map)
+    _draw(job, done, fabric, timeline, heat_map)
     document = _document(job, chosen, links, rate) | figures(chosen, done)
     if as_json:
         print_json(document)
     else:
         print_lines(_lines(document))
     return DONE
+
+
+def _draw(job: Job, done: Execution, fabric: str, timeline: Path | None, heat_map: Path | None) -> None:
+    if timeline:
+        draw_timeline(done, timeline, f"SIMULATED: {job.name} on {fabric}, {done.iteration_s * 1e3:.2f} ms")
+    if heat_map:
+        job.draw_heat_map(heat_map)
 
 
 def _document(job: Job, chosen: ChosenFabric, degree: int, rate_gbps: float) -> dict[str, Any]:
@@ -105,18 +109,16 @@ def _document(job: Job, chosen: ChosenFabric, degree: int, rate_gbps: float) -> 
 
 
 def _lines(document: dict[str, Any]) -> list[str]:
-    rate = document.get("host_gbps")
-    links = (
-        f"one link of {rate:g} Gbit/s"
-        if rate
-        else f"{document['degree']} links of {document['rate_gbps']:g} Gbit/s"
-    )
-    busiest = document["busiest_link"]
+    rate, busiest = document.get("host_gbps"), document["busiest_link"]
+    several = f"{counted(document['degree'], 'link')} of {document['rate_gbps']:g} Gbit/s"
+    links = f"one link of {rate:g} Gbit/s" if rate else several
+    where = f"{counted(document['nodes'], 'server')}, fabric {document['fabric']}, {links} each"
+    full = f", the busiest link is full {busiest:.0%} of the time" if busiest is not None else ""
+    sent = f"{document['payload_bytes'] / 1e9:.4g} GB sent"
+    recalled = " (prices recalled, not checked)" if document["prices_recalled"] else ""
     return [
-        f"SIMULATED {document['job']} on {document['nodes']} servers, fabric {document['fabric']}, {links} each",
+        f"SIMULATED {document['job']} on {where}",
         f"iteration {document['iteration_ms']:.3f} ms, of it {document['compute_ms']:.3f} ms computing",
-        f"{document['payload_bytes'] / 1e9:.4g} GB sent, bandwidth tax {document['bandwidth_tax']:.3f}"
-        + (f", the busiest link is full {busiest:.0%} of the time" if busiest is not None else ""),
-        f"cost {document['cost_usd']:,} USD"
-        + (" (prices recalled, not checked)" if document["prices_recalled"] else ""),
+        f"{sent}, bandwidth tax {document['bandwidth_tax']:.3f}{full}",
+        f"cost {document['cost_usd']:,} USD{recalled}",
     ]

@@ -53,7 +53,7 @@ EqualCost = Annotated[
 ]
 Fluid = Annotated[
     bool,
-    typer.Option("--fluid", help="All rounds of a ring flow as one: many times faster, nearly the same."),
+    typer.Option("--fluid", help="All rounds of a ring flow as one: faster, a few per cent apart."),
 ]
 Oversubscription = Annotated[
     float, typer.Option("--oversubscription", min=1, metavar="X", help="Of fabric oversub.")

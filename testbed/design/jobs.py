@@ -17,8 +17,8 @@ from testbed.design.workloads.heat_map import draw_heat_map
 from testbed.design.workloads.iteration import iteration
 from testbed.design.workloads.layout import Strategy
 from testbed.design.workloads.model import Workload
-from testbed.design.workloads.roofline import check_memory, memory_use
-from testbed.design.workloads.strategies import data_parallel, default_strategy
+from testbed.design.workloads.roofline import Cluster, check_memory, memory_use
+from testbed.design.workloads.strategies import data_parallel, fitting_strategy
 from testbed.design.workloads.traffic import Traffic, traffic_of
 from testbed.errors import PlanFileError, WorkloadError
 
@@ -86,8 +86,8 @@ def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> J
     plan = None if strategy in ("default", "data") else read_plan(strategy)
     servers = nodes or (plan.topology.nodes if plan else USUAL_NODES)
     workload = choice.workload(servers)
-    spread = _of_plan(plan, workload, servers, strategy) if plan else _usual(strategy, workload, servers)
     cluster = choice.cluster(servers)
+    spread = _of_plan(plan, workload, servers, strategy) if plan else _usual(strategy, workload, cluster)
     check_memory(workload, spread, cluster)
     graph = iteration(workload, spread, cluster)
     about = {
@@ -102,8 +102,10 @@ def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> J
     return Job(workload.name, graph, traffic_of(graph), about, plan)
 
 
-def _usual(strategy: str, workload: Workload, nodes: int) -> Strategy:
-    return (data_parallel if strategy == "data" else default_strategy)(workload, nodes)
+def _usual(strategy: str, workload: Workload, cluster: Cluster) -> Strategy:
+    if strategy == "data":
+        return data_parallel(workload, cluster.nodes)
+    return fitting_strategy(workload, cluster)
 
 
 def _of_plan(plan: Plan, workload: Workload, nodes: int, source: str) -> Strategy:

@@ -13,7 +13,7 @@ from sim.models.network.taskgraph import Kind, TaskGraph
 from testbed.design.fabric_choice import ChosenFabric
 from testbed.errors import WorkloadError
 
-__all__ = ["TaskGraph", "draw_timeline", "figures", "read_graph", "simulate_on", "write_trace"]
+__all__ = ["Execution", "TaskGraph", "draw_timeline", "figures", "read_graph", "simulate_on", "write_trace"]
 
 
 def read_graph(path: str | Path) -> TaskGraph:

@@ -111,6 +111,26 @@ def test_a_plan_is_simulated_as_it_was_predicted(testbed_here):
     assert ran.json["iteration_ms"] == pytest.approx(found.json["predicted"]["iteration_ms"], rel=0.02)
 
 
+def test_a_model_in_a_file_is_a_workload(testbed_here, tmp_path):
+    onnx = pytest.importorskip("onnx", reason="models from files need the extra onnx")
+    weights = onnx.numpy_helper.from_array(np.zeros((64, 256), np.float32), "weights")
+    ends = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["samples", width])
+        for name, width in (("x", 64), ("y", 256))
+    ]
+    product = onnx.helper.make_node("MatMul", ["x", "weights"], ["y"])
+    model = onnx.helper.make_model(onnx.helper.make_graph([product], "layer", ends[:1], ends[1:], [weights]))
+    onnx.save(model, tmp_path / "layer.onnx")
+    asked = ("simulate", "layer.onnx", "--nodes", 4, "--fabric", "ideal", "--json")
+
+    ran = testbed_here(*asked, "--strategy", "data", "--set", "batch_per_device=3")
+    wrong = [testbed_here(*asked, *options) for options in (("--set", "batch=x"), ("--preset", "fig11"))]
+
+    assert ran.json["batch"] == 3 * 4 * 4
+    assert ran.json["payload_bytes"] == pytest.approx(4 * 2 * 3 / 4 * 64 * 256 * 4)
+    assert [run.json["error"]["code"] for run in wrong] == ["workload", "workload"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [

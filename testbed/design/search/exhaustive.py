@@ -46,7 +46,9 @@ def optimum(setting: Setting) -> Optimum:
     if setting.simplex:
         raise SearchError("all topologies are listed for duplex links only: leave simplex out")
     problem = StrategyProblem(setting)
-    points = [point for point in product(*(range(len(known)) for known in problem.layouts)) if problem.fits(point)]
+    points = [
+        point for point in product(*(range(len(known)) for known in problem.layouts)) if problem.fits(point)
+    ]
     graphs = list(all_graphs(setting.nodes, setting.degree))
     tried = len(points) * len(graphs)
     if tried > MOST:

@@ -42,7 +42,9 @@ def rank(setting: Setting, proposals: Sequence[Proposal], executor: Executor) ->
         pending.extend(executor.submit(_ranked, setting, proposal) for proposal in proposals)
         ranked.extend(future.result() for future in pending)
     except KeyboardInterrupt:
-        ranked = [future.result() for future in pending if future.done() and not future.cancel()]
+        for future in pending:
+            future.cancel()
+        ranked = [future.result() for future in pending if future.done() and not future.cancelled()]
         if not ranked:
             raise
     return tuple(sorted(ranked, key=lambda one: one.simulated_s))

@@ -23,7 +23,7 @@ def reasons(setting: Setting, wirings: Sequence[Ranked], ideal_s: float) -> tupl
 def _strategy(best: Ranked) -> str:
     ways = Counter(_laid_out(layout) for layout in best.strategy.layouts)
     parts = [f"{count} {words}" for words, count in ways.most_common()]
-    return f"Of {len(best.strategy.layouts)} operators {_listed(parts)}."
+    return f"Of {len(best.strategy.layouts)} operators, {_listed(parts)}."
 
 
 def _laid_out(layout: Layout) -> str:

@@ -20,11 +20,13 @@ from testbed.design.search.program import Program, Programs
 from testbed.design.search.setting import Setting
 from testbed.design.workloads.layout import Layout, Strategy
 from testbed.design.workloads.roofline import check_memory, operator_memory
-from testbed.design.workloads.strategies import default_strategy, legal_layouts
+from testbed.design.workloads.strategies import fitting_strategy, legal_layouts
 from testbed.design.workloads.tally import traffic
 
 _TOPOLOGIES = 16
 _PROGRAMS = 64
+_FEW_NODES = 32
+"""Up to so many servers all numbers of links for pairs are tried in a chain; beyond, the published one and none."""
 
 
 class Proposal(NamedTuple):
@@ -55,7 +57,7 @@ class StrategyProblem:
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         workload, nodes = setting.workload, setting.nodes
-        first = default_strategy(workload, nodes).layouts
+        first = fitting_strategy(workload, setting.cluster).layouts
         self.layouts = tuple(
             tuple(dict.fromkeys([*legal_layouts(operator, nodes), layout]))
             for operator, layout in zip(workload.operators, first, strict=True)
@@ -124,6 +126,10 @@ class StrategyProblem:
         """What a chain visited, with all that its numbers stand for."""
         return Proposal(self.strategy(visit.point), self.finding(visit.origin), visit.cost_s)
 
+    def published(self, point: Point) -> Finding:
+        """The topology for what a strategy sends, links split between rings and pairs as published."""
+        return find(self.demand(point), self.setting.degree, simplex=self.setting.simplex)
+
     def _layouts(self, point: Point) -> tuple[Layout, ...]:
         return tuple(known[at] for known, at in zip(self.layouts, point, strict=True))
 
@@ -131,13 +137,15 @@ class StrategyProblem:
         return self._programs.program(self._layouts(point))
 
     def _find_finding(self, origin: Point) -> Finding:
-        """Links for pairs by the published split, or none, whichever costs less."""
-        setting, demand = self.setting, self.demand(origin)
-        split = find(demand, setting.degree, simplex=setting.simplex)
-        if not split.matching_degree:
-            return split
-        rings = find(demand, setting.degree, simplex=setting.simplex, matching_degree=0)
-        return min(split, rings, key=lambda finding: self.cost_on(origin, finding))
+        """Links for pairs by the published split, or another number of them, whichever costs least."""
+        setting, demand, split = self.setting, self.demand(origin), self.published(origin)
+        degrees = setting.matching_degrees if 1 < setting.nodes <= _FEW_NODES else (0,)
+        others = [
+            find(demand, setting.degree, simplex=setting.simplex, matching_degree=degree)
+            for degree in degrees
+            if degree != split.matching_degree
+        ]
+        return min((split, *others), key=lambda finding: self.cost_on(origin, finding))
 
     def _find_costs(self, finding: Finding) -> Costs:
         return Costs(self.setting, paths_over(finding.topology, self.setting.rate_gbps))

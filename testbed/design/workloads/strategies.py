@@ -9,6 +9,7 @@ import numpy as np
 
 from testbed.design.workloads.layout import Layout, Strategy, data_layout, place_layout, spaced_layout
 from testbed.design.workloads.model import Operator, Way, Workload
+from testbed.design.workloads.roofline import Cluster, memory_use
 from testbed.errors import StrategyError
 
 
@@ -84,6 +85,32 @@ def default_strategy(workload: Workload, nodes: int) -> Strategy:
         if layouts[place].way == "place":
             load[list(layouts[place].servers)] += operator.parameter_bytes + operator.state_bytes
     return Strategy(tuple(layouts[place] for place in range(len(workload.operators))))
+
+
+def fitting_strategy(workload: Workload, cluster: Cluster) -> Strategy:
+    """`default_strategy` where memory holds it; else everything that can be is cut over as few servers as suffice.
+
+    When nothing fits it is the default all the same, about which `roofline.check_memory` then says what is too large.
+    """
+    usual = default_strategy(workload, cluster.nodes)
+    sizes = [size for size in range(2, cluster.nodes + 1) if cluster.nodes % size == 0]
+    for strategy in (usual, *(_cut(workload, usual, cluster.nodes, size) for size in sizes)):
+        if memory_use(workload, strategy, cluster).max() <= cluster.memory_bytes:
+            return strategy
+    return usual
+
+
+def _cut(workload: Workload, usual: Strategy, nodes: int, shards: int) -> Strategy:
+    """Copies become groups of so many shards; what can only be placed is spread when all servers are one group."""
+
+    def layout(operator: Operator, was: Layout) -> Layout:
+        ways = [way for way in ("tensor", "expert") if way in operator.ways]
+        if was.way != "place" and ways:
+            return spaced_layout(ways[0], nodes, shards)
+        return place_layout(range(nodes)) if "place" in operator.ways and shards == nodes else was
+
+    pairs = zip(workload.operators, usual.layouts, strict=True)
+    return Strategy(tuple(layout(operator, was) for operator, was in pairs), usual.microbatches)
 
 
 def _usual_layout(way: Way, nodes: int, emptiest: int) -> Layout:

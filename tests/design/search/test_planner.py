@@ -1,8 +1,14 @@
+from concurrent.futures import Executor, Future
+
 import numpy as np
 import pytest
 
 from testbed.design.search import optimise
+from testbed.design.search.chain import Rules, advance, begin
+from testbed.design.search.crew import crew
+from testbed.design.search.finalists import rank
 from testbed.design.search.setting import Setting
+from testbed.design.search.strategies import StrategyProblem
 from testbed.design.workloads.layout import data_layout
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
@@ -67,6 +73,32 @@ def test_the_search_is_never_worse_than_its_start(random_workload):
         assert simulated == sorted(simulated)
         assert len({one.strategy for one in found.ranking}) == len(simulated)
     assert better >= 1
+
+
+def test_ctrl_c_while_the_best_are_simulated_keeps_those_that_are_ready(little, four):
+    setting = Setting(little, four, 2, 25)
+    problem = StrategyProblem(setting)
+    state = advance(problem, Rules(steps=200), begin(problem, 0, 0), 200)
+    proposals = [problem.proposal(visit) for visit in state.best]
+    assert len(proposals) >= 4
+
+    class Pressed(Executor):
+        left = 2
+
+        def submit(self, call, /, *arguments):
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+            future = Future()
+            future.set_result(call(*arguments))
+            return future
+
+    with crew() as here:
+        assert set(rank(setting, proposals, Pressed())) == set(rank(setting, proposals[:2], here))
+    nobody = Pressed()
+    nobody.left = 0
+    with pytest.raises(KeyboardInterrupt):
+        rank(setting, proposals, nobody)
 
 
 def test_one_server_needs_no_link():

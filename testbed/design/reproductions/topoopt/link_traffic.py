@@ -18,7 +18,9 @@ _POINTS = 51
 
 def _make(scale: Scale, progress: Progress) -> Table:
     cases = [
-        (degree, batch) for degree in scale.degrees for batch in (min(scale.batches), max(scale.batches))
+        (degree, batch)
+        for degree in scale.degrees
+        for batch in sorted({min(scale.batches), max(scale.batches)})
     ]
     at = np.linspace(0.0, 1.0, _POINTS)
     rows: list[tuple[Cell, ...]] = []

@@ -46,8 +46,8 @@ PAPER = Scale(
     iterations=4,
     seeds=5,
     delays_s=(10e-6, 50e-6, 200e-6, 1e-3, 10e-3, 100e-3),
-    steps=400,
-    finalists=5,
+    steps=200,
+    finalists=2,
 )
 """As the paper ran it, but for the steps of a search (4,000 there) and the iterations, which it does not tell."""
 
@@ -57,8 +57,8 @@ QUICK = Scale(
     rates_gbps=(25, 100),
     cluster_sizes=(128, 432),
     batches=(64, 512),
-    shared_nodes=54,
-    job_nodes=6,
+    shared_nodes=108,
+    job_nodes=12,
     jobs=(3, 9),
     iterations=2,
     seeds=1,

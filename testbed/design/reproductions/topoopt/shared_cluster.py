@@ -1,0 +1,156 @@
+"""Figure 16: many jobs on one cluster, each on servers of its own.
+
+TopoOpt gives every job a topology of its own over its servers, so that nobody feels the others. On Fat-trees jobs lie
+on servers drawn at random, as a scheduler finds them free, and every flow takes a path by its hash, as ECMP does and
+as the packet simulator of the paper drew them: jobs meet on the links above the edge.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.models.network.execution import simulate
+from sim.models.network.fabrics import Fabric, fat_tree
+from sim.models.network.fluid import fluid_ring
+from testbed.design.fabric_choice import equal_cost_fat_tree_gbps
+from testbed.design.reproductions.comparison import Comparison, Published
+from testbed.design.reproductions.figure import Figure, Progress
+from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.table import Cell, Table
+from testbed.design.reproductions.topoopt.back_to_back import PlacedJob, back_to_back
+from testbed.design.reproductions.topoopt.jobs import ROUNDING, default_job, run
+from testbed.design.reproductions.topoopt.setup import Scale
+
+Floats = NDArray[np.float64]
+
+MIX = {"dlrm": 0.35, "bert": 0.30, "candle": 0.25, "vgg16": 0.10}
+"""Shares of the models among jobs, as the text of the paper has them; its released sampler draws others."""
+DEGREE = 8
+RATE_GBPS = 100.0
+_FABRICS = ("TopoOpt", "Fat-tree", "oversubscribed Fat-tree")
+_COLUMNS = ("jobs", "fabric", "mean_ms", "p99_ms")
+
+
+@cache
+def alone_s(model: str, fabric: str, nodes: int) -> float:
+    """An iteration of a job that shares nothing."""
+    return run(default_job(model, nodes, "fig16"), fabric, DEGREE, RATE_GBPS).iteration_s
+
+
+@cache
+def _tree(fabric: str, nodes: int, seed: int) -> Fabric:
+    if fabric == "Fat-tree":
+        return fat_tree(nodes, equal_cost_fat_tree_gbps(nodes, DEGREE, RATE_GBPS), balance="hash", seed=seed)
+    return fat_tree(nodes, DEGREE * RATE_GBPS, oversubscription=2.0, balance="hash", seed=seed)
+
+
+def drawn_models(jobs: int, seed: int) -> list[str]:
+    """The models of so many jobs; fewer jobs of the same seed are the first of more."""
+    chance = np.random.default_rng([seed, 0])
+    return [str(name) for name in chance.choice(list(MIX), jobs, p=list(MIX.values()))]
+
+
+def shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats:
+    """Iteration times of jobs on a tree, (jobs * iterations,)."""
+    chance = np.random.default_rng([seed, 1])
+    servers = chance.permutation(scale.shared_nodes)[: jobs * scale.job_nodes].reshape(jobs, -1)
+    placed = [
+        PlacedJob(
+            default_job(model, scale.job_nodes, "fig16").graph,
+            np.sort(own),
+            float(chance.random()) * alone_s(model, fabric, scale.job_nodes),
+        )
+        for model, own in zip(drawn_models(jobs, seed), servers, strict=True)
+    ]
+    shared = back_to_back(scale.shared_nodes, placed, scale.iterations)
+    tree = _tree(fabric, scale.shared_nodes, seed)
+    return shared.iteration_s(simulate(shared.graph, tree, allreduce=fluid_ring, rounding=ROUNDING)).ravel()
+
+
+def _times(scale: Scale, jobs: int, fabric: str) -> Floats:
+    if fabric == "TopoOpt":
+        models = [model for seed in range(scale.seeds) for model in drawn_models(jobs, seed)]
+        return np.array([alone_s(model, fabric, scale.job_nodes) for model in models])
+    return np.concatenate([shared_s(scale, jobs, fabric, seed) for seed in range(scale.seeds)])
+
+
+def _make(scale: Scale, progress: Progress) -> Table:
+    cases = [(jobs, fabric) for jobs in scale.jobs for fabric in _FABRICS]
+    rows: list[tuple[Cell, ...]] = []
+    for number, (jobs, fabric) in enumerate(cases, 1):
+        times_ms = _times(scale, jobs, fabric) * 1e3
+        rows.append((jobs, fabric, float(times_ms.mean()), float(np.percentile(times_ms, 99))))
+        progress(number, len(cases), f"{jobs} jobs, {fabric}")
+    return Table.of(_COLUMNS, rows)
+
+
+def ratio(table: Table, column: str, jobs: float, fabric: str) -> float:
+    """Time on a fabric over that on TopoOpt."""
+    part = table.where(jobs=jobs)
+    return part.number(column, fabric=fabric) / part.number(column, fabric="TopoOpt")
+
+
+def _compare(table: Table) -> tuple[Comparison, ...]:
+    most = max(table.numbers("jobs"))
+    told = {
+        ("mean_ms", "Fat-tree"): Published("1.7 x", "S", 1.7),
+        ("mean_ms", "oversubscribed Fat-tree"): Published("1.15 x", "S", 1.15),
+        ("p99_ms", "Fat-tree"): Published("up to 3.4 x", "S", 3.4),
+    }
+    lines = [
+        Comparison(
+            f"{'mean' if column == 'mean_ms' else 'p99'}, {fabric} over TopoOpt, {most:g} jobs",
+            published,
+            ratio(table, column, most, fabric),
+            "",
+            " x",
+        )
+        for (column, fabric), published in told.items()
+    ]
+    highest = max(ratio(table, "p99_ms", jobs, "Fat-tree") for jobs in table.numbers("jobs"))
+    fewest = min(table.numbers("jobs"))
+    return (
+        *lines,
+        Comparison(
+            "p99, Fat-tree over TopoOpt, the most of all loads",
+            Published("3.4 x", "S", 3.4),
+            highest,
+            "",
+            " x",
+        ),
+        Comparison(
+            f"mean on TopoOpt, {fewest:g} jobs",
+            Published("64.4 ms", "C", 64.4),
+            table.number("mean_ms", jobs=fewest, fabric="TopoOpt"),
+            "released results; the mix drawn there is 35/42/20/2 %",
+            " ms",
+        ),
+        Comparison(
+            f"mean on TopoOpt, {most:g} jobs",
+            Published("60.4 ms", "C", 60.4),
+            table.number("mean_ms", jobs=most, fabric="TopoOpt"),
+            "as above",
+            " ms",
+        ),
+        Comparison(
+            f"p99 on TopoOpt, {most:g} jobs",
+            Published("131.5 ms", "C", 131.5),
+            table.number("p99_ms", jobs=most, fabric="TopoOpt"),
+            "as above",
+            " ms",
+        ),
+    )
+
+
+def _draw(table: Table) -> Picture:
+    panels = tuple(
+        Panel(title, "jobs of 16 servers", "iteration, ms", series_of(table, "fabric", "jobs", column))
+        for title, column in (("mean", "mean_ms"), ("99th percentile", "p99_ms"))
+    )
+    return Picture("Shared cluster of 432 servers", panels)
+
+
+FIGURE = Figure(16, "Shared cluster", _make, _compare, _draw)

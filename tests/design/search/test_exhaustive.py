@@ -1,0 +1,55 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from testbed.design.search.chain import Rules, advance, begin
+from testbed.design.search.exhaustive import all_graphs, optimum
+from testbed.design.search.setting import Setting
+from testbed.design.search.strategies import StrategyProblem
+from testbed.design.workloads.roofline import Cluster
+from testbed.errors import SearchError
+
+
+@pytest.mark.parametrize(
+    ("nodes", "degree", "simple", "together"),
+    # Simple connected cubic graphs on 4 and 6 labelled nodes: K4, and 60 prisms with 10 times K3,3 (OEIS A004109).
+    [(4, 3, 1, None), (6, 3, 70, None), (6, 2, 60, 60), (5, 4, 1, None), (2, 3, 0, 1)],
+)
+def test_all_graphs_are_listed_once(nodes, degree, simple, together):
+    graphs = list(all_graphs(nodes, degree))
+    assert len({graph.edges for graph in graphs}) == len(graphs)
+    assert sum(len(set(graph.edges)) == len(graph.edges) for graph in graphs) == simple
+    assert together in {None, len(graphs)}
+    for graph in graphs:
+        assert set(Counter(source for source, _ in graph.edges).values()) == {degree}
+
+
+def test_strides_are_those_that_every_node_has():
+    strides = Counter(graph.strides for graph in all_graphs(6, 2))
+    assert strides[(1,)] == 1
+    assert set(strides) == {(), (1,), (3,)}
+    assert any(graph.strides == (1, 3) for graph in all_graphs(6, 3))
+    assert any(graph.strides == (1, 1) for graph in all_graphs(6, 4))
+
+
+def test_a_search_comes_near_the_optimum_and_never_below(random_workload):
+    gaps = []
+    for number in range(4):
+        workload = random_workload(np.random.default_rng([3, number]), layers=2, tables=1)
+        setting = Setting(workload, Cluster(4), 3 - number % 2, 25)
+        best = optimum(setting)
+        problem = StrategyProblem(setting)
+        state = advance(problem, Rules(steps=400), begin(problem, 0, 0), 400)
+        gaps.append(state.best[0].cost_s / best.cost_s - 1)
+        assert best.tried >= 150
+        assert problem.fits(best.point)
+    assert min(gaps) >= -1e-9
+    assert np.mean(gaps) <= 0.02
+
+
+def test_what_cannot_be_enumerated_is_refused(little):
+    with pytest.raises(SearchError, match="duplex links only"):
+        optimum(Setting(little, Cluster(4), 2, 25, simplex=True))
+    with pytest.raises(SearchError, match="take fewer servers"):
+        optimum(Setting(little, Cluster(6), 4, 25))
