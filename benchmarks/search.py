@@ -71,7 +71,7 @@ def speed() -> dict[str, Any]:
     return rows | {"peak_memory_gib": round(peak, 2), "asked_peak_memory_gib": 2}
 
 
-def correlation(nodes: int = 16, degree: int = 4) -> dict[str, Any]:
+def correlation(nodes: int = 12, degree: int = 4) -> dict[str, Any]:
     """Spearman's coefficient over random strategies, each on a topology of its own; and how far apart the times are."""
     from scipy.stats import spearmanr
 

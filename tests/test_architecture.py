@@ -138,6 +138,7 @@ WIRES = {
     "testbed/design/workloads/imports/onnx_model.py": {"onnx"},
     "testbed/design/workloads/imports/torch_module.py": {"torch"},
     "testbed/design/workloads/heat_map.py": {"matplotlib"},
+    "testbed/design/reproductions/drawing.py": {"matplotlib"},
 }
 """The modules that talk to the world through a library that is an extra; everything else does without."""
 

@@ -70,8 +70,7 @@ def _steps(axis: Any, panel: Panel) -> None:
     for place, series in enumerate(panel.series):
         style = {"color": _colour(place), "linestyle": ("-", "--", ":")[place % 3]}
         axis.step(series.across, series.up, where="post", label=series.name, linewidth=1.4, **style)
-    if "x" in panel.logarithmic:
-        axis.set_xscale("log")
+    axis.set_xlim(left=0)
 
 
 _PLOTS = {"lines": _lines, "bars": _bars, "steps": _steps}

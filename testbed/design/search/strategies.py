@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from testbed.design.demand import Demand
 from testbed.design.finder import Finding, find
@@ -25,6 +26,7 @@ from testbed.design.workloads.tally import traffic
 
 _TOPOLOGIES = 16
 _PROGRAMS = 64
+_LAYOUTS = 1 << 14
 _FEW_NODES = 32
 """Up to so many servers all numbers of links for pairs are tried in a chain; beyond, the published one and none."""
 
@@ -66,13 +68,14 @@ class StrategyProblem:
         self._shapes = tuple(_by_shape(known) for known in self.layouts)
         self._free = [place for place, known in enumerate(self.layouts) if len(known) > 1]
         check_memory(workload, self.strategy(self._start), setting.cluster)
+        self._memory = lru_cache(_LAYOUTS)(self._find_memory)
         self._programs = Programs(setting)
         self.program = lru_cache(_PROGRAMS)(self._find_program)
         self.finding = lru_cache(_TOPOLOGIES)(self._find_finding)
         self._costs = lru_cache(_TOPOLOGIES)(self._find_costs)
 
     def start(self) -> Point:
-        """Data parallel, tables placed so that memory suffices."""
+        """The usual strategy, or where memory does not hold it, everything cut."""
         return self._start
 
     def neighbour(self, point: Point, chance: np.random.Generator) -> Point:
@@ -105,12 +108,8 @@ class StrategyProblem:
 
     def fits(self, point: Point) -> bool:
         """Whether every server holds what the strategy puts there."""
-        setting = self.setting
-        used = sum(
-            operator_memory(operator, known[at], setting.workload.batch, setting.nodes)
-            for operator, known, at in zip(setting.workload.operators, self.layouts, point, strict=True)
-        )
-        return bool(np.max(used) <= setting.cluster.memory_bytes)
+        used = sum(self._memory(place, at) for place, at in enumerate(point))
+        return bool(np.max(used) <= self.setting.cluster.memory_bytes)
 
     def strategy(self, point: Point) -> Strategy:
         """The strategy that a point stands for."""
@@ -129,6 +128,12 @@ class StrategyProblem:
     def published(self, point: Point) -> Finding:
         """The topology for what a strategy sends, links split between rings and pairs as published."""
         return find(self.demand(point), self.setting.degree, simplex=self.setting.simplex)
+
+    def _find_memory(self, place: int, at: int) -> NDArray[np.float64]:
+        """Bytes on each server that an operator takes in one of its layouts."""
+        workload, layout = self.setting.workload, self.layouts[place][at]
+        operator, nodes = workload.operators[place], self.setting.nodes
+        return operator_memory(operator, layout, workload.batch, nodes, training=workload.training)
 
     def _layouts(self, point: Point) -> tuple[Layout, ...]:
         return tuple(known[at] for known, at in zip(self.layouts, point, strict=True))

@@ -157,6 +157,14 @@ def test_beyond_the_memory_the_cost_is_infinite(little):
     assert problem.cost_s(crowded, point) == np.inf
 
 
+def test_what_fits_only_when_it_is_cut_is_searched_from_there():
+    big = Operator("big", "dense", 1.0, 1.0, 60_000_000_000, 8, ways=("data", "tensor"))
+    workload = Workload("large", tuple(_named(big, f"b{i}") for i in range(4)), (), batch=4)
+    problem = StrategyProblem(Setting(workload, Cluster(4), 2, 25))
+    assert {layout.way for layout in problem.strategy(problem.start()).layouts} == {"tensor"}
+    assert problem.fits(problem.start())
+
+
 def _named(operator, name):
     from dataclasses import replace
 

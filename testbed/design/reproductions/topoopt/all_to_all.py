@@ -101,7 +101,7 @@ def _draw(table: Table) -> Picture:
             f"degree {degree:g}",
             "batch a device",
             "iteration, ms",
-            series_of(table.where(degree=degree), "fabric", "batch", "iteration_ms"),
+            series_of(table.where(degree=degree), "fabric", "batch", "iteration_ms")[::-1],
             logarithmic="xy",
         )
         for degree in table.values("degree")

@@ -90,9 +90,9 @@ class _Pile:
     def graph(self) -> TaskGraph:
         """What has been added so far."""
         whole = {name: np.concatenate(parts) for name, parts in self.columns.items()}
-        return TaskGraph(nodes=self.nodes, groups=tuple(self.groups), **whole)  # type: ignore[arg-type]
+        return TaskGraph(nodes=self.nodes, groups=tuple(self.groups), **whole)
 
-    def _append(self, **given: object) -> None:
+    def _append(self, **given: NDArray[np.generic] | float) -> None:
         size = np.size(given["kind"])
         for name, blank in _BLANK.items():
             value = np.asarray(given.get(name, blank), dtype=np.float64 if name == "time_s" else np.int64)
