@@ -45,7 +45,7 @@ def compare(
     strategy: StrategyChoice = "",
     oversubscription: Oversubscription = 2.0,
     reconfiguration_ms: ReconfigurationMs = 10.0,
-    fluid: Fluid = False,
+    fluid: Fluid = None,
     seed: Seed = 0,
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE", help="Draw the table (.png, .svg).")

@@ -30,20 +30,19 @@ from testbed.measure.store import RunStore
 from testbed.operate.apply import require_permission
 from testbed.operate.journal import journal_in
 from testbed.operate.loss import Sight
+from testbed.operate.mended import Mended
 from testbed.operate.repair import (
     LabRepair,
     Repaired,
     carry_out,
-    describe_repair,
-    describe_unpatched,
-    is_mended,
+    demand_in_force,
     look_at,
     plan_lab_repair,
-    repair_json,
 )
-from testbed.operate.session import LabSession, open_lab
+from testbed.operate.repair_report import describe_repair, describe_unpatched, repair_json
+from testbed.operate.session import Design, LabSession, open_lab
 
-REPAIR = "repair"
+REPAIR, REPAIR_BEGUN = "repair", "repair begun"
 
 
 def repair(
@@ -66,32 +65,40 @@ def repair(
     standing = hosts_of(lab, hosts)
     with journal_in(runs_dir) as journal, open_lab(lab, journal, model_hosts=standing == "model") as session:
         sight = look_at(session, design)
-        planned = plan_lab_repair(lab, design, sight)
-        mended = planned is not None and is_mended(session, planned)
+        planned = plan_lab_repair(lab, design, sight, _earlier(RunStore(runs_dir), lab, design, sight))
         if not as_json:
-            print_lines(list(_lines(lab, sight, planned, mended=mended)))
+            print_lines(list(_lines(lab, sight, planned)))
         repaired = None
         if planned and apply:
             repaired = _carry_out(session, planned, standing, runs_dir, as_json=as_json)
     if as_json:
         print_json(
-            {"lab": lab.name, "simulated": lab.simulated, "hosts": standing, "mended": mended}
+            {"lab": lab.name, "simulated": lab.simulated, "hosts": standing}
+            | {"mended": planned is not None and planned.is_mended}
+            | {"strange": list(planned.strange) if planned else []}
             | {"unpatched": [lab.link_label(circuit.link) for circuit in sight.unpatched]}
             | (repair_json(lab, planned) if planned else {"lost": []})
             | ({"repaired": asdict(repaired)} if repaired else {})
         )
     if repaired is None:
         return CHANGES if planned or sight.unpatched else DONE
-    return DONE if repaired.verified is None or repaired.verified.ok else ERROR
+    return DONE if repaired.verified.ok else ERROR
 
 
-def _lines(lab: Lab, sight: Sight, planned: LabRepair | None, *, mended: bool) -> Iterator[str]:
+def _earlier(store: RunStore, lab: Lab, design: Design, sight: Sight) -> Mended | None:
+    """The repair of this topology that stands, if one does."""
+    records = (Mended.from_json(lab, phase.data) for phase in store.phases_of(lab.name, REPAIR_BEGUN))
+    return next((one for one in records if one and one.stands(lab, design.wiring, sight.seen)), None)
+
+
+def _lines(lab: Lab, sight: Sight, planned: LabRepair | None) -> Iterator[str]:
     if planned:
         yield from describe_repair(lab, planned)
-    if mended:
+    if planned and planned.is_mended:
         yield "this has been done: when the fibre is replaced, `testbed apply`"
         return
-    yield from describe_unpatched(lab, sight.unpatched)
+    if not planned or not planned.strange:
+        yield from describe_unpatched(lab, sight.unpatched)
     if not planned:
         yield "no fibre is lost"
 
@@ -100,8 +107,10 @@ def _carry_out(
     session: LabSession, planned: LabRepair, standing: str, runs_dir: Path, *, as_json: bool
 ) -> Repaired:
     """Do it, with a run on record that says what was lost, what was done and how long it took."""
+    demand_in_force(planned)
     lab = session.lab
     with RunStore(runs_dir).begin(lab, lab.simulated, standing, seeds={}) as run:
+        run.add_phase(REPAIR_BEGUN, planned.record.to_json(lab))
         repaired = carry_out(session, planned, lambda text: None if as_json else print_lines([text]))
         run.add_phase(REPAIR, repair_json(lab, planned) | asdict(repaired))
     return repaired

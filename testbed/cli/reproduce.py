@@ -18,7 +18,6 @@ from testbed.design.reproductions.topoopt.setup import PAPER, QUICK, Scale
 from testbed.errors import WorkloadError
 
 Narrator = PlainNarrator | RichNarrator
-PICTURES = ("svg", "png")
 
 
 def reproduce(

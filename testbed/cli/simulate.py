@@ -27,7 +27,14 @@ from testbed.cli.workload_options import (
 )
 from testbed.design.fabric_choice import FABRICS, SWITCHED, ChosenFabric, fabric_by_name
 from testbed.design.jobs import Job, open_job
-from testbed.design.simulation import Execution, draw_timeline, figures, simulate_on, write_trace
+from testbed.design.simulation import (
+    Execution,
+    draw_timeline,
+    figures,
+    flowing,
+    simulate_on,
+    write_trace,
+)
 from testbed.design.workload_choice import WorkloadChoice, parse_settings
 
 DIRECT_DEGREE = 4
@@ -49,7 +56,7 @@ def simulate(
     equal_cost: EqualCost = False,
     oversubscription: Oversubscription = 2.0,
     reconfiguration_ms: ReconfigurationMs = 10.0,
-    fluid: Fluid = False,
+    fluid: Fluid = None,
     seed: Seed = 0,
     trace: Annotated[
         Path | None, typer.Option("--trace", metavar="DIR", help="Write flows, links and tasks as Parquet.")
@@ -79,8 +86,7 @@ def simulate(
         reconfiguration_s=reconfiguration_ms * 1e-3,
         seed=seed,
     )
-    if fluid:
-        chosen = chosen.as_fluid()
+    chosen = flowing(chosen, fluid=fluid, planned=job.plan is not None)
     done = simulate_on(chosen, job.graph, trace=bool(trace or timeline))
     if trace:
         write_trace(done, trace)

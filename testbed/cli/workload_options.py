@@ -39,7 +39,7 @@ StrategyChoice = Annotated[
     typer.Option(
         "--strategy",
         metavar="NAME|FILE",
-        help="default, data, or that of a plan file.",
+        help="default, data, pipeline:STAGES:MICROBATCHES, disaggregated:PREFILL_SERVERS, or that of a plan file.",
     ),
 ]
 Seed = Annotated[
@@ -52,8 +52,12 @@ EqualCost = Annotated[
     ),
 ]
 Fluid = Annotated[
-    bool,
-    typer.Option("--fluid", help="All rounds of a ring flow as one: faster, a few per cent apart."),
+    bool | None,
+    typer.Option(
+        "--fluid/--rounds",
+        help="All rounds of a ring as one (faster, a few per cent apart), or one by one. A plan: as it was made.",
+        show_default=False,
+    ),
 ]
 Oversubscription = Annotated[
     float, typer.Option("--oversubscription", min=1, metavar="X", help="Of fabric oversub.")

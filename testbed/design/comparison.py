@@ -8,7 +8,7 @@ from typing import Any
 
 from testbed.design.fabric_choice import FABRICS, fabric_by_name
 from testbed.design.jobs import Job
-from testbed.design.simulation import figures, simulate_on
+from testbed.design.simulation import figures, flowing, simulate_on
 from testbed.errors import TopologyError, WorkloadError
 
 EQUAL_COST = "fattree-equal-cost"
@@ -73,7 +73,7 @@ def compare_fabrics(
     oversubscription: float = 2.0,
     reconfiguration_s: float = 10e-3,
     seed: int = 0,
-    fluid: bool = False,
+    fluid: bool | None = None,
 ) -> tuple[Row, ...]:
     """A row for each name, in order. A fabric that cannot be, or on which the job stalls, says so in its row."""
 
@@ -91,7 +91,7 @@ def compare_fabrics(
                 reconfiguration_s=reconfiguration_s,
                 seed=seed,
             )
-            chosen = chosen.as_fluid() if fluid else chosen
+            chosen = flowing(chosen, fluid=fluid, planned=job.plan is not None)
             return Row(name, chosen.host_gbps, figures=figures(chosen, simulate_on(chosen, job.graph)))
         except (TopologyError, WorkloadError) as error:
             return Row(name, failure=str(error))

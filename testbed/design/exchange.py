@@ -2,7 +2,8 @@
 
 A dead NIC is not used any more. Its ring links move to other NICs, which are idle or hold a link that may be
 given up; whatever lies loose afterwards is joined, because a NIC whose receiver is dark does not send either.
-Depth first over the cheapest choices, so the answer is the same each time.
+Depth first over the cheapest choices, so the answer is the same each time; somebody waits, so that only so many
+are tried.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, permutations, product
+from itertools import product
 
 from testbed.design.model import Link, Nic, Wiring
+from testbed.design.pairing import match, pair_up
 
 Edge = tuple[int, int]
 
-#: Complete choices, and orders of loose ends, looked at before giving up: few fibres are lost at a time.
-_CHOICES = 2000
+#: Links tried in all before the rest of what is lost is left out: few fibres are lost at a time.
+_TRIALS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,10 @@ def exchange(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
     wanted = [
         link for link in cut if not losses.may_go(link) and (wiring.simplex or link.source < link.target)
     ]
-    for board in islice(_choices(_Board.of(wiring, losses, cut), wanted, losses), _CHOICES):
+    lit = frozenset(wiring.link_into)
+    for board in _choices(_Board.of(wiring, losses, cut), wanted, losses, iter(range(_TRIALS))):
         joined = board.join_loose(losses.planes)
-        if restored(wiring, losses, joined.links) and not joined.newly_silent(wiring):
+        if not joined.newly_silent(lit) and restored(wiring, losses, joined.links):
             return joined.links
     return None
 
@@ -70,16 +73,18 @@ def restored(wiring: Wiring, losses: Losses, links: Iterable[Link]) -> Counter[E
     return losses.ring_links & (Counter(map(ends, links)) - left)
 
 
-def _choices(board: _Board, wanted: Sequence[Link], losses: Losses) -> Iterator[_Board]:
+def _choices(
+    board: _Board, wanted: Sequence[Link], losses: Losses, trials: Iterator[int]
+) -> Iterator[_Board]:
     """Boards with the wanted links restored, cheapest choice first; last those that leave out what is lost anyhow."""
     if not wanted:
         yield board
         return
     link, *rest = wanted
-    for here, there in board.candidates(link, losses):
-        yield from _choices(board.plug(here, there), rest, losses)
+    for (here, there), _ in zip(board.candidates(link, losses), trials, strict=False):
+        yield from _choices(board.plug(here, there), rest, losses, trials)
     if link in losses.lost:
-        yield from _choices(board, rest, losses)
+        yield from _choices(board, rest, losses, trials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,25 +163,17 @@ class _Board:
         return _Board(self.duplex, self.degree, out, into, *free)
 
     def join_loose(self, planes: int) -> _Board:
-        """The board with as many loose ends joined as find a partner on another node, in their plane."""
-
-        def fits(one: Nic, other: Nic) -> bool:
-            return one.node != other.node and (planes == 1 or one.index == other.index)
-
-        def fitting(order: tuple[Nic, ...]) -> list[tuple[Nic, Nic]]:
-            if self.duplex:
-                pairs = zip(order[::2], order[1::2], strict=False)
-            else:
-                pairs = zip(sorted(self.loose_out), order, strict=False)
-            return [pair for pair in pairs if fits(*pair)]
-
-        orders = islice(permutations(sorted(self.loose_into)), _CHOICES)
+        """The board with as many loose ends joined as can be; NICs that send come first, they must have light."""
+        if self.duplex:
+            pairs = pair_up(self.loose_into, planes)
+        else:
+            sending = self.out.keys() | self.loose_out
+            pairs = match(self.loose_out, self.loose_into, planes, first=sending)
         board = self
-        for here, there in max(map(fitting, orders), key=len):
+        for here, there in pairs:
             board = board.plug(here, there)
         return board
 
-    def newly_silent(self, wiring: Wiring) -> bool:
-        """Whether a NIC that sends has lost its light by the exchange."""
-        lit = wiring.link_into
+    def newly_silent(self, lit: Collection[Nic]) -> bool:
+        """Whether a NIC that sends, and was lit, has lost its light by the exchange."""
         return any(nic in lit and nic not in self.into for nic in self.out)

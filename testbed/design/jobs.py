@@ -12,13 +12,13 @@ import numpy as np
 from testbed.design.model import Topology
 from testbed.design.plan_file import Plan, read_plan
 from testbed.design.simulation import TaskGraph, read_graph
+from testbed.design.strategy_choice import is_named, strategy_by_name
 from testbed.design.workload_choice import WorkloadChoice
 from testbed.design.workloads.heat_map import draw_heat_map
 from testbed.design.workloads.iteration import iteration
 from testbed.design.workloads.layout import Strategy
 from testbed.design.workloads.model import Workload
-from testbed.design.workloads.roofline import Cluster, check_memory, memory_use
-from testbed.design.workloads.strategies import data_parallel, fitting_strategy
+from testbed.design.workloads.roofline import check_memory, memory_use
 from testbed.design.workloads.traffic import Traffic, traffic_of
 from testbed.errors import PlanFileError, WorkloadError
 
@@ -63,7 +63,7 @@ class Job:
 
 
 def open_job(choice: WorkloadChoice, nodes: int | None = None, strategy: str = "") -> Job:
-    """The job that is named; `strategy` is `default` (as empty is), `data`, or a plan file.
+    """The job that is named; `strategy` is a name of `strategy_choice` (empty is `default`), or a plan file.
 
     Raises `WorkloadError` and its children, `PlanFileError`, `OSError`.
     """
@@ -83,11 +83,13 @@ def _graph_job(path: str) -> Job:
 
 
 def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> Job:
-    plan = None if strategy in ("default", "data") else read_plan(strategy)
+    plan = None if is_named(strategy) else read_plan(strategy)
     servers = nodes or (plan.topology.nodes if plan else USUAL_NODES)
     workload = choice.workload(servers)
     cluster = choice.cluster(servers)
-    spread = _of_plan(plan, workload, servers, strategy) if plan else _usual(strategy, workload, cluster)
+    spread = (
+        _of_plan(plan, workload, servers, strategy) if plan else strategy_by_name(strategy, workload, cluster)
+    )
     check_memory(workload, spread, cluster)
     graph = iteration(workload, spread, cluster)
     about = {
@@ -100,12 +102,6 @@ def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> J
         "memory_limit_bytes": cluster.memory_bytes,
     }
     return Job(workload.name, graph, traffic_of(graph), about, plan)
-
-
-def _usual(strategy: str, workload: Workload, cluster: Cluster) -> Strategy:
-    if strategy == "data":
-        return data_parallel(workload, cluster.nodes)
-    return fitting_strategy(workload, cluster)
 
 
 def _of_plan(plan: Plan, workload: Workload, nodes: int, source: str) -> Strategy:

@@ -7,8 +7,8 @@ step: such a bought link is given up, and its NICs restore the ring link for goo
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -23,7 +23,7 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Detour:
-    """A lost link and the links that carry its data meanwhile."""
+    """A lost link and the links that carry its data meanwhile; none when nothing does before the re-patch."""
 
     lost: Link
     path: tuple[Link, ...]
@@ -45,6 +45,14 @@ class Repair:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Links that are patched, and those of them that carry data: not all of a wiring's, say after an earlier repair."""
+
+    held: frozenset[Link]
+    carrying: frozenset[Link]
+
+
 def plan_repair(
     wiring: Wiring,
     dead: Collection[Nic],
@@ -52,34 +60,40 @@ def plan_repair(
     *,
     planes: int = 1,
     lost: Collection[Link] | None = None,
+    standing: Standing | None = None,
 ) -> Repair:
     """A repair for NICs whose fibre is lost; they are not used until it is replaced.
 
     `spare_pairs` are pairs of nodes whose links may be given up (bought for pairs: `Finding.links_of`
     and fillers), the least missed first. With `planes` above 1, interface i meets switch i only: the
     link is restored in another plane by exchanging the ends of links that may be given up. `lost` are the
-    links that carry nothing now, all of the dead NICs unless given: a cut transmit fibre, say, darkens a far
-    receiver and with it the NIC's own sending, while the dead NIC hears on.
-    Raises `TopologyError` when a NIC has no link, or a node is cut off.
+    links of the wiring that its dead NICs take with them, all of theirs unless given: a cut transmit fibre, say,
+    darkens a far receiver and with it the NIC's own sending, while the dead NIC hears on. Detours lead over what
+    is `standing`; unless given, that is the wiring without the lost links.
+    Raises `TopologyError` when a NIC has no link, or a node is cut off and no other NIC can join it again.
     """
-    at_dead = [_links_at(wiring, nic) for nic in dead]
-    gone = tuple(sorted({link for links in at_dead for link in links} if lost is None else lost))
+    gone = frozenset(_links_of(wiring, dead) if lost is None else lost)
+    standing = standing or Standing(frozenset(wiring.links), frozenset(wiring.links) - gone)
     rank = {edge: place for place, pair in enumerate(spare_pairs) for edge in _ways(wiring, pair)}
-    running = _without(wiring, gone)
-    detours = tuple(Detour(link, _shortest(running, link, rank)) for link in gone)
-    losses = Losses(frozenset(dead), frozenset(gone), rank, planes)
+    losses = Losses(frozenset(dead), gone, rank, planes)
+    running = _with_links(wiring, standing.carrying)
     links = exchange(wiring, losses)
+    if links is not None and _trades(wiring, losses, standing, links):
+        links = None
+    repatched = running if links is None else _with_links(wiring, links)
+    detours = tuple(
+        _detour(link, running, repatched, rank) for link in wiring.links if link not in standing.carrying
+    )
     if links is None:
         return Repair(detours, running, running, (), (), _why_not(losses))
-    repatched = Wiring(wiring.nodes, wiring.degree, wiring.simplex, links)
     remove = tuple(link for link in running.links if link not in links)
-    make = tuple(link for link in links if link not in wiring.links)
+    make = tuple(link for link in links if link not in standing.held)
     why = _why(losses.ring_links.total(), restored(wiring, losses, links).total())
     return Repair(detours, running, repatched, remove, make, why)
 
 
 def bought_pairs(topology: Topology) -> tuple[Edge, ...]:
-    """Pairs of nodes joined beside the rings: those whose links may be given up to mend a ring."""
+    """Pairs of nodes joined beside the rings, by node number: their links may be given up to mend a ring."""
     steps = directed_strides(topology.nodes, topology.strides, simplex=topology.simplex)
     rings = set(circulant_edges(topology.nodes, steps))
     return tuple(dict.fromkeys(pair for pair in topology.links if pair not in rings))
@@ -97,20 +111,27 @@ def routes_over(routes: Routes, detours: Iterable[Detour]) -> Routes:
     return Routes(first)
 
 
-def _links_at(wiring: Wiring, nic: Nic) -> list[Link]:
-    links = [link for link in wiring.links if nic in link]
-    if not links:
-        raise TopologyError(f"NIC {nic.index} of node {nic.node} is on no link: nothing is lost with it")
-    return links
+def _links_of(wiring: Wiring, nics: Collection[Nic]) -> Iterator[Link]:
+    for nic in nics:
+        links = [link for link in wiring.links if nic in link]
+        if not links:
+            raise TopologyError(f"NIC {nic.index} of node {nic.node} is on no link: nothing is lost with it")
+        yield from links
 
 
 def _ways(wiring: Wiring, pair: Edge) -> tuple[Edge, ...]:
     return (pair,) if wiring.simplex else (pair, pair[::-1])
 
 
-def _without(wiring: Wiring, gone: Collection[Link]) -> Wiring:
-    links = tuple(link for link in wiring.links if link not in gone)
-    return Wiring(wiring.nodes, wiring.degree, wiring.simplex, links)
+def _trades(wiring: Wiring, losses: Losses, standing: Standing, links: Iterable[Link]) -> bool:
+    """Whether ring links that stand, say from an earlier repair, would be lost by an exchange."""
+    rings = Counter(ends(link) for link in wiring.links if not losses.may_go(link))
+    worked = rings & Counter(map(ends, standing.carrying))
+    return not worked <= Counter(map(ends, links))
+
+
+def _with_links(wiring: Wiring, links: Iterable[Link]) -> Wiring:
+    return Wiring(wiring.nodes, wiring.degree, wiring.simplex, tuple(sorted(links)))
 
 
 def _why(wanted: int, restored: int) -> str:
@@ -126,8 +147,19 @@ def _why_not(losses: Losses) -> str:
     return f"node {nodes} has no other NIC to give: the detour stays until the fibre is replaced"
 
 
-def _shortest(wiring: Wiring, lost: Link, spare: Collection[Edge]) -> tuple[Link, ...]:
-    """Fewest hops, then fewest links of rings, then the smaller links."""
+def _detour(lost: Link, running: Wiring, repatched: Wiring, spare: Collection[Edge]) -> Detour:
+    """Over what runs, or none where only the re-patch joins the nodes again."""
+    path = _shortest(running, lost, spare)
+    if path is None and _shortest(repatched, lost, spare) is None:
+        raise TopologyError(
+            f"without the lost fibre node {lost.source.node} has no path to node {lost.target.node}: replace the "
+            f"fibre, or give every node a second link"
+        )
+    return Detour(lost, path or ())
+
+
+def _shortest(wiring: Wiring, lost: Link, spare: Collection[Edge]) -> tuple[Link, ...] | None:
+    """Fewest hops, then fewest links of rings, then the smaller links; None when there is no way."""
     outgoing: dict[int, list[Link]] = defaultdict(list)
     for link in sorted(wiring.links):
         outgoing[link.source.node].append(link)
@@ -143,7 +175,4 @@ def _shortest(wiring: Wiring, lost: Link, spare: Collection[Edge]) -> tuple[Link
         done.add(node)
         for link in outgoing[node]:
             heappush(waiting, (hops + 1, of_rings + (ends(link) not in spare), (*path, link)))
-    raise TopologyError(
-        f"without the lost fibre node {lost.source.node} has no path to node {lost.target.node}: replace the fibre, "
-        f"or give every node a second link"
-    )
+    return None

@@ -13,7 +13,16 @@ from sim.models.network.taskgraph import Kind, TaskGraph
 from testbed.design.fabric_choice import ChosenFabric
 from testbed.errors import WorkloadError
 
-__all__ = ["Execution", "TaskGraph", "draw_timeline", "figures", "read_graph", "simulate_on", "write_trace"]
+__all__ = [
+    "Execution",
+    "TaskGraph",
+    "draw_timeline",
+    "figures",
+    "flowing",
+    "read_graph",
+    "simulate_on",
+    "write_trace",
+]
 
 
 def read_graph(path: str | Path) -> TaskGraph:
@@ -22,6 +31,17 @@ def read_graph(path: str | Path) -> TaskGraph:
         return read_task_graph(path)
     except ValueError as error:
         raise WorkloadError(str(error)) from error
+
+
+def flowing(chosen: ChosenFabric, *, fluid: bool | None, planned: bool) -> ChosenFabric:
+    """The fabric with the rounds of rings as one (`fluid`), or one by one.
+
+    Not given, a job that is `planned` runs as its planner simulated it, so that it takes what was predicted; any
+    other in rounds.
+    """
+    if fluid is None:
+        return chosen.as_planned() if planned else chosen
+    return chosen.as_fluid() if fluid else chosen
 
 
 def simulate_on(chosen: ChosenFabric, graph: TaskGraph, *, trace: bool = False) -> Execution:

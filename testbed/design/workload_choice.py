@@ -78,8 +78,8 @@ class WorkloadChoice:
     def _devices_per_server(self) -> int:
         if self.is_file:
             return self._sizes().get("devices_per_server", 4)
-        chosen = settings_of(self.name, self.settings).get("devices_per_server")
-        return int(chosen or parameters_of(self.name, self.preset or None).devices_per_server)
+        settings = settings_of(self.name, self.settings)
+        return parameters_of(self.name, self.preset or None, **settings).devices_per_server
 
 
 def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:

@@ -124,6 +124,17 @@ class RunStore:
             nic_bytes=read_rows(summary.directory / "nic_bytes.parquet", NicBytes),
         )
 
+    def phases_of(self, lab: str, name: str) -> tuple[StoredPhase, ...]:
+        """What all runs on a lab kept under one name, the newest first."""
+        if not self._database.holds_runs():
+            return ()
+        runs, phases = database.runs, database.phases
+        asked = sa.select(phases).join(runs, runs.c.id == phases.c.run)
+        asked = asked.where(runs.c.lab == lab, phases.c.name == name).order_by(phases.c.at.desc())
+        with self._database.reading() as connection:
+            rows = connection.execute(asked).all()
+        return tuple(StoredPhase(row.name, datetime.fromisoformat(row.at), row.data) for row in rows)
+
     def _find(self, run_id: str) -> RunSummary:
         runs = self.list_runs()
         found = runs[:1] if run_id == "last" else [run for run in runs if run.run_id == run_id]

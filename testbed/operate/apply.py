@@ -51,7 +51,7 @@ def apply_plan(
         seen = _each(plan, lambda part: switches[part.switch].read())
         for name, snapshot in seen.items():
             journal.settle(lab.name, switches[name].address, snapshot)
-        _demand_no_drift(lab, plan, seen)
+        demand_no_drift(lab, {part.switch: part.seen for part in plan.switches}, seen)
         reports = _each(
             plan, lambda part: _run(part, seen[part.switch], switches[part.switch], journal, operation)
         )
@@ -87,15 +87,16 @@ def _each(plan: LabPlan, work: Callable[[SwitchPlan], T]) -> dict[str, T]:
         return dict(zip(names, pool.map(work, plan.switches), strict=True))
 
 
-def _demand_no_drift(lab: Lab, plan: LabPlan, seen: Mapping[str, Snapshot]) -> None:
+def demand_no_drift(lab: Lab, planned: Mapping[str, Snapshot], now: Mapping[str, Snapshot]) -> None:
+    """Let pass what each switch holds now, if it is what a plan was made for. Raises `DriftError` otherwise."""
     owners = port_owners(lab)
     drifts = []
-    for part in plan.switches:
-        planned, found = part.seen.connections.pairs, seen[part.switch].connections.pairs
-        words = [f"-{_named(owners, part.switch, pair)}" for pair in sorted(planned - found)]
-        words += [f"+{_named(owners, part.switch, pair)}" for pair in sorted(found - planned)]
+    for name, before in planned.items():
+        expected, found = before.connections.pairs, now[name].connections.pairs
+        words = [f"-{_named(owners, name, pair)}" for pair in sorted(expected - found)]
+        words += [f"+{_named(owners, name, pair)}" for pair in sorted(found - expected)]
         if words:
-            drifts.append(f"{part.switch}: {', '.join(words)}")
+            drifts.append(f"{name}: {', '.join(words)}")
     if drifts:
         what = f"changed since the plan was made: {'; '.join(drifts)}"
         raise DriftError(f"{what}; nothing was sent. Find out who changed it, then plan again")

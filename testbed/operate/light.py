@@ -7,7 +7,7 @@ Losses are differences of readings in dBm; a loss is excessive when it is more t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ocs_drivers.contract import OpticalSwitch
@@ -47,10 +47,18 @@ def read_light(
     circuits: Iterable[Circuit], switches: Mapping[str, OpticalSwitch]
 ) -> dict[str, SwitchReading]:
     """Read every switch: its configuration, then the power at every port that a circuit uses."""
-    ports: dict[str, set[int]] = {name: set() for name in switches}
-    for circuit in circuits:
-        ports[circuit.switch] |= {circuit.input_port, circuit.output_port}
-    return {name: _read_switch(switch, ports[name]) for name, switch in switches.items()}
+    ends = ((circuit.switch, (circuit.input_port, circuit.output_port)) for circuit in circuits)
+    return read_ports({(switch, port) for switch, pair in ends for port in pair}, switches)
+
+
+def read_ports(
+    ports: Collection[tuple[str, int]], switches: Mapping[str, OpticalSwitch]
+) -> dict[str, SwitchReading]:
+    """Read every switch: its configuration, then the power at these ports, each named by switch and number."""
+    return {
+        name: _read_switch(switch, {port for of, port in ports if of == name})
+        for name, switch in switches.items()
+    }
 
 
 def _read_switch(switch: OpticalSwitch, ports: set[int]) -> SwitchReading:

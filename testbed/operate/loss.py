@@ -4,6 +4,7 @@ Both are asked in one round trip each, without probe frames: somebody waits for 
 
     no light at the switch's input               the transmit fibre, or the laser, of the source
     light leaves the switch, no carrier there    the receive fibre of the target
+    no monitor, no carrier                       either of the two; neither NIC is to be trusted
     lit input, nothing leaves, or no circuit     not a fibre: `testbed apply` first
 """
 
@@ -11,39 +12,51 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ocs_drivers.contract import OpticalSwitch
+from ocs_drivers.model import Power, Snapshot
 from testbed.design.model import Link, Nic
 from testbed.errors import HostError
 from testbed.lab.fleet import Fleet
 from testbed.lab.model import Lab, LabHost
-from testbed.operate.light import SwitchReading, read_light
+from testbed.operate.light import SwitchReading, read_ports
 from testbed.operate.model import Circuit
+from testbed.operate.plan import own_ports
 
 Fibre = Literal["transmit", "receive"]
-Verdict = Literal["lit", "transmit", "receive", "unpatched"]
+Verdict = Literal["lit", "transmit", "receive", "either", "unpatched"]
 Carriers = Mapping[Nic, bool]
 """Whether each NIC of the lab receives light, by its own word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A lost fibre: the NIC at its end, which fibre of it, and the link it was to carry."""
+    """A lost fibre: the NIC at its end, which fibre of it, and the link it was to carry.
+
+    Where no monitor can tell, both fibres of a link are named, neither of them `sure`.
+    """
 
     nic: Nic
     fibre: Fibre
     link: Link
+    sure: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One look at a lab: lost fibres, links that carry nothing for their sake, circuits that are not there or shut."""
+    """One look at a lab: lost fibres, links that carry data, circuits that are not there or shut.
+
+    `held` are the links that the switches hold between the lab's NICs, of the topology or not; `seen` is all that
+    the switches held.
+    """
 
     losses: tuple[Loss, ...]
-    dark: tuple[Link, ...]
+    carrying: frozenset[Link]
+    held: frozenset[Link]
     unpatched: tuple[Circuit, ...]
+    seen: Mapping[str, Snapshot]
 
 
 def look(
@@ -53,10 +66,11 @@ def look(
 
     Raises the drivers' errors and `HostError`.
     """
-    planned = tuple(circuits)
     carriers = read_carriers(fleet, lab) if fleet else {}
     # Light last: of a transmit fibre cut in between, the switch tells which it is, and an old carrier does no harm.
-    return judge_losses(planned, read_light(planned, switches), carriers)
+    readings = read_ports(own_ports(lab), switches)
+    held = held_circuits(lab, {name: reading.snapshot for name, reading in readings.items()})
+    return judge_losses(tuple(circuits), held, readings, carriers)
 
 
 def read_carriers(fleet: Fleet, lab: Lab) -> dict[Nic, bool]:
@@ -79,30 +93,65 @@ def _carrier_command(host: LabHost) -> str:
     return f"for nic in {paths}; do test -d $nic && {{ cat $nic/carrier 2>/dev/null || echo 0; }}; done; true"
 
 
-def judge_losses(
-    circuits: tuple[Circuit, ...], readings: Mapping[str, SwitchReading], carriers: Carriers
-) -> Sight:
-    """What is lost, by what was read. Pure.
-
-    A NIC whose receiver is dark does not send either, so its own link counts as dark, and not as lost.
-    """
-    verdicts = {circuit: _verdict(circuit, readings[circuit.switch], carriers) for circuit in circuits}
-    losses = tuple(
-        Loss(circuit.link.source if verdict == "transmit" else circuit.link.target, verdict, circuit.link)
-        for circuit, verdict in verdicts.items()
-        if verdict in ("transmit", "receive")
+def held_circuits(lab: Lab, seen: Mapping[str, Snapshot]) -> tuple[Circuit, ...]:
+    """What switches hold between NICs of the lab's hosts."""
+    nics = [Nic(node, index) for node, host in enumerate(lab.hosts) for index in range(len(host.nics))]
+    sends = {(lab.nic(nic).transmit.switch, lab.nic(nic).transmit.port): nic for nic in nics}
+    hears = {(lab.nic(nic).receive.switch, lab.nic(nic).receive.port): nic for nic in nics}
+    return tuple(
+        Circuit(Link(sends[name, here], hears[name, there]), name, here, there)
+        for name, snapshot in seen.items()
+        for here, there in sorted(snapshot.connections.pairs)
+        if (name, here) in sends and (name, there) in hears
     )
-    deaf = {loss.link.target for loss in losses}
-    dark = (circuit.link for circuit in circuits if deaf.intersection(circuit.link))
-    unpatched = (circuit for circuit, verdict in verdicts.items() if verdict == "unpatched")
-    return Sight(losses, tuple(sorted(dark)), tuple(unpatched))
+
+
+def judge_losses(
+    planned: tuple[Circuit, ...],
+    held: tuple[Circuit, ...],
+    readings: Mapping[str, SwitchReading],
+    carriers: Carriers,
+) -> Sight:
+    """What is lost, by what was read, of circuits that are planned and of others that are held. Pure.
+
+    A NIC whose receiver is dark does not send either, so its own link carries nothing, but is not lost.
+    """
+    circuits = tuple(dict.fromkeys((*planned, *held)))
+    verdicts = {circuit: _verdict(circuit, readings[circuit.switch], carriers) for circuit in circuits}
+    lit = {circuit.link.target for circuit in held if verdicts[circuit] == "lit"}
+    deaf = {circuit.link.target for circuit in circuits} - lit
+    return Sight(
+        losses=tuple(
+            loss for circuit, verdict in verdicts.items() for loss in _losses(circuit.link, verdict)
+        ),
+        carrying=frozenset(
+            circuit.link for circuit in held if verdicts[circuit] == "lit" and circuit.link.source not in deaf
+        ),
+        held=frozenset(circuit.link for circuit in held),
+        unpatched=tuple(circuit for circuit in planned if verdicts[circuit] == "unpatched"),
+        seen={name: reading.snapshot for name, reading in readings.items()},
+    )
+
+
+def _losses(link: Link, verdict: Verdict) -> tuple[Loss, ...]:
+    transmit, receive = Loss(link.source, "transmit", link), Loss(link.target, "receive", link)
+    if verdict == "either":
+        return replace(transmit, sure=False), replace(receive, sure=False)
+    return {"transmit": (transmit,), "receive": (receive,)}.get(verdict, ())
 
 
 def _verdict(circuit: Circuit, reading: SwitchReading, carriers: Carriers) -> Verdict:
     entering, leaving = (reading.power.get(port) for port in (circuit.input_port, circuit.output_port))
-    if entering and entering.below_floor:
+    if _is_dark(entering):
         return "transmit"
-    passes = reading.snapshot.connections.get(circuit.input_port) == circuit.output_port
-    if not passes or (leaving and leaving.below_floor):
+    if reading.snapshot.connections.get(circuit.input_port) != circuit.output_port:
         return "unpatched"
-    return "lit" if carriers.get(circuit.link.target, True) else "receive"
+    if _is_dark(leaving):
+        return "unpatched" if entering else "transmit"
+    if carriers.get(circuit.link.target, True):
+        return "lit"
+    return "receive" if entering or leaving else "either"
+
+
+def _is_dark(power: Power | None) -> bool:
+    return power is not None and power.below_floor

@@ -3,34 +3,43 @@
     look  ->  plan (`testbed.design.repair`)  ->  routes over a borrowed link  ->  re-patch, journal first  ->  verify
 
 Connections live on node addresses and next hops are permanent neighbours, so that a collective under way waits and
-goes on: no rank starts anew.
+goes on: no rank starts anew. Nothing is done unless the switches hold what the topology, or a repair of it, left.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from testbed.design.model import Link, Topology, Wiring
-from testbed.design.repair import Repair, bought_pairs, plan_repair, routes_over
+from testbed.design.repair import Repair, Standing, bought_pairs, plan_repair, routes_over
 from testbed.design.routes import find_routes
+from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
+from testbed.operate.apply import demand_no_drift
 from testbed.operate.loss import Loss, Sight, look
-from testbed.operate.model import Circuit, VerifyReport
+from testbed.operate.mended import Mended, differences
+from testbed.operate.model import LabPlan, VerifyReport
 from testbed.operate.plan import circuits_of
 from testbed.operate.session import Design, LabSession, Note
 
 
 @dataclass(frozen=True, slots=True)
 class LabRepair:
-    """What to do about what was seen: `running` holds until `repatched` does, which is None when nothing is to move."""
+    """What to do about what was seen: `running` holds until `repatched` does.
+
+    `running` is None when what carries data does not join all hosts, `repatched` when nothing is to move.
+    `strange` are circuits by which the switches differ from what the topology, or a repair of it, left there;
+    `record` is to be kept before anything moves, for the next plan.
+    """
 
     sight: Sight
     repair: Repair
-    running: Design
+    running: Design | None
     repatched: Design | None
+    is_mended: bool
+    strange: tuple[str, ...]
+    record: Mended
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,7 @@ class Repaired:
     reroute_s: float
     repatch_s: float
     dark_s: float
-    verified: VerifyReport | None
+    verified: VerifyReport
 
 
 def look_at(session: LabSession, design: Design) -> Sight:
@@ -51,34 +60,69 @@ def look_at(session: LabSession, design: Design) -> Sight:
     return look(session.lab, circuits_of(session.lab, design.wiring), session.switches, session.fleet)
 
 
-def plan_lab_repair(lab: Lab, design: Design, sight: Sight) -> LabRepair | None:
+def plan_lab_repair(
+    lab: Lab, design: Design, sight: Sight, earlier: Mended | None = None
+) -> LabRepair | None:
     """How to mend what was seen; None when no fibre is lost. Pure.
 
-    Circuits that are merely not patched are taken for standing: to make them is the second stage's, or `apply`'s.
-    Raises `TopologyError` when a host is cut off.
+    An `earlier` repair that stands adds what was lost then. Detours lead over links that carry data only; to make
+    a circuit that is merely not patched is the second stage's, or `apply`'s.
+    Raises `TopologyError` when a host is cut off, `DriftError` when that is so because another topology stands.
     """
-    if not sight.losses:
+    losses = _all_losses(sight, earlier)
+    if not losses:
         return None
-    dead = {loss.nic for loss in sight.losses}
-    lost = set(sight.dark)
-    if not design.wiring.simplex:
-        lost |= {link for link in design.wiring.links if dead.intersection(link)}
-    repair = plan_repair(
-        _with_idle_nics(lab, design.wiring),
-        sorted(dead),
-        bought_pairs(design.topology),
-        planes=len(lab.switches),
-        lost=lost,
-    )
-    running = _design(f"{design.name}, rerouted", design, repair.running)
-    running = replace(running, routes=routes_over(running.routes, repair.detours))
-    moves = repair.make or repair.remove
+    left = replace(design.wiring, links=tuple(earlier.links)) if earlier else design.wiring
+    strange = differences(lab, left, sight.seen)
+    try:
+        repair = plan_repair(
+            _with_idle_nics(lab, design.wiring),
+            sorted({loss.nic for loss in losses}),
+            bought_pairs(design.topology),
+            planes=len(lab.switches),
+            lost=_lost_with(design.wiring, losses),
+            standing=Standing(sight.held, sight.carrying),
+        )
+    except TopologyError as error:
+        if strange:
+            raise DriftError(not_in_force(strange)) from error
+        raise
+    is_mended = not differences(lab, repair.repatched, sight.seen)
+    moves = is_mended or repair.repatched != repair.running
     return LabRepair(
         sight,
         repair,
-        running,
+        _rerouted(design, repair),
         _design(f"{design.name}, repaired", design, repair.repatched) if moves else None,
+        is_mended,
+        () if is_mended else strange,
+        Mended(frozenset(design.wiring.links), losses, frozenset(repair.repatched.links)),
     )
+
+
+def _all_losses(sight: Sight, earlier: Mended | None) -> tuple[Loss, ...]:
+    """Each fibre once: a transmit fibre that was lost before is seen to be dark still."""
+    known = {(loss.nic, loss.fibre): loss for loss in (*(earlier.losses if earlier else ()), *sight.losses)}
+    return tuple(known.values())
+
+
+def _lost_with(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
+    """Links of a wiring that lost fibres take with them: a NIC in the dark does not send."""
+    into, out = wiring.link_into, wiring.link_from
+    deaf = {loss.nic for loss in losses if loss.fibre == "receive"}
+    deaf |= {out[loss.nic].target for loss in losses if loss.fibre == "transmit" and loss.nic in out}
+    lost = {links[nic] for nic in deaf for links in (into, out) if nic in links}
+    if not wiring.simplex:
+        dead = {loss.nic for loss in losses}
+        lost |= {link for link in wiring.links if dead.intersection(link)}
+    return lost
+
+
+def _rerouted(design: Design, repair: Repair) -> Design | None:
+    if not all(detour.path for detour in repair.detours):
+        return None
+    running = _design(f"{design.name}, rerouted", design, repair.running)
+    return replace(running, routes=routes_over(running.routes, repair.detours))
 
 
 def _with_idle_nics(lab: Lab, wiring: Wiring) -> Wiring:
@@ -97,72 +141,62 @@ def _design(name: str, design: Design, wiring: Wiring) -> Design:
 def carry_out(session: LabSession, planned: LabRepair, note: Note = lambda _text: None) -> Repaired:
     """Both stages, and the proof. Raises what `LabSession.bring_up` raises, and `HostError`.
 
-    A lab that was mended before keeps its circuits, and its traffic is not led around them.
+    Raises `DriftError`, and does nothing, when the switches do not hold what the topology or a repair of it left,
+    or no longer what was seen. A lab that was mended before keeps its circuits, and its traffic is not led around
+    them.
     """
-    reroute_s = 0.0
-    if not is_mended(session, planned):
-        reroute_s = reroute(session, planned)
-        note(f"detours are in force after {reroute_s * 1e3:.0f} ms")
+    demand_in_force(planned)
+    target = planned.repatched or planned.running
+    assert target is not None, "without detours and circuits there is no plan"
+    plan = session.plan(target)
+    demand_no_drift(session.lab, planned.sight.seen, {part.switch: part.seen for part in plan.switches})
+    reroute_s = 0.0 if planned.is_mended else reroute(session, planned, note)
     if planned.repatched is None:
-        return Repaired(reroute_s, 0.0, 0.0, None)
-    brought = session.bring_up(planned.repatched, note)
+        return Repaired(reroute_s, 0.0, 0.0, _verify_detours(session, planned, plan, note))
+    brought = session.carry_out(planned.repatched, plan, note)
     return Repaired(reroute_s, brought.routes_s, brought.apply.dark_s, brought.verified)
 
 
-def is_mended(session: LabSession, planned: LabRepair) -> bool:
-    """Whether the switches hold the circuits of the second stage already. Raises the switches' errors."""
-    return planned.repatched is not None and not session.plan(planned.repatched).has_changes
+def demand_in_force(planned: LabRepair) -> None:
+    """Let pass a repair of what stands. Raises `DriftError` when another topology is in force."""
+    if planned.strange:
+        raise DriftError(f"{not_in_force(planned.strange)}; nothing was done")
 
 
-def reroute(session: LabSession, planned: LabRepair) -> float:
-    """The first stage: routes around what is lost, over borrowed links; seconds until they stood."""
+def not_in_force(strange: tuple[str, ...]) -> str:
+    """What is said of circuits that neither the topology nor a repair of it explains, and what to do."""
+    missing = sum(word.startswith("-") for word in strange)
+    shown = ", ".join(strange[:4]) + (", ..." if len(strange) > 4 else "")
+    return (
+        f"the switches hold neither this topology nor a repair of it on record: {missing} circuits are missing and "
+        f"{len(strange) - missing} others are there ({shown}). Give the --plan or options of the topology in force "
+        "and the --runs-dir of its repair, or bring this one up with `testbed apply`"
+    )
+
+
+def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: None) -> float:
+    """The first stage: routes around what is lost, over borrowed links; seconds until they stood.
+
+    Raises `DriftError` when another topology is in force, and `HostError`.
+    """
+    demand_in_force(planned)
+    if planned.running is None:
+        note("no detour joins all hosts: their traffic waits for the circuits")
+        return 0.0
     began = time.monotonic()
     session.install_routes(planned.running)
-    return time.monotonic() - began
+    took_s = time.monotonic() - began
+    modelled = session.fleet is None
+    note("hosts are modelled: no routes" if modelled else f"detours are in force after {took_s * 1e3:.0f} ms")
+    return took_s
 
 
-def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
-    """What is lost and what would be done, as lines for people."""
-    for loss in planned.sight.losses:
-        yield f"lost: {_fibre(lab, loss)}, for {lab.link_label(loss.link)}"
-    for detour in planned.repair.detours:
-        way = ", ".join(map(lab.link_label, detour.path))
-        yield f"at once: {lab.link_label(detour.lost)} over {way}"
-    for verb, links in (("give up", planned.repair.remove), ("make", planned.repair.make)):
-        for link in links:
-            yield f"then: {verb} {lab.link_label(link)}"
-    yield planned.repair.why
-
-
-def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
-    """The same for programs."""
-
-    def labels(links: tuple[Link, ...]) -> list[str]:
-        return [lab.link_label(link) for link in links]
-
-    return {
-        "lost": [
-            {"nic": lab.nic_label(loss.nic), "fibre": loss.fibre, "link": lab.link_label(loss.link)}
-            for loss in planned.sight.losses
-        ],
-        "detours": [
-            {"link": lab.link_label(detour.lost), "path": labels(detour.path)}
-            for detour in planned.repair.detours
-        ],
-        "remove": labels(planned.repair.remove),
-        "make": labels(planned.repair.make),
-        "why": planned.repair.why,
-    }
-
-
-def describe_unpatched(lab: Lab, circuits: tuple[Circuit, ...]) -> Iterator[str]:
-    """Circuits that are missing or pass no light: no fibre's fault."""
-    for circuit in circuits:
-        pair = f"{circuit.input_port} -> {circuit.output_port}"
-        yield f"not patched: {lab.link_label(circuit.link)}, {circuit.switch} passes no light {pair}: `testbed apply`"
-
-
-def _fibre(lab: Lab, loss: Loss) -> str:
-    nic = lab.nic(loss.nic)
-    end = nic.transmit if loss.fibre == "transmit" else nic.receive
-    return f"the {loss.fibre} fibre of {lab.nic_label(loss.nic)} at {end.switch}:{end.port}"
+def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note: Note) -> VerifyReport:
+    """Whether every link that traffic was led over carries; circuits of lost fibres stand beside them, as known."""
+    known = {session.lab.link_label(link) for link in planned.sight.held - planned.sight.carrying}
+    report = session.verify(plan)
+    findings = tuple(
+        one for one in report.findings if one.kind != "extra_circuit" or one.subject not in known
+    )
+    note(f"verified: {len(findings)} findings on {report.circuits} circuits left")
+    return replace(report, findings=findings)

@@ -179,7 +179,10 @@ class LabSession:
         self, design: Design, note: Note = lambda _text: None, *, take_over: bool = False
     ) -> BroughtUp:
         """Plan, apply, route and verify one design; `note` is told what happens."""
-        plan = self.plan(design, take_over=take_over)
+        return self.carry_out(design, self.plan(design, take_over=take_over), note)
+
+    def carry_out(self, design: Design, plan: LabPlan, note: Note = lambda _text: None) -> BroughtUp:
+        """Apply a plan made for a design, route and verify. Raises what `apply` raises, and `HostError`."""
         note(f"{len(plan.circuits)} circuits planned, {'some' if plan.has_changes else 'nothing'} to change")
         started = time.monotonic()
         applied = self.apply(plan)

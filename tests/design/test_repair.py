@@ -1,13 +1,14 @@
 import random
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import pytest
 
 from testbed.design.demand import AllReduceDemand
 from testbed.design.look_ahead import look_ahead, start
 from testbed.design.model import Nic
+from testbed.design.pairing import match, pair_up
 from testbed.design.repair import bought_pairs, plan_repair, routes_over
 from testbed.design.routes import find_routes
 from testbed.design.topology import find_topology
@@ -144,6 +145,51 @@ def test_an_idle_nic_restores_the_ring_at_no_cost():
     repair = plan_repair(roomy, [Nic(0, 0)])
     assert repair.remove == ()
     assert {link.source for link in repair.make} == {Nic(0, 2), Nic(1, 0)}
+
+
+@pytest.mark.parametrize(("nodes", "simplex"), [(2, False), (5, True)], ids=["pair", "one-way ring"])
+def test_an_idle_nic_joins_again_what_no_detour_can(nodes, simplex):
+    wiring = wire(find_topology(nodes, 1, simplex=simplex))
+    repair = plan_repair(type(wiring)(nodes, 2, simplex, wiring.links), [Nic(0, 0)])
+    assert {detour.path for detour in repair.detours} == {()}
+    assert edges(repair.repatched.links) == edges(wiring.links)
+    assert repair.why == "the ring is closed by a link of its own again"
+    find_routes(repair.repatched)
+
+
+def fits(one, other, planes):
+    return one.node != other.node and (planes == 1 or one.index == other.index)
+
+
+def test_as_many_loose_ends_are_joined_as_can_be():
+    """Against all ways to join them: duplex among five NICs of three nodes, one-way from four to four."""
+    seen = Counter()
+    nics = [Nic(node, index) for node, count in enumerate((4, 2, 2)) for index in range(count)]
+    for seed in range(30):
+        chance = random.Random(seed)
+        some, senders, receivers = (chance.sample(nics, count) for count in (5, 4, 4))
+        for planes in (1, 2):
+            pairs, links = pair_up(some, planes), match(senders, receivers, planes)
+            assert all(fits(*pair, planes) for pair in (*pairs, *links))
+            assert len({nic for pair in pairs for nic in pair}) == 2 * len(pairs)
+            assert len(dict(links)) == len({there for _, there in links}) == len(links)
+            found = max(
+                sum(fits(one, other, planes) for one, other in zip(order[::2], order[1::2], strict=False))
+                for order in permutations(some)
+            )
+            most = max(
+                sum(fits(one, other, planes) for one, other in zip(senders, order, strict=True))
+                for order in permutations(receivers)
+            )
+            assert (len(pairs), len(links)) == (found, most)
+            seen[found, most] += 1
+    assert len(seen) >= 4, seen
+
+
+def test_receivers_that_come_first_are_served_first():
+    senders, receivers = [Nic(0, 0), Nic(1, 0)], [Nic(2, 0), Nic(2, 1), Nic(3, 0)]
+    for first in receivers:
+        assert first in dict(match(senders, receivers, first=[first])).values()
 
 
 def test_a_bought_link_is_borrowed_before_one_of_the_rings():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -102,3 +102,29 @@ def switches(modelled):
     with open_switch(modelled.lab.switches[0].address) as switch:
         switch.apply(CrossConnects())
         yield {"ocs1": switch}
+
+
+@pytest.fixture(scope="session")
+def ring_and_pairs():
+    """Makes a design for twelve hosts: rings of all on two NICs, and two NICs for pairs three and six apart."""
+    from testbed.design.routes import find_routes
+    from testbed.design.topology import find_topology
+    from testbed.design.wiring import wire
+    from testbed.operate.session import Design
+
+    def make(*, simplex=False):
+        rings = find_topology(12, 2, simplex=simplex)
+        pairs = [(node, (node + step) % 12) for step in (3, 6) for node in range(12)]
+        if not simplex:  # the first half of each six joins the second
+            pairs = [
+                (one, other)
+                for one, other in pairs
+                if one < other and one % (2 * (other - one)) < other - one
+            ]
+            pairs += [(other, one) for one, other in pairs]
+        topology = replace(rings, degree=4, edges=tuple(sorted((*rings.edges, *pairs))))
+        wiring = wire(topology)
+        assert len(wiring.links) == 48
+        return Design("rings and pairs", topology, wiring, find_routes(wiring))
+
+    return make

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -22,7 +21,8 @@ from testbed.operate.journal import Journal
 from testbed.operate.light import SwitchReading
 from testbed.operate.loss import Loss, judge_losses
 from testbed.operate.model import Circuit
-from testbed.operate.repair import carry_out, is_mended, look_at, plan_lab_repair
+from testbed.operate.plan import circuits_of
+from testbed.operate.repair import carry_out, look_at, plan_lab_repair
 from testbed.operate.session import Design, LabSession, design_for
 
 DARK, LIT = Power(-60.0, below_floor=True), Power(-2.0)
@@ -35,46 +35,45 @@ def judged(*, held=((1, 12), (2, 11)), power=(), dark=()):
     readings = dict.fromkeys((1, 2, 11, 12), LIT) | dict(power)
     reading = SwitchReading(Snapshot(CrossConnects(dict(held)), 0.0), readings)
     carriers = {nic: nic not in dark for nic in (Nic(0, 0), Nic(1, 0))}
-    return judge_losses(CIRCUITS, {"ocs1": reading}, carriers)
+    there = tuple(one for one in CIRCUITS if (one.input_port, one.output_port) in held)
+    return judge_losses(CIRCUITS, there, {"ocs1": reading}, carriers)
 
 
 def test_a_lit_pair_has_lost_nothing():
-    assert judged() == judge_losses((), {}, {})
+    sight = judged()
+    assert (sight.losses, sight.unpatched) == ((), ())
+    assert sight.carrying == sight.held == {THERE, BACK}
 
 
 def test_no_light_at_the_input_is_the_transmit_fibre_of_the_source_and_silences_the_way_back():
     sight = judged(power={1: DARK, 12: DARK}, dark=[Nic(1, 0)])
     assert sight.losses == (Loss(Nic(0, 0), "transmit", THERE),)
-    assert (sight.dark, sight.unpatched) == ((THERE, BACK), ())
+    assert (sight.carrying, sight.unpatched) == (frozenset(), ())
 
 
-def test_light_that_leaves_and_does_not_arrive_is_the_receive_fibre_of_the_target():
-    for monitors in ({}, dict.fromkeys((1, 2, 11, 12))):  # and without any monitor
-        sight = judged(power=monitors, dark=[Nic(1, 0)])
-        assert sight.losses == (Loss(Nic(1, 0), "receive", THERE),)
-        assert (sight.dark, sight.unpatched) == ((THERE, BACK), ())
+@pytest.mark.parametrize("monitors", [{}, {12: None}, {1: None}], ids=["both", "input", "output"])
+def test_light_that_passes_and_does_not_arrive_is_the_receive_fibre_of_the_target(monitors):
+    sight = judged(power=monitors, dark=[Nic(1, 0)])
+    assert sight.losses == (Loss(Nic(1, 0), "receive", THERE),)
+    assert (sight.carrying, sight.unpatched) == (frozenset(), ())
+
+
+def test_without_a_monitor_neither_end_of_a_dark_link_is_trusted():
+    sight = judged(power=dict.fromkeys((1, 2, 11, 12)), dark=[Nic(1, 0)])
+    either = Loss(Nic(0, 0), "transmit", THERE, sure=False), Loss(Nic(1, 0), "receive", THERE, sure=False)
+    assert (sight.losses, sight.unpatched) == (either, ())
+
+
+def test_nothing_leaves_and_no_monitor_says_whether_light_enters():
+    sight = judged(power={1: None, 12: DARK}, dark=[Nic(1, 0)])
+    assert sight.losses == (Loss(Nic(0, 0), "transmit", THERE),)
 
 
 @pytest.mark.parametrize("fault", [{"held": ((2, 11),)}, {"power": {12: DARK}}], ids=["missing", "shuttered"])
 def test_a_circuit_that_passes_nothing_is_no_lost_fibre(fault):
     sight = judged(dark=[Nic(1, 0)], **fault)
     assert (sight.losses, sight.unpatched) == ((), (CIRCUITS[0],))
-    assert sight.dark == ()
-
-
-def ring_and_pairs(*, simplex=False):
-    """Rings of all nodes on two NICs, and two NICs for pairs three and six apart."""
-    rings = find_topology(12, 2, simplex=simplex)
-    pairs = [(node, (node + step) % 12) for step in (3, 6) for node in range(12)]
-    if not simplex:  # the first half of each six joins the second
-        pairs = [
-            (one, other) for one, other in pairs if one < other and one % (2 * (other - one)) < other - one
-        ]
-        pairs += [(other, one) for one, other in pairs]
-    topology = replace(rings, degree=4, edges=tuple(sorted((*rings.edges, *pairs))))
-    wiring = wire(topology)
-    assert len(wiring.links) == 48
-    return Design("rings and pairs", topology, wiring, find_routes(wiring))
+    assert sight.carrying == frozenset(), "the NIC in the dark does not send either"
 
 
 @pytest.fixture
@@ -84,7 +83,9 @@ def session(modelled, switches, tmp_path):
 
 
 @pytest.mark.parametrize("simplex", [False, True], ids=["duplex", "one-way"])
-def test_a_lab_is_mended_once_and_stays_so_until_the_fibre_is_replaced(session, ask_twin, simplex):
+def test_a_lab_is_mended_once_and_stays_so_until_the_fibre_is_replaced(
+    session, ask_twin, ring_and_pairs, simplex
+):
     design, lab = ring_and_pairs(simplex=simplex), session.lab
     assert session.bring_up(design).verified.ok
     assert plan_lab_repair(lab, design, look_at(session, design)) is None
@@ -94,12 +95,12 @@ def test_a_lab_is_mended_once_and_stays_so_until_the_fibre_is_replaced(session, 
         assert [(lab.nic_label(loss.nic), loss.fibre) for loss in planned.sight.losses] == [
             ("c/nic1", "transmit")
         ]
-        assert not is_mended(session, planned)
+        assert not planned.is_mended
         done = carry_out(session, planned)
         assert done.verified.findings == ()
         assert done.dark_s > 0
         again = plan_lab_repair(lab, design, look_at(session, design))
-        assert is_mended(session, again)
+        assert again.is_mended
         assert carry_out(session, again).verified.ok
     finally:
         ask_twin("uncut", of="plant", fibre="c/nic1:transmit")
@@ -113,13 +114,16 @@ def test_without_links_to_give_the_detour_is_all(session, ask_twin):
     design = design_for(session.lab)
     session.bring_up(design)
     assert bought_pairs(design.topology) == ()
+    notes = []
     ask_twin("cut", of="plant", fibre="a/nic1:transmit")
     try:
         planned = plan_lab_repair(session.lab, design, look_at(session, design))
-        done = carry_out(session, planned)
+        done = carry_out(session, planned, notes.append)
     finally:
         ask_twin("uncut", of="plant", fibre="a/nic1:transmit")
-    assert (planned.repatched, done.verified, done.dark_s) == (None, None, 0.0)
+    assert (planned.repatched, done.dark_s) == (None, 0.0)
+    assert (done.verified.circuits, done.verified.findings) == (46, ())
+    assert notes == ["hosts are modelled: no routes", "verified: 0 findings on 46 circuits left"]
     assert [len(detour.path) for detour in planned.repair.detours] == [3, 3]
 
 
@@ -128,14 +132,17 @@ def test_an_idle_nic_steps_in_before_any_link_is_given_up(session):
     wiring = wire(topology)
     design = Design("narrow", topology, wiring, find_routes(wiring))
     lost = wiring.link_from[Nic(0, 0)]
-    circuit = Circuit(lost, "ocs1", 1, 2)
-    dark = SwitchReading(Snapshot(CrossConnects({1: 2}), 0.0), {1: DARK})
-    planned = plan_lab_repair(session.lab, design, judge_losses((circuit,), {"ocs1": dark}, {}))
+    held = circuits_of(session.lab, wiring)
+    snapshot = Snapshot(CrossConnects({one.input_port: one.output_port for one in held}), 0.0)
+    dark = SwitchReading(snapshot, {session.lab.nic(Nic(0, 0)).transmit.port: DARK})
+    planned = plan_lab_repair(session.lab, design, judge_losses(held, held, {"ocs1": dark}, {}))
     assert planned.repair.remove == ()
     assert {nic for link in planned.repair.make for nic in link} == {Nic(0, 2), lost.target}
 
 
-def test_the_command_says_what_is_lost_and_does_it_when_told(session, ask_twin, tmp_path, capsys):
+def test_the_command_says_what_is_lost_and_does_it_when_told(
+    session, ask_twin, ring_and_pairs, tmp_path, capsys
+):
     design = ring_and_pairs()
     session.bring_up(design)
     lab_file, plan_file = tmp_path / "lab.yaml", tmp_path / "plan.json"
@@ -157,7 +164,7 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(session, ask_twin, 
         assert lines.endswith("the ring is closed by a link of its own again\n")
         code, document = said("--apply", "--json")
         done = json.loads(document)
-        lost = {"nic": "a/nic1", "fibre": "transmit", "link": "a/nic1 -> b/nic1"}
+        lost = {"nic": "a/nic1", "fibre": "transmit", "link": "a/nic1 -> b/nic1", "sure": True}
         assert (code, done["lost"], done["mended"], len(done["remove"])) == (0, [lost], False, 2)
         assert done["repaired"]["verified"]["findings"] == []
         code, lines = said()
@@ -167,6 +174,7 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(session, ask_twin, 
         )
     finally:
         ask_twin("uncut", of="plant", fibre="a/nic1:transmit")
-    (phase,) = RunStore(tmp_path / "runs").load("last").phases
+    begun, phase = RunStore(tmp_path / "runs").load("last").phases
+    assert (begun.name, begun.data["losses"]) == ("repair begun", [lost])
     assert (phase.name, phase.data["lost"]) == ("repair", [lost])
     assert phase.data["repatch_s"] >= phase.data["dark_s"] > 0

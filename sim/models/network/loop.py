@@ -5,6 +5,8 @@ Events less than 0.1 ps apart count as one. Nothing here allocates per event but
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from sim.models.network.compiled import AVAILABLE, compiled
@@ -27,15 +29,20 @@ from sim.models.network.timers import set_timer, take_timer
 __all__ = ["FINISHED", "FULL", "PAUSED", "STALLED", "join", "leave", "next_end_s", "run", "share"]
 
 if AVAILABLE:
-    from sim.models.network.shares import join, leave, next_end_s, share
+    from sim.models.network.ends import next_end_s
+    from sim.models.network.shares import join, leave, share
 else:
     from sim.models.network.shares_numpy import join, leave, next_end_s, share
 
 FINISHED, PAUSED, STALLED, FULL = range(4)
 """Why the loop was left: all done; `until_s` reached; nothing can move; the trace must be emptied."""
 
-COMPUTED, BEGIN, DATA, ARRIVED = range(4)
-"""Kinds of timers: a device is free; a communication begins; a group's data begin; a group has arrived."""
+_KINDS: Any = np.arange(4)
+COMPUTED, BEGIN, DATA, ARRIVED = _KINDS
+"""Kinds of timers: a device is free; a communication begins; a group's data begin; a group has arrived.
+
+Integers of numpy: for each plain one numba would translate `set_timer` anew.
+"""
 
 TICK_S = 1e-13
 
@@ -47,7 +54,7 @@ def run(
     """Go on from `state` until all is done or the clock shows `until_s`; says why it stopped."""
     number, clock, timer_s, ready = state.number, state.clock, state.timer_s, state.ready
     tracing = state.flow_rows.shape[0] > 0
-    flow_s = next_end_s(state.flows[: number[FLOWS]], state.flow_until_s)
+    flow_s = next_end_s(state.flow_until_s[: number[FLOWS]])
     while True:
         if tracing and trace_is_full(state):
             return FULL
@@ -64,7 +71,7 @@ def run(
             share(state, near, capacity)
             if tracing:
                 note_rates(routes, state)
-            flow_s = next_end_s(state.flows[: number[FLOWS]], state.flow_until_s)
+            flow_s = next_end_s(state.flow_until_s[: number[FLOWS]])
         when_s = min(flow_s, timer_s[0]) if number[TIMERS] else flow_s
         if when_s == np.inf:
             return STALLED
@@ -163,17 +170,17 @@ def _send(program: Program, routes: Routes, state: State, near: Neighbours, grou
     """The messages of a group become flows; those without links or bytes are there at once."""
     number, flows, size_bytes, first = state.number, state.flows, program.message_bytes, routes.first
     left, since_s, begin_s = state.flow_left, state.flow_since_s, state.flow_begin_s
-    rate, until_s, now = state.flow_rate, state.flow_until_s, state.clock[0]
+    rate, until_s, place_of, now = state.flow_rate, state.flow_until_s, state.flow_place, state.clock[0]
     before = number[FLOWS]
     for message in range(program.message_first[group], program.message_first[group + 1]):
         if size_bytes[message] == 0 or first[message] == first[message + 1]:
             continue
-        flows[number[FLOWS]] = message
+        place = number[FLOWS]
+        flows[place], place_of[message], until_s[place] = message, place, np.inf
         number[FLOWS] += 1
         left[message] = size_bytes[message]
         since_s[message] = begin_s[message] = now
         rate[message] = 0.0
-        until_s[message] = np.inf
     added = number[FLOWS] - before
     join(state, near, before)
     state.flows_left[group] = added
@@ -186,15 +193,16 @@ def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours)
     """Take away the flows that have ended; of a group the last one starts the time until it has arrived."""
     number, flows, until_s, size_bytes = state.number, state.flows, state.flow_until_s, program.message_bytes
     first, links, link_bytes, group_of = routes.first, routes.links, state.link_bytes, program.message_group
-    flows_left, now = state.flows_left, state.clock[0]
+    flows_left, place_of, now = state.flows_left, state.flow_place, state.clock[0]
     place, before = 0, number[FLOWS]
     while place < number[FLOWS]:
-        message = flows[place]
-        if until_s[message] > now + TICK_S:
+        if until_s[place] > now + TICK_S:
             place += 1
             continue
         number[FLOWS] -= 1
-        flows[place], flows[number[FLOWS]] = flows[number[FLOWS]], message
+        message, last = flows[place], number[FLOWS]
+        flows[place], flows[last], until_s[place] = flows[last], message, until_s[last]
+        place_of[flows[place]] = place
         for entry in range(first[message], first[message + 1]):
             link_bytes[links[entry]] += size_bytes[message]
         flows_left[group_of[message]] -= 1

@@ -22,6 +22,10 @@ these taken up; tasks that ended; rows of the trace; links whose flows changed; 
 worked out."""
 
 
+JOINED, FREE, TOUCHED, FREE_SEEN, TOUCHED_SEEN = range(5)
+"""Places in `Neighbours.size`: flows that joined; flows and links that are worked out, and how many were looked at."""
+
+
 class Program(NamedTuple):
     """What is to be done. `x_first` are offsets: the parts of item i are `x_first[i]:x_first[i + 1]`."""
 
@@ -90,7 +94,9 @@ class State(NamedTuple):
     flow_since_s: Floats
     flow_rate: Floats
     flow_until_s: Floats
-    """(messages,) when the flow ends at that rate"""
+    """when the flow at each place of `flows` ends at that rate"""
+    flow_place: Integers
+    """(messages,) where a flow that moves stands in `flows`"""
     flow_begin_s: Floats
     link_bytes: Integers
     link_rate: Floats
@@ -109,27 +115,52 @@ class State(NamedTuple):
 
 
 class Neighbours(NamedTuple):
-    """Which flows are on which link, as doubly linked lists; entry k is `links[k]` of a flow that moves.
+    """Flows by link, and the rates and limits they have.
 
-    `first` and `links` are the routes without links that are never full: those limit nobody.
+    A link's part of a list (entries,) begins at `start`. `first` and `links` are the routes without links that are
+    never full: those limit nobody. Entry k is `links[k]` of a flow.
     """
 
     first: Integers
     links: Integers
-    entry_message: Integers
-    entry_next: Integers
-    entry_before: Integers
-    link_entry: Integers
-    """(links,) the first entry on a link, -1 for none"""
-    link_count: Integers
-    link_mark: Integers
-    link_rising: Integers
-    link_room: Floats
-    flow_mark: Integers
-    flow_share: Floats
-    part_links: Integers
-    part_levels: Floats
-    part_flows: Integers
+    start: Integers
+    on_count: Integers
+    on_link: Integers
+    """list: the flows on a link, in no order"""
+    on_entry: Integers
+    """list: their entries"""
+    place: Integers
+    """(entries,) where an entry stands in `on_link`, while its flow moves"""
+    level: Floats
+    """(links,) the rate of the flows that the link limits, no other on it has more; infinity for those it does not"""
+    carried: Floats
+    """(links,) the sum of the rates, of free flows left out while they are worked out"""
+    limit: Integers
+    """(messages,) the link that limits a flow, -1 for none as yet"""
+    held: Integers
+    """list: the flows that a link limits; those that have left since have another `limit`"""
+    held_count: Integers
+    size: Integers
+    """(5,) counters, by the names above"""
+    joined: Integers
+    free: Integers
+    """the flows whose rates are worked out; the first `size[FREE]`"""
+    free_mark: Integers
+    touched: Integers
+    """the links of these flows; the first `size[TOUCHED]`"""
+    touch_mark: Integers
+    free_on: Integers
+    """list: the free flows on a link"""
+    free_count: Integers
+    share: Floats
+    """(messages,) the rates worked out, -1 while a flow's rate still rises"""
+    rising: Integers
+    """(links,) how many flows on it still rise"""
+    room: Floats
+    full_at: Floats
+    """(links,) the level worked out"""
+    heap: Integers
+    heap_level: Floats
 
 
 def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: float = 0.0) -> State:
@@ -163,6 +194,7 @@ def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: 
         flow_since_s=np.zeros(messages),
         flow_rate=np.zeros(messages),
         flow_until_s=np.zeros(messages),
+        flow_place=integers(messages),
         flow_begin_s=np.zeros(messages),
         link_bytes=integers(links),
         link_rate=np.zeros(links),
@@ -180,25 +212,36 @@ def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: 
 def fresh_neighbours(routes: Routes, never_full: NDArray[np.bool_]) -> Neighbours:
     """No flow on any link yet; `never_full` is (links,)."""
     kept = ~never_full[routes.links]
-    first = np.concatenate([[0], np.cumsum(kept)])[routes.first]
-    messages, links = first.size - 1, never_full.size
-    entries = int(first[-1])
+    first, on_routes = np.concatenate([[0], np.cumsum(kept)])[routes.first], routes.links[kept]
+    messages, links, entries = first.size - 1, never_full.size, on_routes.size
+    ends = np.cumsum(np.bincount(on_routes, minlength=links))
     return Neighbours(
         first=first,
-        links=routes.links[kept],
-        entry_message=np.repeat(np.arange(messages), np.diff(first)),
-        entry_next=integers(entries, -1),
-        entry_before=integers(entries, -1),
-        link_entry=integers(links, -1),
-        link_count=integers(links),
-        link_mark=integers(links),
-        link_rising=integers(links),
-        link_room=np.zeros(links),
-        flow_mark=integers(messages),
-        flow_share=np.zeros(messages),
-        part_links=integers(links),
-        part_levels=np.zeros(links),
-        part_flows=integers(messages),
+        links=on_routes,
+        start=np.concatenate([[0], ends])[:-1],
+        on_count=integers(links),
+        on_link=integers(entries),
+        on_entry=integers(entries),
+        place=integers(entries),
+        level=np.full(links, np.inf),
+        carried=np.zeros(links),
+        limit=integers(messages, -1),
+        held=integers(entries),
+        held_count=integers(links),
+        size=integers(5),
+        joined=integers(messages),
+        free=integers(messages),
+        free_mark=integers(messages),
+        touched=integers(links),
+        touch_mark=integers(links),
+        free_on=integers(entries),
+        free_count=integers(links),
+        share=np.zeros(messages),
+        rising=integers(links),
+        room=np.zeros(links),
+        full_at=np.zeros(links),
+        heap=integers(links),
+        heap_level=np.zeros(links),
     )
 
 

@@ -1,76 +1,95 @@
-"""Max-min fair rates of the flows that move, worked out anew only where something changed.
+"""Max-min fair rates of the flows that move, worked out anew only where a change reaches.
 
-Water filling (Bertsekas and Gallager, Data Networks, 6.5.2): the level of all rates rises until a link is full; its
-flows stop there; the others rise on. Flows that are joined by no chain of shared links do not concern each other, so
-each *part* of flows and links that hang together is filled by itself, and only parts with a changed link are. Links
-that are full within one part in 10^9 of the level count as full together. A rate that stays leaves its flow alone, so
-that equal flows end at equal times. This is to be compiled; `shares_numpy` does the same without.
+Each flow is limited by a full link on which nobody has more than it; rates are max-min fair exactly when that is so
+(Bertsekas and Gallager, Data Networks, 6.5.2). A flow that comes or goes changes its links, hence the flows that these
+limit, hence all links of those flows, and so on: these flows are free, all others keep their rates while the free ones
+are filled in (`filling`). Should a link get so full that a flow which kept its rate has more there than the free ones,
+that flow is freed too, and it is filled again. What is not touched stays as fair as it was. A rate that stays
+leaves its flow alone, so that equal flows end at equal times.
 
-Arrays are taken out of their tuples before loops: compiled code counts references at each access to a tuple.
+This is to be compiled; `shares_numpy` does the same without, all flows at every change.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from sim.models.network.compiled import compiled
+from sim.models.network.ends import end_s
+from sim.models.network.filling import fill
 from sim.models.network.program import (
     DIRTY,
     FLOWS,
+    FREE,
+    FREE_SEEN,
+    JOINED,
     SHARES,
     STAMP,
+    TOUCHED,
+    TOUCHED_SEEN,
     Floats,
     Integers,
     Neighbours,
     State,
 )
 
-TOGETHER = 1 + 1e-9
+SAME = 1e-12
+"""Rates that differ by less count as equal: what sums of floats may err."""
 
 
 @compiled
 def join(state: State, near: Neighbours, begin: int) -> None:
     """The flows from place `begin` on are new."""
-    flows, first, links = state.flows, near.first, near.links
-    later, earlier, top, count = near.entry_next, near.entry_before, near.link_entry, near.link_count
+    flows, first, links, size = state.flows, near.first, near.links, near.size
+    start, count, on_link, on_entry, place_of = (
+        near.start,
+        near.on_count,
+        near.on_link,
+        near.on_entry,
+        near.place,
+    )
     number, dirty, mark = state.number, state.dirty, state.dirty_mark
     for place in range(begin, number[FLOWS]):
         message = flows[place]
         for entry in range(first[message], first[message + 1]):
             link = links[entry]
-            following = top[link]
-            later[entry], earlier[entry] = following, -1
-            if following >= 0:
-                earlier[following] = entry
-            top[link] = entry
+            at = start[link] + count[link]
+            on_link[at], on_entry[at], place_of[entry] = message, entry, at
             count[link] += 1
-            touch(number, dirty, mark, link)
+            _touch(number, dirty, mark, link)
+        near.limit[message] = -1
+        if first[message] < first[message + 1]:
+            near.joined[size[JOINED]] = message
+            size[JOINED] += 1
 
 
 @compiled
 def leave(state: State, near: Neighbours, end: int) -> None:
     """The flows behind those that move, up to place `end`, have ended."""
-    flows, first, links = state.flows, near.first, near.links
-    later, earlier, top, count = near.entry_next, near.entry_before, near.link_entry, near.link_count
+    flows, first, links, rate = state.flows, near.first, near.links, state.flow_rate
+    start, count, on_link, on_entry, place_of = (
+        near.start,
+        near.on_count,
+        near.on_link,
+        near.on_entry,
+        near.place,
+    )
     number, dirty, mark = state.number, state.dirty, state.dirty_mark
     for place in range(number[FLOWS], end):
         message = flows[place]
+        near.limit[message] = -1
         for entry in range(first[message], first[message + 1]):
-            link, before, following = links[entry], earlier[entry], later[entry]
-            if before >= 0:
-                later[before] = following
-            else:
-                top[link] = following
-            if following >= 0:
-                earlier[following] = before
+            link, at = links[entry], place_of[entry]
             count[link] -= 1
-            touch(number, dirty, mark, link)
+            last = start[link] + count[link]
+            on_link[at], on_entry[at] = on_link[last], on_entry[last]
+            place_of[on_entry[at]] = at
+            near.carried[link] -= rate[message]
+            _touch(number, dirty, mark, link)
 
 
 @compiled
-def touch(number: Integers, dirty: Integers, mark: Integers, link: int) -> None:
+def _touch(number: Integers, dirty: Integers, mark: Integers, link: int) -> None:
     """The flows of a link have changed."""
     if mark[link] == 0:
         mark[link] = 1
@@ -80,182 +99,123 @@ def touch(number: Integers, dirty: Integers, mark: Integers, link: int) -> None:
 
 @compiled
 def share(state: State, near: Neighbours, capacity: Floats) -> None:
-    """Give the flows near changed links their fair rates, and work out when they end."""
-    number, dirty, dirty_mark, now = state.number, state.dirty, state.dirty_mark, state.clock[0]
-    first, route_links, top, later = near.first, near.links, near.link_entry, near.entry_next
-    message_of, count, rising, room = near.entry_message, near.link_count, near.link_rising, near.link_room
-    links, flows, link_mark, flow_mark = near.part_links, near.part_flows, near.link_mark, near.flow_mark
-    shares, levels = near.flow_share, near.part_levels
-    number[STAMP] += 1
-    number[SHARES] += 1
-    for place in range(number[DIRTY]):
-        link = dirty[place]
-        dirty_mark[link] = 0
-        if link_mark[link] == number[STAMP] or count[link] == 0:
-            continue
-        links[0] = link
-        number_links, number_flows = _part_of(
-            first, route_links, top, later, message_of, links, flows, link_mark, flow_mark, number[STAMP]
-        )
-        part_links, part_flows = links[:number_links], flows[:number_flows]
-        for index in range(number_links):
-            room[links[index]] = capacity[links[index]]
-            rising[links[index]] = count[links[index]]
-        for index in range(number_flows):
-            shares[flows[index]] = -1.0
-        _fill(first, route_links, top, later, message_of, part_links, levels, rising, room, shares)
-        _set_rates(part_flows, shares, state, now)
-    number[DIRTY] = 0
-
-
-@compiled
-def _part_of(
-    first: Integers,
-    route_links: Integers,
-    top: Integers,
-    later: Integers,
-    message_of: Integers,
-    links: Integers,
-    flows: Integers,
-    link_mark: Integers,
-    flow_mark: Integers,
-    stamp: int,
-) -> tuple[int, int]:
-    """Links and flows that hang together with `links[0]`: how many were written to `links` and `flows`."""
-    link_mark[links[0]] = stamp
-    number_links, number_flows, place = 1, 0, 0
-    while place < number_links:
-        entry = top[links[place]]
-        place += 1
-        while entry >= 0:
-            message = message_of[entry]
-            entry = later[entry]
-            if flow_mark[message] == stamp:
-                continue
-            flow_mark[message] = stamp
-            flows[number_flows] = message
-            number_flows += 1
-            for other in range(first[message], first[message + 1]):
-                link = route_links[other]
-                if link_mark[link] != stamp:
-                    link_mark[link] = stamp
-                    links[number_links] = link
-                    number_links += 1
-    return number_links, number_flows
-
-
-@compiled
-def _fill(
-    first: Integers,
-    route_links: Integers,
-    top: Integers,
-    later: Integers,
-    message_of: Integers,
-    links: Integers,
-    levels: Floats,
-    rising: Integers,
-    room: Floats,
-    shares: Floats,
-) -> None:
-    """Water filling of one part; flows that still rise have a share of -1, `rising` of them are on a link.
-
-    `links` is made a heap by `levels`, at which each would be full. A level that others have raised since is found
-    out when it comes first: levels only rise.
-    """
-    for place in range(links.size):
-        levels[place] = room[links[place]] / rising[links[place]]
-    for place in range(links.size // 2 - 1, -1, -1):
-        _sink(links, levels, place, links.size)
-    size, level = links.size, -1.0
-    while size:
-        link = links[0]
-        if rising[link] and room[link] > level * TOGETHER * rising[link]:
-            if room[link] > levels[0] * TOGETHER * rising[link]:
-                levels[0] = room[link] / rising[link]
-                _sink(links, levels, 0, size)
-                continue
-            level = room[link] / rising[link]
-        if rising[link]:
-            _stop_on(link, first, route_links, top, later, message_of, rising, room, shares, level)
-        size -= 1
-        links[0], levels[0] = links[size], levels[size]
-        _sink(links, levels, 0, size)
-
-
-@compiled
-def _sink(links: Integers, levels: Floats, place: int, size: int) -> None:
-    """Move an entry of a heap down to where it belongs, the least level first."""
-    link, level = links[place], levels[place]
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
-        if child + 1 < size and levels[child + 1] < levels[child]:
-            child += 1
-        if levels[child] >= level:
+    """Give the flows that a change reaches their fair rates, and work out when they end."""
+    state.number[STAMP] += 1
+    state.number[SHARES] += 1
+    stamp, size = state.number[STAMP], near.size
+    _begin_with_changes(state, near, stamp)
+    while True:
+        _reach(near, state.flow_rate, stamp)
+        fill(near, capacity)
+        _free_those_with_more(near, state.flow_rate, stamp)
+        if size[FREE] == size[FREE_SEEN]:
             break
-        links[place], levels[place] = links[child], levels[child]
-        place = child
-    links[place], levels[place] = link, level
+    _keep_levels(near, capacity)
+    _set_rates(state, near)
 
 
 @compiled
-def _stop_on(
-    link: int,
-    first: Integers,
-    route_links: Integers,
-    top: Integers,
-    later: Integers,
-    message_of: Integers,
-    rising: Integers,
-    room: Floats,
-    shares: Floats,
-    level: float,
-) -> None:
-    """The flows of a full link that still rise stop at a level."""
-    entry = top[link]
-    while entry >= 0:
-        message = message_of[entry]
-        entry = later[entry]
-        if shares[message] >= 0:
+def _begin_with_changes(state: State, near: Neighbours, stamp: int) -> None:
+    """Changed links are touched, flows that joined are free."""
+    number, size = state.number, near.size
+    for place in range(number[DIRTY]):
+        link = state.dirty[place]
+        state.dirty_mark[link] = 0
+        near.touch_mark[link] = stamp
+        near.touched[place] = link
+    for place in range(size[JOINED]):
+        message = near.joined[place]
+        near.free_mark[message] = stamp
+        near.free[place] = message
+    size[TOUCHED], size[FREE] = number[DIRTY], size[JOINED]
+    number[DIRTY] = size[JOINED] = size[FREE_SEEN] = size[TOUCHED_SEEN] = 0
+
+
+@compiled
+def _reach(near: Neighbours, rate: Floats, stamp: int) -> None:
+    """Flows that a touched link limits are free, links of free flows are touched, until there are no more."""
+    first, links, start, level = near.first, near.links, near.start, near.level
+    held, held_count, limit, free, touched = near.held, near.held_count, near.limit, near.free, near.touched
+    free_mark, touch_mark, size, share = near.free_mark, near.touch_mark, near.size, near.share
+    free_on, free_count, carried = near.free_on, near.free_count, near.carried
+    flows, reached, flow_place, link_place = size[FREE], size[TOUCHED], size[FREE_SEEN], size[TOUCHED_SEEN]
+    while link_place < reached or flow_place < flows:
+        for place in range(link_place, reached):
+            link = touched[place]
+            if level[link] == np.inf:
+                continue
+            for at in range(start[link], start[link] + held_count[link]):
+                message = held[at]
+                if limit[message] == link and free_mark[message] != stamp:
+                    free_mark[message] = stamp
+                    free[flows] = message
+                    flows += 1
+        link_place = reached
+        for place in range(flow_place, flows):
+            message = free[place]
+            share[message] = -1.0
+            for entry in range(first[message], first[message + 1]):
+                link = links[entry]
+                carried[link] -= rate[message]
+                free_on[start[link] + free_count[link]] = message
+                free_count[link] += 1
+                if touch_mark[link] != stamp:
+                    touch_mark[link] = stamp
+                    touched[reached] = link
+                    reached += 1
+        flow_place = flows
+    size[FREE] = size[FREE_SEEN] = flows
+    size[TOUCHED] = size[TOUCHED_SEEN] = reached
+
+
+@compiled
+def _free_those_with_more(near: Neighbours, rate: Floats, stamp: int) -> None:
+    """Flows that kept their rate, but have more than the free ones on a link that is full now, become free."""
+    start, count, on_link, free_mark, free = (
+        near.start,
+        near.on_count,
+        near.on_link,
+        near.free_mark,
+        near.free,
+    )
+    flows = near.size[FREE]
+    for place in range(near.size[TOUCHED]):
+        link = near.touched[place]
+        full_at = near.full_at[link]
+        if full_at >= near.level[link] * (1 - SAME) or near.free_count[link] == count[link]:
             continue
-        shares[message] = level
-        for other in range(first[message], first[message + 1]):
-            rising[route_links[other]] -= 1
-            room[route_links[other]] = max(room[route_links[other]] - level, 0.0)
+        for at in range(start[link], start[link] + count[link]):
+            message = on_link[at]
+            if rate[message] > full_at * (1 + SAME) and free_mark[message] != stamp:
+                free_mark[message] = stamp
+                free[flows] = message
+                flows += 1
+    if flows > near.size[FREE]:
+        near.share[free[: near.size[FREE]]] = -1.0
+    near.size[FREE] = flows
 
 
 @compiled
-def _set_rates(messages: Integers, shares: Floats, state: State, now: float) -> None:
-    """Flows go on at other rates from now."""
+def _keep_levels(near: Neighbours, capacity: Floats) -> None:
+    """What was worked out of links is what the next change begins with."""
+    level, carried, full_at, room = near.level, near.carried, near.full_at, near.room
+    for link in near.touched[: near.size[TOUCHED]]:
+        level[link] = full_at[link]
+        carried[link] = capacity[link] - room[link]
+        near.free_count[link] = 0
+
+
+@compiled
+def _set_rates(state: State, near: Neighbours) -> None:
+    """The free flows go on at their new rates from now."""
     rate, left, since_s, until_s = state.flow_rate, state.flow_left, state.flow_since_s, state.flow_until_s
-    begin_s, rounding = state.flow_begin_s, state.rounding[0]
-    for message in messages:
+    place_of, begin_s, rounding, now = state.flow_place, state.flow_begin_s, state.rounding[0], state.clock[0]
+    shares = near.share
+    for message in near.free[: near.size[FREE]]:
         new = shares[message]
         if new != rate[message]:
             left[message] = max(left[message] - rate[message] * (now - since_s[message]), 0.0)
             since_s[message] = now
             rate[message] = new
-            until_s[message] = now + left[message] / new if new > 0 else np.inf
-            if rounding > 0 and new > 0:
-                until_s[message] = rounded_end_s(begin_s[message], until_s[message], rounding)
-
-
-@compiled
-def rounded_end_s(begin_s: float, end_s: float, rounding: float) -> float:
-    """The end of a flow, put off to a multiple of the largest power of two within `rounding` of its duration.
-
-    Flows of like durations so end together, and rates are worked out once for all of them.
-    """
-    if end_s <= begin_s:
-        return end_s
-    _, exponent = math.frexp((end_s - begin_s) * rounding)
-    step_s = math.ldexp(1.0, exponent - 1)
-    return math.ceil(end_s / step_s) * step_s
-
-
-@compiled
-def next_end_s(flows: Integers, until_s: Floats) -> float:
-    """When the first flow ends; infinity when none moves."""
-    soonest = np.inf
-    for message in flows:
-        soonest = min(soonest, until_s[message])
-    return soonest
+            end = end_s(now, left[message], new, begin_s[message], rounding)
+            until_s[place_of[message]] = end

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from sim.models.network.filling import TOGETHER
 from sim.models.network.program import DIRTY, FLOWS, SHARES, Floats, Integers, Neighbours, State
-from sim.models.network.shares import TOGETHER
 
 
 def join(state: State, near: Neighbours, begin: int) -> None:  # noqa: ARG001 - the signature of `shares`
@@ -24,25 +24,25 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
     state.number[DIRTY] = 0
     moving = state.flows[: state.number[FLOWS]]
     rates = fair_rates(moving, near.first, near.links, capacity)
-    changed = rates != state.flow_rate[moving]
-    moving, rates, now = moving[changed], rates[changed], state.clock[0]
+    places = np.flatnonzero(rates != state.flow_rate[moving])
+    moving, rates, now = moving[places], rates[places], state.clock[0]
     left = state.flow_left[moving] - state.flow_rate[moving] * (now - state.flow_since_s[moving])
     state.flow_left[moving] = left = np.maximum(left, 0.0)
     state.flow_since_s[moving] = now
     state.flow_rate[moving] = rates
-    wait_s = np.divide(left, rates, out=np.full(left.shape, np.inf), where=rates > 0)
-    state.flow_until_s[moving] = now + wait_s
+    wait_s = np.divide(left, rates, out=np.where(left > 0, np.inf, 0.0), where=rates > 0)
+    state.flow_until_s[places] = now + wait_s
     if state.rounding[0] > 0:
-        _round_ends(state, moving[rates > 0])
+        _round_ends(state, places[rates > 0])
 
 
-def _round_ends(state: State, moving: Integers) -> None:
-    """As `shares.rounded_end_s`."""
-    begin_s, end_s = state.flow_begin_s[moving], state.flow_until_s[moving]
+def _round_ends(state: State, places: Integers) -> None:
+    """As `ends.rounded_end_s`, of the flows at these places."""
+    begin_s, end_s = state.flow_begin_s[state.flows[places]], state.flow_until_s[places]
     lasting = end_s > begin_s
     _, exponent = np.frexp((end_s - begin_s)[lasting] * state.rounding[0])
     step_s = np.ldexp(1.0, exponent - 1)
-    state.flow_until_s[moving[lasting]] = np.ceil(end_s[lasting] / step_s) * step_s
+    state.flow_until_s[places[lasting]] = np.ceil(end_s[lasting] / step_s) * step_s
 
 
 def fair_rates(moving: Integers, first: Integers, links: Integers, capacity: Floats) -> Floats:
@@ -65,6 +65,6 @@ def fair_rates(moving: Integers, first: Integers, links: Integers, capacity: Flo
     return rates
 
 
-def next_end_s(flows: Integers, until_s: Floats) -> float:
+def next_end_s(until_s: Floats) -> float:
     """When the first flow ends; infinity when none moves."""
-    return float(until_s[flows].min(initial=np.inf))
+    return float(until_s.min(initial=np.inf))

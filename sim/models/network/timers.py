@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from sim.models.network.compiled import compiled
 from sim.models.network.program import ORDER, TIMERS, State
+
+TOP: Any = np.int64(0)
+"""The place of the first timer; of numpy, as for a plain 0 numba would translate functions anew."""
 
 
 @compiled
@@ -40,11 +47,11 @@ def set_timer(state: State, when_s: float, kind: int, item: int) -> None:
 @compiled
 def take_timer(state: State) -> tuple[int, int]:
     """Remove the first timer: its kind and item."""
-    kind, item = state.timer_kind[0], state.timer_item[0]
+    kind, item = state.timer_kind[TOP], state.timer_item[TOP]
     state.number[TIMERS] -= 1
     size = state.number[TIMERS]
-    _swap(state, 0, size)
-    place = 0
+    _swap(state, TOP, size)
+    place = TOP
     while True:
         child = 2 * place + 1
         if child >= size:

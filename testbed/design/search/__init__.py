@@ -9,6 +9,7 @@
 | `checkpoint` | where a search stands, in a file |
 | `strategies` | the walk over strategies of a workload and the topologies made for them |
 | `cost`, `recurrence` | what an iteration costs, in closed form |
+| `exchange_links` | other links for the best, as long as the closed form gets shorter |
 | `finalists` | the best by simulation, and how many links to buy for pairs |
 | `exhaustive` | all strategies on all topologies, where they can be enumerated |
 

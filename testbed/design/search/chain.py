@@ -1,7 +1,7 @@
 """Metropolis chains over strategies with topology search in the loop: TopoOpt's alternating optimisation, fused.
 
 As the released code does it: a random operator gets a random layout; a faster iteration is accepted, a slower one
-with probability exp(-alpha * difference in ms). When a strategy was accepted, or nothing changed for 50 steps, the
+with probability exp(-alpha * difference), the difference in ms or in thousandths of the first iteration. When a strategy was accepted, or nothing changed for 50 steps, the
 topology is made anew for the present strategy, and accepted by the same rule with an alpha of its own. Every
 hundredth of the budget, at most every 1,000 steps, the chain returns to the best it has seen.
 
@@ -14,19 +14,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from testbed.design.search.problem import Point, Problem
 from testbed.errors import SearchError
 
+AlphaUnit = Literal["ms", "permille"]
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a chain walks: `steps` in all, alphas per ms, topologies after `patience` steps without a change.
+    """How a chain walks: `steps` in all, topologies after `patience` steps without a change.
 
-    `keep` is how many of the best are remembered. Raises `SearchError` for numbers that make no chain.
+    Alphas are per `ms` (published), or per `permille` of what the first strategy takes, so that chains of short and
+    long iterations walk alike. `keep` is how many of the best are remembered. Raises `SearchError` for numbers that
+    make no chain.
     """
 
     steps: int = 4000
@@ -34,6 +38,7 @@ class Rules:
     topology_alpha: float = 0.5
     patience: int = 50
     keep: int = 20
+    per: AlphaUnit = "ms"
 
     def __post_init__(self) -> None:
         if self.steps < 0 or self.patience < 1 or self.keep < 1:
@@ -43,6 +48,8 @@ class Rules:
             )
         if not (self.alpha > 0 and self.topology_alpha > 0):
             raise SearchError(f"alpha {self.alpha}, {self.topology_alpha}: give numbers above 0")
+        if self.per not in get_args(AlphaUnit):
+            raise SearchError(f"alpha per {self.per!r}: choose {' or '.join(get_args(AlphaUnit))}")
 
     @property
     def reset_every(self) -> int:
@@ -52,6 +59,14 @@ class Rules:
         (40, 1, 1000)
         """
         return max(1, min(1000, self.steps // 100))
+
+
+def unit_s(problem: Problem, rules: Rules) -> float:
+    """The seconds that alphas are per."""
+    if rules.per == "ms":
+        return 1e-3
+    start = problem.start()
+    return problem.cost_s(start, start) * 1e-3
 
 
 class Visit(NamedTuple):
@@ -90,8 +105,10 @@ def advance(problem: Problem, rules: Rules, state: ChainState, steps: int) -> Ch
     """The state so many steps later, or at the end of the chain when that comes first."""
     chance = np.random.default_rng()
     chance.bit_generator.state = state.chance
-    for _ in range(min(steps, rules.steps - state.step)):
-        state = _step(problem, rules, state, chance)
+    steps = min(steps, rules.steps - state.step)
+    unit = unit_s(problem, rules) if steps > 0 else 0.0
+    for _ in range(steps):
+        state = _step(problem, rules, state, chance, unit)
     return replace(state, chance=chance.bit_generator.state)
 
 
@@ -114,13 +131,15 @@ def _rounded(visit: Visit) -> str:
     return f"{visit.cost_s:.12g}"
 
 
-def _step(problem: Problem, rules: Rules, state: ChainState, chance: np.random.Generator) -> ChainState:
+def _step(
+    problem: Problem, rules: Rules, state: ChainState, chance: np.random.Generator, unit: float
+) -> ChainState:
     at, best = state.at, state.best
     if state.step and state.step % rules.reset_every == 0:
         at = best[0]
     point = problem.neighbour(at.point, chance)
     moved = Visit(problem.cost_s(point, at.origin), point, at.origin)
-    accepted = _accepts(at.cost_s, moved.cost_s, rules.alpha, chance)
+    accepted = _accepts(at.cost_s, moved.cost_s, rules.alpha / unit, chance)
     unchanged = 0 if accepted else state.unchanged + 1
     if accepted:
         at = moved
@@ -128,13 +147,13 @@ def _step(problem: Problem, rules: Rules, state: ChainState, chance: np.random.G
     if accepted or unchanged == rules.patience:
         rewired = Visit(problem.cost_s(at.point, at.point), at.point, at.point)
         unchanged = 0
-        if _accepts(at.cost_s, rewired.cost_s, rules.topology_alpha, chance):
+        if _accepts(at.cost_s, rewired.cost_s, rules.topology_alpha / unit, chance):
             at = rewired
             best = merge(best, at, rules.keep)
     return ChainState(state.chance, state.step + 1, at, unchanged, state.accepted + accepted, best)
 
 
 def _accepts(cost_s: float, candidate_s: float, alpha: float, chance: np.random.Generator) -> bool:
-    """Metropolis' rule; the difference counts in ms. A number is drawn whatever the costs, so that courses compare."""
+    """Metropolis' rule, `alpha` per second. A number is drawn whatever the costs, so that courses compare."""
     drawn = chance.random()
-    return bool(candidate_s < cost_s or drawn < math.exp(-alpha * (candidate_s - cost_s) * 1e3))
+    return bool(candidate_s < cost_s or drawn < math.exp(-alpha * (candidate_s - cost_s)))

@@ -3,12 +3,13 @@
 A server computes one thing after the other. What is sent between two operators, or summed in a group, is one load:
 each link carries its part of it for bytes over rate, one load after the other, and the load is through with the
 slowest of its links, plus the latencies of its path or of its rounds. So computing and sending overlap wherever the
-task graph lets them, and loads that want the same link share it as if they queued.
+task graph lets them, and loads that want the same link share it as if they queued. Sums of gradients hold up nobody: on
+each link they have a queue of their own, and half of the link while both queues have something to carry.
 
 A ring AllReduce of S bytes among g members on r rings puts 2(g-1)/g * S/r on each link of each ring.
 
 What differs from the simulator: a load starts when the last of its senders is ready and nobody gets a part of it
-earlier; links serve loads one by one, not side by side; a pair has one path.
+earlier; links serve loads of a queue one by one, not side by side; a pair has one path.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Costs:
                 np.concatenate([row.amount for row in rows]),
                 np.array([row.extra_s for row in rows]),
                 np.zeros((program.stages, program.nodes)),
-                np.zeros((program.nodes + self._paths.byte_s.size, 3)),
+                np.zeros((program.nodes + self._paths.byte_s.size, 4)),
             )
         )
 

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.fabrics import ideal_switch
-from sim.models.network.fluid import fluid_ring, rings_on
-from testbed.design.fabric_choice import fabric_of, ring_strides
-from testbed.design.finder import Finding, find
+from sim.models.network.fluid import fluid_ring
+from testbed.design.fabric_choice import fabric_by_name
+from testbed.design.finder import Finding
+from testbed.design.search.exchange_links import Tries, improved, starts
 from testbed.design.search.setting import Setting
 from testbed.design.search.strategies import Proposal, StrategyProblem
 from testbed.design.workloads.iteration import iteration
 from testbed.design.workloads.layout import Strategy
-
-_ROUNDING = 0.01
-"""Flows may end by so much of their duration later: 1 % of the time of an iteration, a hundredth of the computing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,9 @@ class Ranked:
 
 
 def rank(setting: Setting, proposals: Sequence[Proposal], executor: Executor) -> tuple[Ranked, ...]:
-    """Every proposal simulated, the fastest first; of equals the one that came first.
+    """Every strategy simulated, the fastest first; of equals the one that came first.
+
+    A strategy that is proposed on several topologies counts on the fastest of them.
 
     Ctrl-C ends it with those that are ready, if any are.
     """
@@ -47,31 +47,35 @@ def rank(setting: Setting, proposals: Sequence[Proposal], executor: Executor) ->
         ranked = [future.result() for future in pending if future.done() and not future.cancelled()]
         if not ranked:
             raise
-    return tuple(sorted(ranked, key=lambda one: one.simulated_s))
+    fastest: dict[Strategy, Ranked] = {}
+    for one in sorted(ranked, key=lambda one: one.simulated_s):
+        fastest.setdefault(one.strategy, one)
+    return tuple(fastest.values())
 
 
 def wirings(problem: StrategyProblem, best: Ranked) -> tuple[Ranked, ...]:
     """A strategy with every possible number of links for pairs, the fastest first; of equals that with fewest.
 
-    Links for pairs are so bought exactly when the simulated iteration gets shorter.
+    Links for pairs are so bought exactly when the simulated iteration gets shorter. With each number the pairs are
+    those that send most, or others when the simulated iteration is then shorter.
     """
-    setting, point = problem.setting, problem.point(best.strategy)
-    ranked = [best]
-    demand = problem.demand(point)
-    for degree in setting.matching_degrees if setting.nodes > 1 else ():
-        finding = find(demand, setting.degree, simplex=setting.simplex, matching_degree=degree)
-        if finding != best.finding:
-            ranked.append(_ranked(setting, Proposal(best.strategy, finding, problem.cost_on(point, finding))))
-    return tuple(sorted(ranked, key=lambda one: (one.simulated_s, one.finding.matching_degree)))
+    tries, known = Tries(), {best.finding: best}
+    for start in starts(problem, best.strategy):
+        for proposal in (start, improved(problem, start, tries)):
+            if proposal.finding not in known:
+                known[proposal.finding] = _ranked(problem.setting, proposal)
+    fastest: dict[int, Ranked] = {}
+    for one in sorted(known.values(), key=lambda one: (one.simulated_s, one.finding.matching_degree)):
+        fastest.setdefault(one.finding.matching_degree, one)
+    return tuple(fastest.values())
 
 
 def simulated(setting: Setting, strategy: Strategy, finding: Finding) -> Execution:
     """One iteration on the topology, rings fluid: on links that carry nothing else as exact as in rounds."""
-    topology = finding.topology
-    fabric = fabric_of(topology, setting.rate_gbps)
+    nodes, topology = setting.nodes, finding.topology
+    chosen = fabric_by_name("direct", nodes, setting.degree, setting.rate_gbps, topology=topology)
     graph = iteration(setting.workload, strategy, setting.cluster)
-    rings = rings_on(lambda group: ring_strides(topology, group))
-    return simulate(graph, fabric, latency=setting.latency, allreduce=rings, rounding=_ROUNDING)
+    return chosen.as_planned().run(graph, latency=setting.latency)
 
 
 def ideal_switch_s(setting: Setting, strategy: Strategy) -> float:

@@ -12,6 +12,7 @@ from testbed.design.finder import Finding
 from testbed.design.search import checkpoint as checkpoints
 from testbed.design.search.chain import ChainState, Rules, Visit, merge
 from testbed.design.search.crew import Job, crew, first_states, run_chains
+from testbed.design.search.exchange_links import exchanged
 from testbed.design.search.finalists import Ranked, ideal_switch_s, rank, wirings
 from testbed.design.search.reasons import reasons
 from testbed.design.search.setting import Setting
@@ -89,7 +90,8 @@ def optimise(
 
     `chains` walk `steps` steps each, in this process, in `workers` processes, or on the workers of a Dask
     `scheduler` ("tcp://..."); the answer depends on workload, servers, options, `seed` and `chains` alone. The best
-    `finalists` are simulated, and the best of these on topologies with every possible number of links for pairs.
+    `finalists` are simulated, also with links exchanged, and the best of these on topologies with every possible
+    number of links for pairs.
     With 0 steps the starting strategy is taken: data parallel, tables placed so that memory suffices.
 
     `checkpoint` is written as the search goes; with `resume` it goes on from there. `until` ends each chain at that
@@ -115,7 +117,8 @@ def optimise(
     with crew(workers, scheduler) as executor:
         states = run_chains(job, states, executor, until=until, report=report)
         problem = StrategyProblem(setting)
-        ranking = rank(setting, [problem.proposal(visit) for visit in _best(states, rules)], executor)
+        proposals = [problem.proposal(visit) for visit in _best(states, rules)]
+        ranking = rank(setting, [*proposals, *exchanged(problem, proposals)], executor)
     return _conclude(problem, ranking, states, rules)
 
 

@@ -106,6 +106,8 @@ class Programs:
         for producer, consumer in workload.edges:
             self._fed_by[consumer].append(producer)
             self._feeds[producer].append(consumer)
+        self._order = _by_depth(self._fed_by)
+        self._rank = {place: rank for rank, place in enumerate(self._order)}
         self._computing = lru_cache(_REMEMBERED)(self._find_computing)
         self._gradients = lru_cache(_REMEMBERED)(self._find_gradients)
 
@@ -118,10 +120,10 @@ class Programs:
 
     def _forward(self, layouts: Sequence[Layout]) -> Iterator[Item]:
         for microbatch, samples in enumerate(self._samples):
-            for place, layout in enumerate(layouts):
-                stage = self._stage(FORWARD, microbatch, place)
+            for place in self._order:
+                layout, stage = layouts[place], self._stage(FORWARD, microbatch, place)
                 for producer in self._fed_by[place]:
-                    size = self._operators[producer].output_bytes
+                    size = self._setting.workload.edge_bytes((producer, place))
                     sliced = self._setting.workload.sliced((producer, place))
                     work = _sending(FORWARD, layouts[producer], layout, samples, size, sliced)
                     yield Item(work, self._stage(FORWARD, microbatch, producer), stage)
@@ -130,7 +132,7 @@ class Programs:
     def _backward(self, layouts: Sequence[Layout]) -> Iterator[Item]:
         buckets = {bucket.last: bucket for bucket in self._buckets(layouts)}
         for microbatch, samples in enumerate(self._samples):
-            for place in reversed(range(len(layouts))):
+            for place in reversed(self._order):
                 if not self._trainable[place]:
                     continue
                 stage = self._stage(BACKWARD, microbatch, place)
@@ -146,12 +148,12 @@ class Programs:
         self, layouts: Sequence[Layout], place: int, microbatch: int, samples: int
     ) -> Iterator[Item]:
         """After the forward pass of the same microbatch, where nothing follows of all; and with the gradients."""
-        layout, size = layouts[place], self._operators[place].output_bytes
+        layout, workload = layouts[place], self._setting.workload
         stage = self._stage(BACKWARD, microbatch, place)
         after = microbatch if self._feeds[place] else len(self._samples) - 1
         yield Item(_waiting(layout), self._stage(FORWARD, after, place), stage)
         for consumer in self._feeds[place]:
-            sliced = self._setting.workload.sliced((place, consumer))
+            size, sliced = workload.edge_bytes((place, consumer)), workload.sliced((place, consumer))
             work = _sending(BACKWARD, layout, layouts[consumer], samples, size, sliced)
             yield Item(work, self._stage(BACKWARD, microbatch, consumer), stage)
 
@@ -198,12 +200,21 @@ class Programs:
                 bucket = None
             if bucket:
                 sizes = tuple(had + more for had, more in zip(bucket.size_bytes, sizes, strict=True))
-            opened[groups] = _Bucket(place, sizes, groups)
+            last = min(place, bucket.last, key=self._rank.__getitem__) if bucket else place
+            opened[groups] = _Bucket(last, sizes, groups)
         yield from opened.values()
 
     def _find_gradients(self, place: int, layout: Layout) -> tuple[tuple[int, ...], tuple[Group, ...]]:
         groups = tuple(tuple(sorted(group)) for group in replica_groups(layout))
         return shard_bytes(self._operators[place], layout), groups
+
+
+def _by_depth(fed_by: Sequence[Sequence[int]]) -> list[int]:
+    """Operators in the order in which servers come to them: side branches side by side, not one after the other."""
+    depth: list[int] = []
+    for producers in fed_by:
+        depth.append(1 + max((depth[producer] for producer in producers), default=0))
+    return sorted(range(len(depth)), key=depth.__getitem__)
 
 
 @lru_cache(_REMEMBERED)

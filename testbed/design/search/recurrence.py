@@ -1,7 +1,9 @@
 """The inner loops of the closed-form cost: plain functions over arrays, compiled where numba is installed.
 
 A server and a link are each a queue that serves one thing after the other in the order of the program. What has to
-wait for its input leaves a gap, which something that comes later may still fill.
+wait for its input leaves a gap, which something that comes later may still fill. A link has a second queue, for loads
+that nobody waits for: gradients, which are summed while the backward pass goes on. Each of the two queues has half of
+the link while both have something to serve.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ def finish_s(items: Any, bounds: Any, index: Any, amount: Any, extra_s: Any, rea
     `bounds[i, k]` to `bounds[i, k + 1]`: servers that compute for `amount` seconds; servers that keep what they have;
     servers that send, and links that carry for `amount` seconds, together; servers that receive, `extra_s[i]` after
     the last link. `index` names servers, and links from `ready.shape[1]` on. `ready[stage, server]` must be 0, `busy`
-    (servers and links, 3) too: until when a queue is busy, and the gap that may be filled.
+    (servers and links, 4) too: until when a queue is busy, the gap that may be filled, and until when a link's second
+    queue is busy.
     """
     nodes = ready.shape[1]
     last = 0.0
@@ -41,9 +44,14 @@ def finish_s(items: Any, bounds: Any, index: Any, amount: Any, extra_s: Any, rea
         done = begin
         for row in range(bounds[item, 2], bounds[item, 3]):
             if index[row] >= nodes:
-                done = max(done, _serve(busy[index[row]], begin, amount[row]))
+                if onward < 0:
+                    done = max(done, _serve_behind(busy[index[row]], begin, amount[row]))
+                else:
+                    done = max(done, _serve_beside(busy[index[row]], begin, amount[row]))
         done += extra_s[item]
         last = max(last, done)
+        if onward < 0:
+            continue
         for row in range(bounds[item, 3], bounds[item, 4]):
             ready[onward, index[row]] = max(ready[onward, index[row]], done)
     return last
@@ -62,6 +70,24 @@ def _serve(queue: Any, wish: float, length: float) -> float:
         queue[2] = begin
     queue[0] = begin + length
     return float(queue[0])
+
+
+@compiled
+def _serve_beside(queue: Any, wish: float, length: float) -> float:
+    """As `_serve`, on a link that may have gradients to carry meanwhile: both then take longer."""
+    begin = wish if wish >= queue[1] and wish + length <= queue[2] else max(wish, queue[0])
+    both = min(length, max(queue[3] - begin, 0.0))
+    queue[3] += both
+    return _serve(queue, wish, length + both)
+
+
+@compiled
+def _serve_behind(queue: Any, wish: float, length: float) -> float:
+    """When the second queue of a link has served something that is there from `wish` on."""
+    begin = max(wish, queue[3])
+    both = min(length, max(queue[0] - max(begin, queue[2]), 0.0))
+    queue[3] = begin + length + both
+    return float(queue[3])
 
 
 @compiled

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sim.models.network.latency import Latency
 from testbed.design.workloads.model import Workload
+from testbed.design.workloads.profile import check_profile
 from testbed.design.workloads.roofline import Cluster
 from testbed.errors import SearchError
 
@@ -14,7 +15,8 @@ from testbed.errors import SearchError
 class Setting:
     """A workload on the servers of a cluster, each with `degree` links of `rate_gbps`.
 
-    `microbatches` are those of every strategy that is tried. Raises `SearchError` for a rate that is none.
+    `microbatches` are those of every strategy that is tried. Raises `SearchError` for a rate that is none,
+    `WorkloadError` for a profile of another workload.
     """
 
     workload: Workload
@@ -28,6 +30,7 @@ class Setting:
     def __post_init__(self) -> None:
         if not 0 < self.rate_gbps < float("inf"):
             raise SearchError(f"rate_gbps is {self.rate_gbps}: a link's rate must be finite and above 0")
+        check_profile(self.workload, self.cluster.profile)
 
     @property
     def nodes(self) -> int:

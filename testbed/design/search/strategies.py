@@ -27,8 +27,9 @@ from testbed.design.workloads.tally import traffic
 _TOPOLOGIES = 16
 _PROGRAMS = 64
 _LAYOUTS = 1 << 14
-_FEW_NODES = 32
-"""Up to so many servers all numbers of links for pairs are tried in a chain; beyond, the published one and none."""
+FEW_NODES = 32
+"""Up to so many servers all numbers of links for pairs are tried in a chain, and links exchanged at its end; beyond,
+the published number and none."""
 
 
 class Proposal(NamedTuple):
@@ -144,7 +145,7 @@ class StrategyProblem:
     def _find_finding(self, origin: Point) -> Finding:
         """Links for pairs by the published split, or another number of them, whichever costs least."""
         setting, demand, split = self.setting, self.demand(origin), self.published(origin)
-        degrees = setting.matching_degrees if 1 < setting.nodes <= _FEW_NODES else (0,)
+        degrees = setting.matching_degrees if 1 < setting.nodes <= FEW_NODES else (0,)
         others = [
             find(demand, setting.degree, simplex=setting.simplex, matching_degree=degree)
             for degree in degrees

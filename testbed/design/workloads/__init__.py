@@ -8,7 +8,10 @@
 | `roofline` | how long computing takes, and what fits into memory |
 | `profile` | measured times instead |
 | `moves` | what passes between operators that are laid out differently |
+| `pipeline` | strategies that cut a workload into stages |
 | `steps` | what runs as one task, whose gradients are summed together |
+| `stages` | what servers finish for a microbatch before they take up the next |
+| `bundles` | which edges send together |
 | `iteration` | a workload under a strategy as a task graph |
 | `tally` | what an iteration sends, without the graph, corrected operator by operator |
 | `traffic` | the sums, and the demand made of them |

@@ -17,8 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from testbed.design.workloads.model import Way
+from testbed.errors import StrategyError
 
-Grid = tuple[tuple[int, ...], ...]
+Group = tuple[int, ...]
+"""Servers that do something together."""
+
+Grid = tuple[Group, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,13 @@ def place_layout(servers: Sequence[int]) -> Layout:
 
 
 def spaced_layout(way: Way, nodes: int, shards: int) -> Layout:
-    """Replicas of `shards` evenly spaced servers {s, s + n/k, ...}, as rings of stride n/k join them."""
+    """Replicas of `shards` evenly spaced servers {s, s + n/k, ...}, as rings of stride n/k join them.
+
+    Raises `StrategyError` unless the shards divide the servers.
+    """
+    if shards < 1 or nodes < 1 or nodes % shards:
+        raise StrategyError(
+            f"{shards} shards on {nodes} servers: the shards must divide the servers, both at least 1"
+        )
     step = nodes // shards
     return Layout(way, tuple(tuple(range(start, nodes, step)) for start in range(step)))

@@ -8,20 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
-from typing import Literal, get_args
+from numbers import Integral
+from sys import float_info
+from typing import Any, Literal, get_args
 
 from testbed.errors import WorkloadError
 
 Way = Literal["data", "tensor", "place", "expert"]
 """How an operator may be spread: see `layout.Layout`."""
 
+Edge = tuple[int, int]
+"""Producer and consumer, by place among the operators."""
+
+LARGEST = 1 << 50
+"""Bytes of parameters, or of what passes in an iteration, at most: sums of them are then exact in floating point."""
 
 READ_BY_ROWS = ("table", "embedding")
 """Kinds of operators whose parameters are not all read in a pass."""
 
 CUT_BY_HEADS = "cache"
 """Kind of operators that hold keys and values: cut over shards, each has those of its heads and hands on no others."""
+
+SIDES = ("prefill", "decode")
+"""What reads prompts and what writes answers: operators of a served model are named after it, `prefill.mlp0`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +46,10 @@ class Operator:
     they live). `forward_reduce_bytes` and `backward_reduce_bytes` are summed by AllReduce among the shards of a
     tensor-parallel operator (an AllGather counts half). `state_bytes` are what training or serving keeps beside the
     parameters on every replica: gradients, optimiser state. `routed` is to how many experts a sample goes; what is said
-    for one sample counts all of them, only `output_bytes` travel once to each and back. `ways` are how it may be
-    spread, the usual one first.
+    for one sample counts all of them, only `output_bytes` travel once to each and back. `shared_bytes` are parameters
+    of another operator that it reads in each pass, too: the words that a tied head shares with the embedding. `ways`
+    are how it may be spread, the usual one first; `most_shards` into how many pieces at most: heads, experts, columns.
+    None is no bound.
     """
 
     name: str
@@ -53,7 +64,20 @@ class Operator:
     forward_reduce_bytes: int = 0
     backward_reduce_bytes: int = 0
     routed: int = 1
+    shared_bytes: int = 0
     ways: tuple[Way, ...] = ("data",)
+    most_shards: int | None = None
+
+    @property
+    def side(self) -> str:
+        """Which of `SIDES` it belongs to; empty where there are none."""
+        first = self.name.partition(".")[0]
+        return first if first in SIDES else ""
+
+    @property
+    def shard_limit(self) -> float:
+        """`most_shards` as a number to compare with."""
+        return float("inf") if self.most_shards is None else self.most_shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +90,16 @@ class Workload:
 
     name: str
     operators: tuple[Operator, ...]
-    edges: tuple[tuple[int, int], ...]
+    edges: tuple[Edge, ...]
     batch: int
     training: bool = True
     origin: str = ""
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise WorkloadError(f"{self.name}: a batch of {self.batch} samples; an iteration has at least 1")
+        if not is_whole(self.batch) or self.batch < 1:
+            raise WorkloadError(
+                f"{self.name}: a batch of {self.batch} samples; an iteration has a whole number of them, at least 1"
+            )
         if not self.operators:
             raise WorkloadError(f"{self.name}: no operators; a workload has at least 1")
         for operator in self.operators:
@@ -88,6 +114,19 @@ class Workload:
                     f"{self.name}: edge {producer} -> {consumer}: operators are listed in the order of computing, "
                     f"0 to {len(self.operators) - 1}"
                 )
+        self._check_volume()
+
+    def _check_volume(self) -> None:
+        """Whole numbers of bytes stay below what 64 bits, and floating point, hold exactly."""
+        sent = sum(self.edge_bytes(edge) for edge in self.edges)
+        for operator in self.operators:
+            sent += operator.output_bytes * operator.routed
+            sent += operator.forward_reduce_bytes + operator.backward_reduce_bytes
+        if self.batch * sent > LARGEST:
+            raise WorkloadError(
+                f"{self.name}: a batch of {self.batch} samples of which {sent} bytes are handed on is more than "
+                f"{LARGEST} bytes an iteration: give a smaller batch"
+            )
 
     @property
     def places(self) -> Mapping[str, int]:
@@ -99,24 +138,46 @@ class Workload:
         """Bytes of all parameters, once."""
         return sum(operator.parameter_bytes for operator in self.operators)
 
-    def sliced(self, edge: tuple[int, int]) -> bool:
+    def sliced(self, edge: Edge) -> bool:
         """Whether both sides of an edge work on slices alone: caches of keys and values."""
         return all(self.operators[place].kind == CUT_BY_HEADS for place in edge)
 
+    def edge_bytes(self, edge: Edge) -> int:
+        """What passes along an edge, a sample: the producer's output.
 
+        Into a cache go the keys and values that it keeps, which attention makes beside its output.
+        """
+        producer, consumer = (self.operators[place] for place in edge)
+        is_filled = consumer.kind == CUT_BY_HEADS != producer.kind
+        return consumer.output_bytes if is_filled else producer.output_bytes
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is an integer, Python's or numpy's."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+_RATES = ("forward_flops", "backward_flops", "moved_bytes")
+"""Sizes that need not be whole: they are averages of an example."""
 _SIZES = tuple(
-    name for name in Operator.__dataclass_fields__ if name.endswith(("_flops", "_bytes")) or name == "routed"
+    name for name in Operator.__dataclass_fields__ if name.endswith("_bytes") and name not in _RATES
 )
 
 
 def _check_operator(operator: Operator, workload: str) -> None:
     """Sizes are numbers of 0 or more, a sample goes to 1 expert or more, and there is a way to lay it out."""
-    for name in _SIZES:
-        value, least = getattr(operator, name), 1 if name == "routed" else 0
-        if not isfinite(value) or value < least:
-            raise WorkloadError(
-                f"{workload}: {operator.name}: {name} is {value}: give a finite number of {least} or more"
-            )
+    sizes = [(name, 0) for name in (*_RATES, *_SIZES)] + [("routed", 1)]
+    if operator.most_shards is not None:
+        sizes.append(("most_shards", 1))
+    for name, least in sizes:
+        value = getattr(operator, name)
+        if name in _RATES:
+            fits, told = least <= value <= float_info.max, f"a finite number of {least} or more"
+        else:
+            fits = is_whole(value) and least <= value <= LARGEST
+            told = f"a whole number from {least} to {LARGEST}"
+        if not fits:
+            raise WorkloadError(f"{workload}: {operator.name}: {name} is {value}: give {told}")
     unknown = set(operator.ways) - set(get_args(Way))
     if unknown or not operator.ways:
         told = f"ways {sorted(unknown)} are unknown" if unknown else "it has no ways"

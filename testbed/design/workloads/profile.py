@@ -3,12 +3,12 @@
     {"lightbed-profile": 1,
      "device": "4 x A100-SXM4-40GB, PyTorch 2.4, TF32",
      "operators": {
-       "top.0": {"samples": [32, 64, 128], "forward_s": [2.1e-4, 3.9e-4, 7.7e-4], "backward_s": [4e-4, 8e-4, 1.5e-3]},
+       "top0": {"samples": [32, 64, 128], "forward_s": [2.1e-4, 3.9e-4, 7.7e-4], "backward_s": [4e-4, 8e-4, 1.5e-3]},
        "loss":  {"forward_s_per_sample": 1e-7, "backward_s_per_sample": 1e-7}}}
 
 Times are those of one server computing the whole operator for so many samples. Between two sizes they are
 interpolated, below the smallest they are the smallest's, beyond the largest in proportion. Operators that the file
-does not name keep the roofline. A shard of k takes 1/k of the time.
+does not name keep the roofline. A shard of k takes 1/k of the time. `backward_s` may be left out for serving.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import pairwise
-from math import isfinite
 from pathlib import Path
+from sys import float_info
 from typing import Any
 
 import numpy as np
 
+from testbed.design.workloads.model import Workload
+from testbed.design.workloads.steps import trainable
 from testbed.errors import WorkloadError
 
 _VERSION = "lightbed-profile"
@@ -34,13 +37,19 @@ class Measured:
 
     samples: tuple[float, ...]
     forward_s: tuple[float, ...]
-    backward_s: tuple[float, ...]
+    backward_s: tuple[float, ...] | None
 
     def seconds(self, samples: float) -> tuple[float, float]:
-        """Forward and backward for so many samples; see the module for what is between and beyond."""
+        """Forward and backward for so many samples; see the module for what is between and beyond.
+
+        A backward pass that was not measured takes no time; `check_profile` refuses it where there is one.
+        """
         beyond = max(samples / self.samples[-1], 1.0)
-        forward_s = float(np.interp(samples, self.samples, self.forward_s))
-        return forward_s * beyond, float(np.interp(samples, self.samples, self.backward_s)) * beyond
+        forward_s, backward_s = (
+            float(np.interp(samples, self.samples, measured)) * beyond if measured else 0.0
+            for measured in (self.forward_s, self.backward_s)
+        )
+        return forward_s, backward_s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +67,9 @@ def read_profile(path: str | Path) -> Profile:
     except OSError as error:
         raise WorkloadError(f"profile {path}: {error.strerror}: give a file that can be read") from error
     except ValueError as error:
-        raise WorkloadError(f"profile {path} is no JSON: {error}") from error
+        raise WorkloadError(
+            f"profile {path} is no JSON: {error}: mend that place, or measure anew"
+        ) from error
     return profile_of(document, name=str(path))
 
 
@@ -75,20 +86,39 @@ def profile_of(document: Any, *, name: str = "profile") -> Profile:
     )
 
 
+def check_profile(workload: Workload, profile: Profile | None) -> None:
+    """Raise `WorkloadError` when a profile names operators that are not there, or lacks a backward pass that is."""
+    if profile is None:
+        return
+    learns, places = trainable(workload), workload.places
+    source = f"profile of {profile.device or 'times'}"
+    for name, measured in profile.operators.items():
+        if name not in places:
+            near = get_close_matches(name, places, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(list(places)[:6])} ..."
+            raise WorkloadError(f"{source}: {workload.name} has no operator {name!r}; {hint}")
+        if measured.backward_s is None and learns[places[name]]:
+            raise WorkloadError(
+                f"{source}: {name} has no backward pass, which training needs: measure backward_s, too"
+            )
+
+
 def _measured(entry: Any, name: str) -> Measured:
     if not isinstance(entry, dict):
         raise WorkloadError(f"{name}: give an object with samples, forward_s and backward_s")
     if "samples" not in entry:
-        forward, backward = _numbers(
-            [entry.get("forward_s_per_sample"), entry.get("backward_s_per_sample", 0.0)], name
-        )
         # Through the origin: beyond the one tiny size everything is in proportion.
         tiny = 1e-9
+        (forward,) = _numbers([entry.get("forward_s_per_sample")], f"{name}: forward_s_per_sample")
+        if "backward_s_per_sample" not in entry:
+            return Measured((tiny,), (forward * tiny,), None)
+        (backward,) = _numbers([entry["backward_s_per_sample"]], f"{name}: backward_s_per_sample")
         return Measured((tiny,), (forward * tiny,), (backward * tiny,))
     samples = _numbers(entry["samples"], f"{name}: samples")
     forward_s = _numbers(entry.get("forward_s"), f"{name}: forward_s")
-    backward_s = _numbers(entry.get("backward_s", [0.0] * len(samples)), f"{name}: backward_s")
-    if not samples or not len(samples) == len(forward_s) == len(backward_s):
+    backward_s = _numbers(entry["backward_s"], f"{name}: backward_s") if "backward_s" in entry else None
+    given = (samples, forward_s) if backward_s is None else (samples, forward_s, backward_s)
+    if not samples or len({len(numbers) for numbers in given}) > 1:
         raise WorkloadError(
             f"{name}: samples, forward_s and backward_s must be lists of one length, at least 1"
         )
@@ -101,6 +131,7 @@ def _numbers(values: Any, name: str) -> tuple[float, ...]:
     if not isinstance(values, list):
         raise WorkloadError(f"{name}: a list of numbers is missing")
     for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
-            raise WorkloadError(f"{name}: {value!r} is no finite number of 0 or more")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value <= float_info.max:
+            raise WorkloadError(f"{name}: {repr(value)[:40]} is no finite number of 0 or more")
     return tuple(map(float, values))

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.workloads.layout import Layout, Strategy
-from testbed.design.workloads.model import CUT_BY_HEADS, READ_BY_ROWS, Operator, Workload
+from testbed.design.workloads.model import CUT_BY_HEADS, READ_BY_ROWS, Operator, Workload, is_whole
 from testbed.design.workloads.moves import row_samples
 from testbed.design.workloads.profile import Profile
 from testbed.errors import OutOfMemory, WorkloadError
@@ -84,9 +84,10 @@ class Cluster:
     profile: Profile | None = None
 
     def __post_init__(self) -> None:
-        if self.nodes < 1 or self.devices_per_server < 1:
+        if not all(is_whole(count) and count >= 1 for count in (self.nodes, self.devices_per_server)):
             raise WorkloadError(
-                f"a cluster of {self.nodes} servers with {self.devices_per_server} devices each: at least 1 is needed"
+                f"a cluster of {self.nodes} servers with {self.devices_per_server} devices each: "
+                f"give whole numbers, at least 1"
             )
         if not self.local_bytes_per_s > 0:
             raise WorkloadError(f"{self.local_bytes_per_s} bytes/s within a server: give a rate above 0")
@@ -118,7 +119,7 @@ def operator_seconds(
         return forward_s / shards, backward_s / shards
     if not (operator.forward_flops or operator.moved_bytes or operator.parameter_bytes):
         return 0.0, 0.0
-    streamed = 0 if operator.kind in READ_BY_ROWS else operator.parameter_bytes
+    streamed = operator.shared_bytes + (0 if operator.kind in READ_BY_ROWS else operator.parameter_bytes)
     moved_bytes = (streamed + operator.moved_bytes * samples) / shards
     device, devices = cluster.device, cluster.devices_per_server
     forward_s = device.pass_seconds(operator.forward_flops * samples / shards, moved_bytes, devices)

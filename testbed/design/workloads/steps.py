@@ -11,8 +11,6 @@ from testbed.design.workloads.layout import Grid, Layout, Strategy
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.moves import cut
 
-Group = tuple[int, ...]
-
 
 def microbatch_samples(batch: int, microbatches: int) -> list[int]:
     """Samples of each microbatch; they differ by at most one."""

@@ -112,7 +112,7 @@ class _Terms:
                 yield _expert_pairs(layouts[place], self._samples, sample_bytes, there_and_back, self._nodes)
         for producer, consumer in edges:
             output = _Output(
-                operators[producer].output_bytes,
+                self._workload.edge_bytes((producer, consumer)),
                 sliced=self._workload.sliced((producer, consumer)),
                 with_gradients=self.trainable[producer],
             )

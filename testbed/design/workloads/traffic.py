@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from sim.models.network.taskgraph import Kind, TaskGraph
 from testbed.design.demand import AllReduceDemand, Demand, check_group, demand_of_matrix
+from testbed.design.workloads.layout import Group
 
-Group = tuple[int, ...]
+__all__ = ["Group", "Traffic", "traffic_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

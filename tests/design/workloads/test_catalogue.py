@@ -6,9 +6,10 @@ import pytest
 
 from testbed.design.workloads.catalogue import names, parameters_of, presets, settings_of, workload
 from testbed.design.workloads.iteration import iteration
-from testbed.design.workloads.layout import Layout, Strategy
-from testbed.design.workloads.roofline import Cluster, operator_seconds
-from testbed.design.workloads.strategies import default_strategy
+from testbed.design.workloads.layout import Layout, Strategy, data_layout
+from testbed.design.workloads.roofline import A100_80GB_BF16, Cluster, operator_seconds
+from testbed.design.workloads.strategies import default_strategy, legal_layouts
+from testbed.design.workloads.tally import Tally
 from testbed.design.workloads.traffic import traffic_of
 from testbed.errors import WorkloadError
 
@@ -285,6 +286,55 @@ def test_caches_pass_between_shards_by_heads():
     assert set(traffic.allreduce) == {(0, 1), (2, 3)}
 
 
+def test_a_cache_elsewhere_gets_keys_and_values_not_outputs():
+    """A quarter of the heads have keys and values: 2 x 16 numbers a token beside 64 of the output."""
+    job = workload(
+        "serve",
+        2,
+        decode=0,
+        layers=1,
+        hidden=64,
+        heads=4,
+        kv_heads=1,
+        inner=128,
+        vocabulary=100,
+        prompt=10,
+        batch=6,
+    )
+    layouts = {True: data_layout([1]), False: data_layout([0])}
+    strategy = Strategy(tuple(layouts[operator.kind == "cache"] for operator in job.operators))
+    assert sent(job, strategy, 2).pairs.tolist() == [[0, 6 * 10 * 2 * 16 * 2], [0, 0]]
+    tallied = Tally.of(job, strategy, Cluster(2)).traffic
+    assert tallied.pairs.tolist() == sent(job, strategy, 2).pairs.tolist()
+
+
+def test_shards_have_whole_heads_and_whole_experts():
+    served = workload("serve", 128, preset="mixtral-8x7b", layers=1)
+    most = {
+        operator.kind: max(layout.shards for layout in legal_layouts(operator, 128))
+        for operator in served.operators
+    }
+    assert most["attention"] == most["cache"] == most["experts"] == 8
+    assert most["router"] == 1
+    gpt = workload("gpt", 128, preset="125m")
+    assert max(layout.shards for layout in legal_layouts(gpt.operators[1], 128)) == 8  # of 12 heads
+
+
+def test_a_tied_head_reads_its_words_once_a_pass():
+    """175B, 512 short sequences: 1.3 GB of words in half precision."""
+    job = workload("gpt", 1, preset="175b", sequence=16, batch=512)
+    head = job.operators[-1]
+    words = 50257 * 12288 * 2
+    assert head.shared_bytes == words
+    assert head.parameter_bytes == 2 * 2 * 12288
+    seconds = [operator_seconds(head, samples, 1, Cluster(1, A100_80GB_BF16))[0] for samples in (1, 512)]
+    bandwidth, peak = 4 * 0.8 * 2.039e12, 4 * 156e12
+    read = words + head.parameter_bytes + head.moved_bytes
+    assert seconds[0] == pytest.approx(read / bandwidth + 10e-6, rel=1e-12)
+    assert seconds[1] == pytest.approx(512 * head.forward_flops / peak + 10e-6, rel=1e-12)
+    assert seconds[1] < 0.017
+
+
 def test_caches_take_no_time():
     job = workload("serve", 1, layers=1, hidden=64, heads=4, kv_heads=2, inner=128, vocabulary=100, prompt=10)
     times = {made.kind: operator_seconds(made, 5, 1, Cluster(1)) for made in job.operators}
@@ -323,6 +373,12 @@ def test_tokens_travel_to_their_experts_and_back():
         ("dlrm", {"tables": True}, "whole numbers"),
         ("dlrm", {"tables": "many"}, "whole numbers"),
         ("dlrm", {"bottom": ()}, "at least one layer"),
+        ("dlrm", {"top": 5}, "top is 5; give widths of layers"),
+        ("dlrm", {"tables": (5, 6)}, r"tables is \(5, 6\); give one whole number"),
+        ("dlrm", {"dot": 5}, "dot is 5; it is 1 or 0"),
+        ("serve", {"prefill": 7}, "prefill is 7; it is 1 or 0"),
+        ("bert", {"sequence": 4096}, "4096 tokens, but vectors for 512 positions"),
+        ("resnet50", {"image": 1}, "an image of 1 is halved five times; take 224, at least 32"),
         ("dlrm", {"bottom": (2048, 0)}, "at least 1"),
         ("dlrm", {"dot": 1}, "equal widths"),
         ("vgg16", {"image": 8}, "five poolings"),
@@ -342,6 +398,13 @@ def test_a_workload_runs_on_at_least_one_server():
     with pytest.raises(WorkloadError, match="at least 1"):
         workload("dlrm", 0)
     assert workload("dlrm", 1).batch == 512
+    with pytest.raises(WorkloadError, match=r"dlrm on 4\.5 servers: give a whole number"):
+        workload("dlrm", 4.5)
+
+
+def test_batches_that_64_bits_do_not_hold_are_refused():
+    with pytest.raises(WorkloadError, match="give a smaller batch"):
+        workload("dlrm", 8, batch=4 * 10**17)
 
 
 def test_parameters_override_presets():

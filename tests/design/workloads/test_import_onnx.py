@@ -11,6 +11,7 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+from testbed.design.workload_choice import WorkloadChoice  # noqa: E402
 from testbed.design.workloads.imports import import_onnx, workload_from_file  # noqa: E402
 from testbed.errors import WorkloadError  # noqa: E402
 
@@ -133,8 +134,41 @@ def test_attention_written_out(save):
     ]
     assert job.edges == ((0, 1), (1, 2))
     assert job.operators[1].output_bytes == 4 * 5 * 5
-    with pytest.raises(WorkloadError, match="x: sequence"):
+    with pytest.raises(WorkloadError, match=r"have no size \(sequence\).*dimensions=\{'sequence': 128\}"):
         import_onnx(path, batch=2)
+
+
+def test_dimensions_without_a_name_are_called_by_their_place(save):
+    path = save(
+        [node("MatMul", "x w", "y")],
+        [value("x", None, None, 8)],
+        [value("y", None, None, 4)],
+        [weights("w", 8, 4)],
+    )
+    with pytest.raises(WorkloadError, match=r"have no size \(x\.1\).*--set x\.1=128"):
+        import_onnx(path, batch=4)
+    (operator,) = import_onnx(path, batch=4, dimensions={"x.1": 3}).workload.operators
+    assert operator.forward_flops == 2 * 3 * 8 * 4
+
+
+@pytest.mark.parametrize(
+    ("sizes", "told"),
+    [
+        ({"batch": 0}, "dimension batch is 0: give a whole number, at least 1"),
+        ({"batch": -3}, "dimension batch is -3"),
+        ({"batch": 1.5}, r"dimension batch is 1\.5"),
+        ({"btach": 2}, "no open dimension 'btach': open are batch"),
+    ],
+)
+def test_sizes_that_cannot_be_are_named(mlp, sizes, told):
+    with pytest.raises(WorkloadError, match=told):
+        import_onnx(mlp, batch=4, dimensions=sizes)
+
+
+def test_a_mistyped_setting_is_named(mlp):
+    with pytest.raises(WorkloadError, match="no open dimension 'btach'"):
+        WorkloadChoice(str(mlp), settings={"btach": "8"}).workload(4)
+    assert WorkloadChoice(str(mlp), settings={"batch_per_device": "8"}).workload(4).batch == 8 * 4 * 4
 
 
 def test_tables_and_shapes(save):

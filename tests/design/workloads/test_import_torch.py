@@ -228,6 +228,11 @@ def test_a_module_that_does_nothing_is_named():
         import_torch(nn.Identity(), [meta(4, 3)], batch=4)
 
 
+def test_an_example_has_samples():
+    with pytest.raises(WorkloadError, match="Linear: the first example input has no samples"):
+        import_torch(torch.nn.Linear(3, 4), [torch.zeros(0, 3)], batch=1)
+
+
 def test_an_example_is_needed():
     with pytest.raises(WorkloadError, match="example inputs"):
         import_torch(nn.Linear(2, 3), [], batch=4)

@@ -7,9 +7,11 @@ import json
 import numpy as np
 import pytest
 
+from testbed.design.search.setting import Setting
+from testbed.design.workloads.iteration import iteration
 from testbed.design.workloads.layout import Layout, Strategy, data_layout, place_layout
 from testbed.design.workloads.model import Workload
-from testbed.design.workloads.profile import profile_of, read_profile
+from testbed.design.workloads.profile import check_profile, profile_of, read_profile
 from testbed.design.workloads.roofline import (
     A100,
     DEVICES,
@@ -52,9 +54,9 @@ def test_devices_are_known_by_name():
     assert {name: device.name.lower() for name, device in DEVICES.items()} == {name: name for name in DEVICES}
 
 
-@pytest.mark.parametrize(("nodes", "devices"), [(0, 4), (-1, 4), (3, 0)])
+@pytest.mark.parametrize(("nodes", "devices"), [(0, 4), (-1, 4), (3, 0), (2.5, 4), (2, 1.5)])
 def test_a_cluster_has_servers_and_devices(nodes, devices):
-    with pytest.raises(WorkloadError, match="at least 1 is needed"):
+    with pytest.raises(WorkloadError, match="give whole numbers, at least 1"):
         Cluster(nodes, devices_per_server=devices)
 
 
@@ -116,6 +118,33 @@ def test_times_a_sample_are_in_proportion(make_operator):
     assert operator_seconds(make_operator("d"), 8, 1, cluster) == pytest.approx((2.0, 4.0), rel=1e-12)
 
 
+def test_a_profile_that_names_other_operators_is_refused(make_operator):
+    workload = Workload("w", (make_operator("top0", parameter_bytes=4), make_operator("top1")), ((0, 1),), 4)
+    fitting, other, unlike = (
+        Cluster(2, profile=profile_of({"lightbed-profile": 1, "operators": {name: MEASURED}}))
+        for name in ("top0", "top.0", "embedding")
+    )
+    assert iteration(workload, data_parallel(workload, 2), fitting).time_s.max() == 2.0
+    with pytest.raises(WorkloadError, match=r"w has no operator 'top\.0'; did you mean 'top0'"):
+        iteration(workload, data_parallel(workload, 2), other)
+    with pytest.raises(WorkloadError, match="no operator 'embedding'; it has top0, top1"):
+        Setting(workload, unlike, 2, 100.0)
+
+
+@pytest.mark.parametrize("entry", [{"samples": [1], "forward_s": [1.0]}, {"forward_s_per_sample": 1.0}])
+def test_training_needs_a_backward_pass(make_operator, entry):
+    profile = profile_of({"lightbed-profile": 1, "operators": {"layer": entry}})
+    for training, frozen in ((True, 4), (False, 4), (True, 0)):
+        operators = (make_operator("layer", parameter_bytes=frozen),)
+        workload = Workload("w", operators, (), 4, training)
+        if training and frozen:
+            with pytest.raises(WorkloadError, match="layer has no backward pass, which training needs"):
+                check_profile(workload, profile)
+        else:
+            graph = iteration(workload, data_parallel(workload, 1), Cluster(1, profile=profile))
+            assert graph.time_s.tolist() == pytest.approx([4.0])
+
+
 def test_a_profile_is_read_from_its_file(tmp_path):
     path = tmp_path / "times.json"
     path.write_text(json.dumps({"lightbed-profile": 1, "device": "A100", "operators": {"d": MEASURED}}))
@@ -135,6 +164,8 @@ def test_a_profile_is_read_from_its_file(tmp_path):
         (MEASURED | {"samples": [10, 10, 20]}, "must be above 0 and ascend"),
         (MEASURED | {"samples": [0, 10, 20]}, "must be above 0 and ascend"),
         (MEASURED | {"samples": []}, "lists of one length"),
+        (MEASURED | {"backward_s": []}, "lists of one length"),
+        (MEASURED | {"forward_s": [10**400, 1, 1]}, "is no finite number"),
         (MEASURED | {"samples": "10"}, "samples: a list of numbers is missing"),
         (MEASURED | {"backward_s": [1.0, "fast", 2.0]}, "'fast' is no finite number"),
         (MEASURED | {"backward_s": [1.0, True, 2.0]}, "True is no finite number"),

@@ -8,16 +8,19 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from testbed.design.workloads.layout import Layout, Strategy, data_layout, place_layout
+from testbed.design.workloads.layout import Layout, Strategy, data_layout, place_layout, spaced_layout
 from testbed.design.workloads.model import Workload
+from testbed.design.workloads.pipeline import pipeline_parallel
 from testbed.design.workloads.roofline import Cluster, check_memory
 from testbed.design.workloads.strategies import (
     check_strategy,
     data_parallel,
     default_strategy,
+    disaggregated_strategy,
+    fitting_strategy,
     legal_layouts,
-    pipeline_parallel,
 )
+from testbed.design.workloads.tally import traffic
 from testbed.errors import OutOfMemory, StrategyError
 
 
@@ -128,6 +131,85 @@ def test_each_operator_has_a_layout(make_operator):
     workload = Workload("w", (make_operator("a"), make_operator("b")), (), 4)
     with pytest.raises(StrategyError, match="2 operators, the strategy 1 layouts"):
         check_strategy(workload, Strategy((place_layout([0]),)), 1)
+
+
+def test_nothing_is_cut_into_more_pieces_than_it_has(make_operator):
+    attention = make_operator("attention", ways=("data", "tensor"), most_shards=12)
+    experts = make_operator("experts", ways=("expert", "data"), most_shards=6)
+    assert max(layout.shards for layout in legal_layouts(attention, 128)) == 8
+    workload = Workload("w", (attention, experts), (), 128)
+    assert [layout.shards for layout in default_strategy(workload, 8).layouts] == [1, 4]
+    ten = Strategy((spaced_layout("tensor", 120, 15), data_layout([0])))
+    with pytest.raises(StrategyError, match="attention: cut into 15 shards, it can be into 12 at most"):
+        check_strategy(workload, ten, 120)
+    whole = make_operator("whole", ways=("tensor",), most_shards=1)
+    assert legal_layouts(whole, 4) == (spaced_layout("tensor", 4, 1),)
+
+
+@pytest.mark.parametrize(("nodes", "shards"), [(10, 4), (10, 20), (10, 0), (0, 1), (-4, 2)])
+def test_shards_divide_the_servers(nodes, shards):
+    with pytest.raises(StrategyError, match=f"{shards} shards on {nodes} servers"):
+        spaced_layout("tensor", nodes, shards)
+
+
+@pytest.mark.parametrize("made", [data_parallel, default_strategy])
+@pytest.mark.parametrize("nodes", [0, -2])
+def test_a_strategy_needs_a_server(make_operator, made, nodes):
+    with pytest.raises(StrategyError, match=f"w on {nodes} servers: a strategy needs at least 1"):
+        made(Workload("w", (make_operator("a"),), (), 4), nodes)
+
+
+def served(make_operator, *, gigabytes=1):
+    """A layer that reads, one that writes, and the cache between them."""
+    ways, cache = ("data", "tensor"), {"kind": "cache", "output_bytes": 1000}
+    operators = (
+        make_operator("prefill.layer", ways=ways, parameter_bytes=gigabytes * 10**9, output_bytes=7),
+        make_operator("prefill.cache", ways=ways, **cache),
+        make_operator("decode.cache", ways=ways, **cache),
+        make_operator("decode.layer", ways=ways, parameter_bytes=gigabytes * 10**9, output_bytes=7),
+    )
+    return Workload("served", operators, ((0, 1), (1, 2), (2, 3)), 60, training=False)
+
+
+def test_sides_get_servers_of_their_own_and_send_the_cache_alone(make_operator):
+    workload, cluster = served(make_operator), Cluster(8)
+    for strategy, first in (
+        (fitting_strategy(workload, cluster), 4),
+        (disaggregated_strategy(workload, cluster, 3), 3),
+    ):
+        sides = [set(layout.servers) for layout in strategy.layouts]
+        assert sides[:2] == [set(range(first))] * 2
+        assert sides[2:] == [set(range(first, 8))] * 2
+        sent = traffic(workload, strategy, cluster)
+        assert sent.pairs.sum() == 60 * 1000
+        assert not sent.allreduce
+
+
+def test_each_side_is_cut_over_as_few_servers_as_hold_it(make_operator):
+    workload, cluster = served(make_operator, gigabytes=200), Cluster(8)  # a server has 160 GB
+    strategy = fitting_strategy(workload, cluster)
+    check_memory(workload, strategy, cluster)
+    assert strategy.layouts[0].grid == ((0, 2), (1, 3))
+    assert strategy.layouts[3].grid == ((4, 6), (5, 7))
+
+
+def test_sides_share_what_is_too_small_for_them_apart(make_operator):
+    workload = served(make_operator, gigabytes=70)
+    assert set(fitting_strategy(workload, Cluster(1)).layouts) == {data_layout([0])}
+    large = served(make_operator, gigabytes=100)
+    with pytest.raises(OutOfMemory):
+        check_memory(large, fitting_strategy(large, Cluster(1)), Cluster(1))
+
+
+@pytest.mark.parametrize("prefill_nodes", [0, 8, -1])
+def test_each_side_needs_a_server(make_operator, prefill_nodes):
+    with pytest.raises(StrategyError, match=f"{prefill_nodes} of 8 servers read prompts"):
+        disaggregated_strategy(served(make_operator), Cluster(8), prefill_nodes)
+
+
+def test_what_has_no_sides_is_not_taken_apart(make_operator):
+    with pytest.raises(StrategyError, match="does not both read prompts and write answers"):
+        disaggregated_strategy(Workload("w", (make_operator("a"),), (), 4), Cluster(8))
 
 
 def test_layouts_are_the_same_after_a_journey():

@@ -6,11 +6,12 @@ from collections import Counter
 
 import numpy as np
 
+from testbed.design.workloads import catalogue
 from testbed.design.workloads.iteration import iteration
 from testbed.design.workloads.layout import Strategy, data_layout, place_layout, spaced_layout
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.strategies import data_parallel
+from testbed.design.workloads.strategies import data_parallel, default_strategy, legal_layouts
 from testbed.design.workloads.tally import Tally, traffic
 from testbed.design.workloads.traffic import traffic_of
 
@@ -47,6 +48,23 @@ def test_a_change_of_one_operator_is_as_good_as_adding_up_anew(random_cases, any
             assert same(before.traffic, traffic(workload, before.strategy, cluster))
             moved += not same(before.traffic, tally.traffic)
     assert moved >= 100
+
+
+def test_so_it_is_on_many_servers():
+    """DLRM on 128 servers, each kind of operator laid out otherwise in every way it allows."""
+    nodes, rng = 128, np.random.default_rng(15)
+    job = catalogue.workload("dlrm-a2a", nodes, preset="fig12", tables=6, top=(512, 512, 1))
+    cluster = Cluster(nodes)
+    tally = Tally.of(job, default_strategy(job, nodes), cluster)
+    ways = set()
+    for place, operator in enumerate(job.operators):
+        choices = legal_layouts(operator, nodes)
+        layout = choices[int(rng.integers(1, len(choices)))] if len(choices) > 1 else choices[0]
+        tally = tally.with_layout(place, layout)
+        ways.add(layout.way)
+    assert ways == {"data", "tensor", "place"}
+    assert same(tally.traffic, traffic(job, tally.strategy, cluster))
+    assert same(tally.traffic, traffic_of(iteration(job, tally.strategy, cluster)))
 
 
 def dense(make_operator, name, **sizes):

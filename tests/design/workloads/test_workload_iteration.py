@@ -57,6 +57,66 @@ def test_a_pipelines_bubble_is_s_minus_1_over_m_plus_s_minus_1(make_operator, st
     )
 
 
+@pytest.mark.parametrize(("stages", "microbatches", "length"), [(2, 4, 3), (4, 8, 2), (4, 8, 10), (1, 4, 3)])
+@pytest.mark.parametrize("layout", [place_layout, data_layout])
+@pytest.mark.parametrize("fuse", [False, True])
+def test_a_stage_of_many_operators_is_no_slower(make_operator, stages, microbatches, length, layout, fuse):
+    sizes = {"forward_flops": 1.0, "backward_flops": 2.0}
+    workload = chain(make_operator, stages * length, batch=microbatches, **sizes)
+    layouts = tuple(layout([place // length]) for place in range(stages * length))
+    graph = iteration(workload, Strategy(layouts, microbatches), ticking(stages), fuse=fuse)
+    assert run(graph).iteration_s == (microbatches + stages - 1) * 3.0 * length
+
+
+def test_branches_of_a_stage_are_done_before_the_next_microbatch(make_operator):
+    """Two towers and what joins them on one server, the loss on another: 3 s and 1 s a microbatch."""
+    names, sizes = ("left", "right", "join", "loss"), {"forward_flops": 1.0}
+    workload = Workload(
+        "towers", tuple(make_operator(name, **sizes) for name in names), ((0, 2), (1, 2), (2, 3)), 5, False
+    )
+    layouts = (place_layout([0]),) * 3 + (place_layout([1]),)
+    done = run(iteration(workload, Strategy(layouts, 5), ticking(2)))
+    assert done.iteration_s == 5 * 3.0 + 1.0
+
+
+def test_a_lookup_from_elsewhere_leaves_a_stage_whole(make_operator):
+    """The second operator of the stage reads a table, too; what follows gets its first microbatch after 2 s."""
+    operators = tuple(
+        make_operator(name, forward_flops=flops)
+        for name, flops in (("table", 0.0), ("first", 1.0), ("second", 1.0), ("next", 2.0))
+    )
+    workload = Workload("w", operators, ((0, 2), (1, 2), (2, 3)), 4, training=False)
+    layouts = (place_layout([2]), place_layout([0]), place_layout([0]), place_layout([1]))
+    graph = iteration(workload, Strategy(layouts, 4), ticking(3))
+    done = run(graph)
+    assert done.begin_s[graph.device == 1].tolist() == pytest.approx([2.0, 4.0, 6.0, 8.0], abs=1e-3)
+
+
+def test_a_server_that_is_visited_twice_takes_what_is_ready(make_operator):
+    """Waiting for the second visit of a microbatch would leave both servers idle every other second."""
+    operators = tuple(make_operator(name, forward_flops=1.0) for name in ("down", "away", "up", "out"))
+    workload = Workload("w", operators, ((0, 1), (1, 2), (2, 3)), 6, training=False)
+    layouts = tuple(place_layout([place % 2]) for place in range(4))
+    done = run(iteration(workload, Strategy(layouts, 6), ticking(2)))
+    assert done.iteration_s == pytest.approx(2 * 6 + 1, abs=1e-3)
+
+
+@pytest.mark.parametrize("bucket_bytes", [float("nan"), -5])
+def test_buckets_that_cannot_be_are_named(make_operator, bucket_bytes):
+    workload = chain(make_operator, 2)
+    with pytest.raises(StrategyError, match=f"chain: buckets of {bucket_bytes} bytes: give 0 or more"):
+        iteration(workload, data_parallel(workload, 2), ticking(2), bucket_bytes=bucket_bytes)
+
+
+def test_buckets_of_many_servers_hold_what_fits(make_operator):
+    workload = chain(make_operator, 3, gradient_bytes=128 * 10)
+    groups = Layout("tensor", tuple((server, server + 64) for server in range(64)))
+    buckets = gradient_buckets(workload, Strategy((groups,) * 3), 2 * 640)
+    assert [b.operators for b in buckets] == [(2, 1), (0,)]
+    assert buckets[0].size_bytes == (1280, 1280)
+    assert buckets[0].groups == (tuple(range(64)), tuple(range(64, 128)))
+
+
 def test_no_backward_pass_begins_before_all_microbatches_have_passed(make_operator):
     slow = make_operator("slow", parameter_bytes=4, forward_flops=4.0)
     quick = make_operator("quick", parameter_bytes=4, forward_flops=1.0, backward_flops=2.0)

@@ -28,7 +28,12 @@ from testbed.errors import WorkloadError
         ({"state_bytes": -4}, "state_bytes is -4"),
         ({"forward_reduce_bytes": -4}, "forward_reduce_bytes is -4"),
         ({"backward_reduce_bytes": -4}, "backward_reduce_bytes is -4"),
-        ({"routed": 0}, "routed is 0: give a finite number of 1 or more"),
+        ({"routed": 0}, "routed is 0: give a whole number from 1 to "),
+        ({"routed": 1.5}, "routed is 1.5: give a whole number"),
+        ({"most_shards": 0}, "most_shards is 0: give a whole number from 1 to "),
+        ({"gradient_bytes": 2.5}, "gradient_bytes is 2.5: give a whole number from 0 to "),
+        ({"parameter_bytes": 10**16}, "parameter_bytes is 10000000000000000"),
+        ({"forward_flops": 10**400}, "forward_flops is 1000"),
         ({"ways": ()}, "it has no ways: choose from data, tensor, place, expert"),
         ({"ways": ("data", "magic")}, r"ways \['magic'\] are unknown"),
     ],
@@ -42,6 +47,9 @@ def test_operators_that_cannot_be_are_named(make_operator, sizes, told):
     ("names", "edges", "batch", "told"),
     [
         ("ab", (), 0, "a batch of 0 samples"),
+        ("ab", (), 1.5, "a batch of 1.5 samples; an iteration has a whole number of them"),
+        ("ab", (), math.nan, "a batch of nan samples"),
+        ("ab", (), True, "a batch of True samples"),
         ("", (), 1, "no operators"),
         ("aba", (), 1, "two operators are called 'a'"),
         ("ab", ((1, 0),), 1, "edge 1 -> 0"),
@@ -53,6 +61,20 @@ def test_operators_that_cannot_be_are_named(make_operator, sizes, told):
 def test_workloads_that_cannot_be_are_named(make_operator, names, edges, batch, told):
     with pytest.raises(WorkloadError, match=f"w: {told}"):
         Workload("w", tuple(make_operator(name) for name in names), edges, batch)
+
+
+def test_what_64_bits_do_not_hold_is_refused(make_operator):
+    operators = make_operator("a", output_bytes=1 << 20), make_operator("b", output_bytes=0)
+    assert Workload("w", operators, ((0, 1),), 1 << 29).batch == 1 << 29
+    with pytest.raises(WorkloadError, match="w: a batch of 536870913 samples of which 2097152 bytes"):
+        Workload("w", operators, ((0, 1),), (1 << 29) + 1)
+
+
+def test_a_cache_is_filled_with_what_it_keeps(make_operator):
+    attention = make_operator("attention", output_bytes=100)
+    caches = [make_operator(name, kind="cache", output_bytes=size) for name, size in (("c", 30), ("d", 40))]
+    workload = Workload("w", (attention, *caches, make_operator("e")), ((0, 1), (1, 2), (2, 3), (0, 3)), 1)
+    assert [workload.edge_bytes(edge) for edge in workload.edges] == [30, 30, 40, 100]
 
 
 def test_sums_over_all_operators(make_operator):

@@ -7,10 +7,11 @@ from math import gcd
 import numpy as np
 import pytest
 
-from sim.models.network import shares, shares_numpy
+from sim.models.network import shares_numpy
 from sim.models.network.circuits import CircuitSwitch, simulate_circuits
 from sim.models.network.collectives import double_binary_tree, halving_doubling, ring
-from sim.models.network.execution import simulate
+from sim.models.network.ends import rounded_end_s
+from sim.models.network.execution import Change, simulate
 from sim.models.network.fabrics import circulant, fat_tree, ideal_switch
 from sim.models.network.flows import _nothing
 from sim.models.network.fluid import circulant_rings, fluid, fluid_ring, position_strides, rings_on
@@ -132,7 +133,7 @@ def test_rounded_ends_are_late_by_no_more_than_asked():
     for rounding in (0.3, 0.01, 0.001):
         ends = np.array(
             [
-                shares.rounded_end_s(begin, begin + lasts, rounding)
+                rounded_end_s(begin, begin + lasts, rounding)
                 for begin, lasts in zip(begin_s, lasts_s, strict=True)
             ]
         )
@@ -141,7 +142,8 @@ def test_rounded_ends_are_late_by_no_more_than_asked():
         assert late.max() <= rounding * (1 + 1e-6)
         assert late.mean() > rounding / 10
         state = fresh_state(_nothing(300), 1, rounding=rounding)
-        state.flow_begin_s[:], state.flow_until_s[:], state.number[FLOWS] = begin_s, begin_s + lasts_s, 300
+        state.flows[:], state.number[FLOWS] = np.arange(300), 300
+        state.flow_begin_s[:], state.flow_until_s[:] = begin_s, begin_s + lasts_s
         shares_numpy._round_ends(state, np.arange(300))  # both engines must round alike
         assert state.flow_until_s.tolist() == ends.tolist()
 
@@ -171,3 +173,15 @@ def test_circuits_take_fluid_rings_and_rounding():
     exact, rounded = run(), run(rounding=0.01)
     assert exact.iteration_s <= rounded.iteration_s <= exact.iteration_s * 1.02
     assert exact.wire_bytes == rounded.wire_bytes == 60_000_000
+
+
+def test_a_flow_whose_end_was_put_off_ends_when_its_link_goes():
+    """1 ms of bytes, put off to the next multiple of a power of two; in between its link goes dark for good."""
+    job = TaskGraphBuilder(nodes=2)
+    job.transfer(0, 1, 12_500_000)
+    fabric, graph = ideal_switch(2, 100), job.build()
+    late_s = simulate(graph, fabric, latency=NO_LATENCY, rounding=0.9).iteration_s
+    assert late_s > 1.02e-3
+    dark = Change(1.01e-3, fabric.link(0, 2), 0.0)
+    done = simulate(graph, fabric, latency=NO_LATENCY, rounding=0.9, changes=[dark])
+    assert done.iteration_s == pytest.approx(1.01e-3, rel=1e-9)

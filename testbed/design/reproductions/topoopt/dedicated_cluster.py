@@ -112,7 +112,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
             ),
             Comparison(
                 f"{model}: Fat-tree over TopoOpt, d = {degree:g}",
-                Published("above 1", "S"),
+                Published("slower", "S"),
                 ratio(table, "Fat-tree", "TopoOpt", **case),
                 unit=" x",
             ),

@@ -105,7 +105,9 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
             f"{'mean' if column == 'mean_ms' else 'p99'}, {fabric} over TopoOpt, {most:g} jobs",
             published,
             ratio(table, column, most, fabric),
-            "",
+            "the recalled prices set its rate"
+            if fabric == "Fat-tree"
+            else "paths by hash, servers at random",
             " x",
         )
         for (column, fabric), published in told.items()

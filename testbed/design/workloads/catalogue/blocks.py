@@ -52,6 +52,8 @@ def operator(
     forward_reduce: int = 0,
     backward_reduce: int = 0,
     routed: int = 1,
+    shared: int = 0,
+    most_shards: int | None = None,
 ) -> Operator:
     """An operator whose sizes are given in numbers instead of bytes, with the backward pass of matrix products."""
     number, train = precision.number, precision.training
@@ -68,7 +70,9 @@ def operator(
         forward_reduce_bytes=forward_reduce * number,
         backward_reduce_bytes=backward_reduce * number if train else 0,
         routed=routed,
+        shared_bytes=shared * number,
         ways=ways,
+        most_shards=most_shards,
     )
 
 
@@ -97,6 +101,7 @@ def dense(
         ways=ways,
         forward_reduce=(outputs + 1) // 2,
         backward_reduce=inputs,
+        most_shards=outputs,
     )
 
 

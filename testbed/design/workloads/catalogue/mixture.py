@@ -83,4 +83,5 @@ def _experts(name: str, shape: Shape, experts: int, routed: int) -> Operator:
         precision=shape.precision,
         ways=("expert", "data"),
         routed=routed,
+        most_shards=experts,
     )

@@ -13,7 +13,7 @@ from testbed.design.workloads.catalogue.recommendation import Candle, Dlrm, Ncf,
 from testbed.design.workloads.catalogue.serving import Serve, serve
 from testbed.design.workloads.catalogue.transformers import GPT_SIZES, Bert, Gpt, bert, gpt
 from testbed.design.workloads.catalogue.vision import Resnet50, Vgg16, resnet50, vgg16
-from testbed.design.workloads.model import Workload
+from testbed.design.workloads.model import Workload, is_whole
 from testbed.errors import WorkloadError
 
 Settings = Mapping[str, Any]
@@ -147,11 +147,10 @@ def workload(name: str, nodes: int, *, preset: str | None = None, **parameters: 
 
     Raises `WorkloadError` for names of models, presets or parameters that are not there, and impossible values.
     """
-    if nodes < 1:
-        raise WorkloadError(f"{name} on {nodes} servers: a workload runs on at least 1")
-    chosen, origin = parameters_of(name, preset), _origin(name, preset)
+    if not is_whole(nodes) or nodes < 1:
+        raise WorkloadError(f"{name} on {nodes} servers: give a whole number, at least 1")
     label = f"{name}:{preset}" if preset else name
-    return _model(name).build(label, changed(name, chosen, parameters), nodes, origin)
+    return _model(name).build(label, parameters_of(name, preset, **parameters), nodes, _origin(name, preset))
 
 
 def names() -> tuple[str, ...]:
@@ -164,14 +163,13 @@ def presets(name: str) -> tuple[str, ...]:
     return tuple(_model(name).presets)
 
 
-def parameters_of(name: str, preset: str | None = None) -> Parameters:
-    """The parameters of a model, as its preset has them."""
+def parameters_of(name: str, preset: str | None = None, **changes: Any) -> Parameters:
+    """The parameters of a model, as its preset has them, some of them changed. Raises `WorkloadError`."""
     model = _model(name)
-    if preset is None:
-        return model.parameters
-    if preset not in model.presets:
+    if preset is not None and preset not in model.presets:
         raise WorkloadError(f"{name} has no preset {preset!r}; it has {', '.join(model.presets)}")
-    return changed(name, model.parameters, model.presets[preset])
+    published = model.presets[preset] if preset is not None else {}
+    return changed(name, changed(name, model.parameters, published), changes)
 
 
 def settings_of(name: str, settings: Mapping[str, str]) -> Settings:

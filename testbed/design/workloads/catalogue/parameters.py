@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 from testbed.errors import WorkloadError
 
 Widths = tuple[int, ...]
+#: Parameters that are 1 or 0: with or without.
+SWITCHES = frozenset({"decoder", "dot", "prefill", "decode"})
 #: Parameters that may be 0: without an embedding, without experts, without a batch stated in total.
-ZERO_ALLOWED = frozenset({"batch", "vocabulary", "experts", "decoder", "dot", "prefill", "decode", "history"})
+ZERO_ALLOWED = SWITCHES | {"batch", "vocabulary", "experts", "history"}
 
 P = TypeVar("P", bound="Parameters")
 
@@ -31,7 +33,8 @@ class Parameters:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            _check(type(self).__name__.lower(), field.name, getattr(self, field.name))
+            wide = isinstance(field.default, tuple)
+            _check(type(self).__name__.lower(), field.name, getattr(self, field.name), wide=wide)
 
     def samples(self, nodes: int) -> int:
         """Samples of an iteration over this many servers."""
@@ -46,7 +49,7 @@ def changed(model: str, parameters: P, changes: Mapping[str, Any]) -> P:
             near = get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise WorkloadError(f"{model} has no parameter {name!r}; {hint}It has {', '.join(sorted(known))}")
-        _check(model, name, value)
+        _check(model, name, value, wide=isinstance(getattr(parameters, name), tuple))
     fitting: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in changes.items()
     }
@@ -68,14 +71,18 @@ def read_settings(model: str, parameters: Parameters, settings: Mapping[str, str
     return read
 
 
-def _check(model: str, name: str, value: Any) -> None:
-    """Whole numbers, at least 1 (0 where that means "none"), or a sequence of such."""
-    wide = isinstance(value, tuple | list)
+def _check(model: str, name: str, value: Any, *, wide: bool) -> None:
+    """Whole numbers, at least 1 (0 where that means "none"); where widths are asked for, a sequence of such."""
+    if isinstance(value, tuple | list) != wide:
+        form = "widths of layers, as (1024, 1024, 1)" if wide else "one whole number"
+        raise WorkloadError(f"{model}: {name} is {value!r}; give {form}")
     least = 0 if name in ZERO_ALLOWED else 1
     for number in value if wide else (value,):
         if isinstance(number, bool) or not isinstance(number, int):
             raise WorkloadError(f"{model}: {name} is {value!r}; give whole numbers")
         if number < least:
             raise WorkloadError(f"{model}: {name} is {value!r}; it must be at least {least}")
+        if name in SWITCHES and number > 1:
+            raise WorkloadError(f"{model}: {name} is {value!r}; it is 1 or 0, with or without")
     if wide and not value:
         raise WorkloadError(f"{model}: {name} has no widths; name at least one layer")

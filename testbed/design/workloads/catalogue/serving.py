@@ -99,4 +99,5 @@ def cache(name: str, shape: Shape, tokens: int) -> Operator:
         moved=0.0,
         precision=shape.precision,
         ways=("data", "tensor"),
+        most_shards=shape.kv_heads,
     )

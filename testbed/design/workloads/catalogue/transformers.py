@@ -46,7 +46,10 @@ class Shape:
 
 
 def attention(name: str, shape: Shape, *, context: int | None = None) -> Operator:
-    """Normalisation, projections and attention of `tokens` queries over `context` keys (its own tokens by default)."""
+    """Normalisation, projections and attention of `tokens` queries over `context` keys (its own tokens by default).
+
+    A shard has whole heads of keys and values, and the queries that share them.
+    """
     s, h, kv = shape.tokens, shape.hidden, shape.kv_width
     keys = s if context is None else context
     weights = 2 * h * h + 2 * h * kv
@@ -62,6 +65,7 @@ def attention(name: str, shape: Shape, *, context: int | None = None) -> Operato
         ways=("data", "tensor"),
         forward_reduce=s * h,
         backward_reduce=s * h,
+        most_shards=shape.kv_heads,
     )
 
 
@@ -82,6 +86,7 @@ def mlp(name: str, shape: Shape) -> Operator:
         ways=("data", "tensor"),
         forward_reduce=s * h,
         backward_reduce=s * h,
+        most_shards=inner,
     )
 
 
@@ -98,14 +103,15 @@ def embedding(shape: Shape, vocabulary: int, positions: int = 0, extras: int = 0
         precision=shape.precision,
         ways=("data", "tensor"),
         forward_reduce=s * h,
+        most_shards=vocabulary,
     )
 
 
 def head(shape: Shape, vocabulary: int, *, tied: bool, tokens: int | None = None) -> Operator:
     """The next word's likelihood: normalisation, a product with the vocabulary, softmax and loss.
 
-    A tied head reads the words of the embedding and has no parameters but the normalisation's: under a pipeline the
-    copy that the last server keeps is not counted. Split over words, only two sums a token are reduced.
+    A tied head reads the words of the embedding, once a pass, and has no parameters but the normalisation's: under a
+    pipeline the copy that the last server keeps is not counted. Split over words, only two sums a token are reduced.
     """
     h, s = shape.hidden, shape.tokens if tokens is None else tokens
     weights = vocabulary * h
@@ -115,11 +121,13 @@ def head(shape: Shape, vocabulary: int, *, tied: bool, tokens: int | None = None
         flops=2.0 * s * weights,
         parameters=(0 if tied else weights) + (h if shape.plain else 2 * h),
         output=s,
-        moved=s * (h + 3 * vocabulary) + (weights if tied else 0),
+        moved=s * (h + 3 * vocabulary),
         precision=shape.precision,
         ways=("data", "tensor"),
         forward_reduce=2 * s,
         backward_reduce=s * h,
+        shared=weights if tied else 0,
+        most_shards=vocabulary,
     )
 
 
@@ -147,6 +155,7 @@ def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
     shape = Shape(p.sequence, p.hidden, p.heads, p.heads, p.inner, SINGLE)
     inputs: tuple[int, ...] = ()
     if p.vocabulary:
+        _check_positions(name, p)
         inputs = (model.add(embedding(shape, p.vocabulary, p.positions, extras=(2 + 2) * p.hidden)),)
     decoded = inputs
     for i in range(p.layers):
@@ -157,6 +166,14 @@ def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
     if p.vocabulary:
         model.add(_pooler(shape), *(decoded if p.decoder else inputs))
     return model.workload(name, p.samples(nodes), origin=origin)
+
+
+def _check_positions(name: str, p: Bert) -> None:
+    if p.sequence > p.positions:
+        raise WorkloadError(
+            f"{name}: sequences of {p.sequence} tokens, but vectors for {p.positions} positions: "
+            f"let positions be at least {p.sequence}"
+        )
 
 
 def _decoder(

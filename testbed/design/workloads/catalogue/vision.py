@@ -17,6 +17,8 @@ from testbed.errors import WorkloadError
 VGG_GROUPS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 #: ResNet50's stages: bottlenecks, their inner width; the first of all but the first stage halves the maps.
 RESNET_STAGES = ((3, 64), (4, 128), (6, 256), (3, 512))
+#: An image that is smaller leaves nothing of itself.
+RESNET_STRIDE = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,10 @@ class Resnet50(Parameters):
 def resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> Workload:
     """The stem, 16 bottlenecks and a dense layer: 18 operators."""
     p, model = parameters, Assembly()
+    if p.image < RESNET_STRIDE:
+        raise WorkloadError(
+            f"{name}: an image of {p.image} is halved five times; take 224, at least {RESNET_STRIDE}"
+        )
     side = _halved(p.image)
     small = _halved(side)
     stem = convolution("stem", (3, 64), 7, (p.image, side), bias=False, pooled=small)

@@ -30,6 +30,7 @@ from testbed.design.workloads.imports.traced import (
     united_places,
     united_weights,
 )
+from testbed.design.workloads.model import is_whole
 from testbed.errors import WorkloadError
 
 #: Nothing is computed: the result is the first input under another shape or type.
@@ -50,12 +51,13 @@ def import_onnx(
 ) -> Imported:
     """The workload of an ONNX file for `batch` samples an iteration.
 
-    `dimensions` gives sizes to the symbolic dimensions of its inputs (`{"sequence": 128}`); the first, which counts
-    samples, is 1 unless given. Raises `WorkloadError` for files that are no models and dimensions without a size.
+    `dimensions` gives sizes to the open dimensions of its inputs (`{"sequence": 128}`; one without a name is called by
+    input and place, `mask.1`); the first, which counts samples, is 1 unless given. Raises `WorkloadError` for files
+    that are no models, dimensions without a size, and sizes of none that is open.
     """
     onnx = _onnx()
     model = _load(onnx, Path(path))
-    samples = _fix_inputs(model, str(path), dict(dimensions or {}))
+    samples = _fix_inputs(model, str(path), dimensions or {})
     try:
         reader = _Reader(_tensors(onnx, model))
         reader.read(onnx, model)
@@ -98,34 +100,44 @@ def _load(onnx: Any, path: Path) -> Any:
     return inlined
 
 
-def _fix_inputs(model: Any, path: str, sizes: dict[str, int]) -> int:
+def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
     """Give every dimension of the inputs a number; how many samples there are. Shapes inside are to be found anew."""
     weights = {made.name for made in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in weights]
     if not inputs:
         raise WorkloadError(f"{path}: the model has no inputs, so nothing depends on samples")
+    unsized = list(_open(inputs))
+    names = list(dict.fromkeys(name for name, _ in unsized))
+    _check_sizes(path, sizes, names)
     first = list(inputs[0].type.tensor_type.shape.dim)
-    if first and not first[0].dim_value:
-        sizes.setdefault(first[0].dim_param, 1)
-    unknown = [
-        f"{value.name}: {dim.dim_param or '?'}" for value, dim in _open(inputs) if dim.dim_param not in sizes
-    ]
+    counts_samples = bool(first) and not first[0].dim_value
+    known = {names[0]: 1, **sizes} if counts_samples else sizes
+    unknown = [name for name in names if name not in known]
     if unknown:
         raise WorkloadError(
-            f"{path}: dimensions of its inputs have no size ({'; '.join(unknown)}): "
-            f"give them, as dimensions={{'sequence': 128}}"
+            f"{path}: dimensions of its inputs have no size ({', '.join(unknown)}): "
+            f"give them, as dimensions={{{unknown[0]!r}: 128}}, or --set {unknown[0]}=128"
         )
-    for _, dim in _open(inputs):
-        dim.dim_value = sizes[dim.dim_param]
+    for name, dim in unsized:
+        dim.dim_value = known[name]
     return int(first[0].dim_value) if first else 1
 
 
-def _open(inputs: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """Dimensions of inputs that have no number yet."""
+def _check_sizes(path: str, sizes: Mapping[str, int], names: Sequence[str]) -> None:
+    for name, size in sizes.items():
+        if name not in names:
+            there = f"open are {', '.join(names)}" if names else "none is open"
+            raise WorkloadError(f"{path}: its inputs have no open dimension {name!r}: {there}")
+        if not is_whole(size) or size < 1:
+            raise WorkloadError(f"{path}: dimension {name} is {size}: give a whole number, at least 1")
+
+
+def _open(inputs: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """Dimensions of inputs that have no number yet. Those without a name are called by their place: `mask.1`."""
     for value in inputs:
-        for dim in value.type.tensor_type.shape.dim:
+        for place, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.dim_value:
-                yield value, dim
+                yield dim.dim_param or f"{value.name}.{place}", dim
 
 
 def _tensors(onnx: Any, model: Any) -> Mapping[str, Tensor]:

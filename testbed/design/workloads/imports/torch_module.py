@@ -52,6 +52,8 @@ def import_torch(
     label = name or type(module).__name__
     if not inputs or not inputs[0].dim():
         raise WorkloadError(f"{label}: give example inputs, the first of which has a dimension of samples")
+    if not inputs[0].shape[0]:
+        raise WorkloadError(f"{label}: the first example input has no samples: give at least 1")
     trace = _Trace(label)
     shapes = {key: _empty(torch, value) for key, value in _tensors_of(module)}
     examples = tuple(value.to("meta") for value in inputs)

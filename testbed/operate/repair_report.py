@@ -1,0 +1,73 @@
+"""A repair of a lab in words and in JSON: what is lost, what is done at once, which circuits change then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from testbed.design.model import Link
+from testbed.design.repair import Detour
+from testbed.lab.model import Lab
+from testbed.operate.loss import Loss
+from testbed.operate.model import Circuit
+from testbed.operate.repair import LabRepair, not_in_force
+
+
+def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
+    """What is lost and what would be done, as lines for people."""
+    for loss in planned.record.losses:
+        doubt = "" if loss.sure else " (or the one at the other end)"
+        yield f"lost: {_fibre(lab, loss)}{doubt}, for {lab.link_label(loss.link)}"
+    if planned.strange:
+        yield not_in_force(planned.strange)
+        return
+    for detour in _detours(planned):
+        way = ", ".join(map(lab.link_label, detour.path)) or "nothing: no way is left"
+        yield f"at once: {lab.link_label(detour.lost)} over {way}"
+    for verb, links in (("give up", planned.repair.remove), ("make", planned.repair.make)):
+        for link in links:
+            yield f"then: {verb} {lab.link_label(link)}"
+    yield planned.repair.why
+
+
+def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
+    """The same for programs."""
+
+    def labels(links: tuple[Link, ...]) -> list[str]:
+        return [lab.link_label(link) for link in links]
+
+    return {
+        "lost": [
+            {
+                "nic": lab.nic_label(loss.nic),
+                "fibre": loss.fibre,
+                "link": lab.link_label(loss.link),
+                "sure": loss.sure,
+            }
+            for loss in planned.record.losses
+        ],
+        "detours": [
+            {"link": lab.link_label(detour.lost), "path": labels(detour.path)} for detour in _detours(planned)
+        ],
+        "remove": labels(planned.repair.remove),
+        "make": labels(planned.repair.make),
+        "why": planned.repair.why,
+    }
+
+
+def describe_unpatched(lab: Lab, circuits: tuple[Circuit, ...]) -> Iterator[str]:
+    """Circuits that are missing or pass no light: no fibre's fault."""
+    for circuit in circuits:
+        pair = f"{circuit.input_port} -> {circuit.output_port}"
+        yield f"not patched: {lab.link_label(circuit.link)}, {circuit.switch} passes no light {pair}: `testbed apply`"
+
+
+def _detours(planned: LabRepair) -> tuple[Detour, ...]:
+    """None for what the circuits of the repair carry already."""
+    return () if planned.is_mended else planned.repair.detours
+
+
+def _fibre(lab: Lab, loss: Loss) -> str:
+    nic = lab.nic(loss.nic)
+    end = nic.transmit if loss.fibre == "transmit" else nic.receive
+    return f"the {loss.fibre} fibre of {lab.nic_label(loss.nic)} at {end.switch}:{end.port}"

@@ -1,0 +1,41 @@
+"""`testbed reproduce`: files, document, and what a wrong figure gets."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("matplotlib")
+
+from testbed.design.reproductions.table import Table
+
+
+def test_a_figure_leaves_its_files_and_prints_what_was_compared(testbed_here, tmp_path):
+    ran = testbed_here("reproduce", "topoopt", "--figure", 10, "--quick", "--out", tmp_path, "--json")
+
+    assert (ran.code, ran.json["paper"], ran.json["quick"]) == (0, "topoopt", True)
+    (done,) = ran.json["figures"]
+    assert (done["figure"], done["title"]) == (10, "Cost of interconnects")
+    assert list(done["comparison"][0]) == ["quantity", "published", "ours", "difference", "note"]
+    folder = tmp_path / "topoopt"
+    assert sorted(path.name for path in folder.iterdir()) == ["figure10.csv", "figure10.md", "figure10.svg"]
+    assert len(Table.from_csv((folder / "figure10.csv").read_text()).rows) == 2 * 2 * 5
+
+
+def test_people_get_a_table(testbed_here, tmp_path):
+    ran = testbed_here(
+        "reproduce", "topoopt", "--figure", 10, "--quick", "--picture", "png", "--out", tmp_path
+    )
+
+    assert ran.code == 0
+    assert "3.2 x [S]" in ran.out
+    assert (tmp_path / "topoopt" / "figure10.png").exists()
+
+
+@pytest.mark.parametrize("arguments", [("topoopt", "--figure", 9), ("nopaper",)])
+def test_what_is_not_reproduced_is_told(testbed_here, tmp_path, arguments):
+    ran = testbed_here("reproduce", *arguments, "--out", tmp_path)
+
+    assert ran.code == 1
+    assert str(arguments[-1]) in ran.err
+    assert list(tmp_path.iterdir()) == []

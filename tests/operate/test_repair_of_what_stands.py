@@ -1,0 +1,258 @@
+"""A repair moves nothing that was not meant: judged on readings of what the switches hold, and on a modelled lab."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from ocs_drivers.model import CrossConnects, Power, Snapshot
+from testbed.cli.output import run_app
+from testbed.design.model import Nic
+from testbed.design.plan_file import Plan, WorkloadChoice, write_plan
+from testbed.design.routes import find_routes
+from testbed.design.topology import find_topology
+from testbed.design.wiring import wire
+from testbed.design.workloads.layout import Strategy
+from testbed.errors import DriftError, TopologyError
+from testbed.lab.inventory import render_lab
+from testbed.operate.journal import Journal
+from testbed.operate.light import SwitchReading
+from testbed.operate.loss import held_circuits, judge_losses
+from testbed.operate.mended import Mended
+from testbed.operate.plan import circuits_of
+from testbed.operate.repair import carry_out, look_at, plan_lab_repair, reroute
+from testbed.operate.repair_report import describe_repair
+from testbed.operate.session import Design, LabSession, design_for
+
+FIBRES = ("transmit", "receive")
+DARK, LIT = Power(-60.0, below_floor=True), Power(-2.0)
+
+
+@pytest.fixture
+def see(testbed12):
+    """What a look would see of a design with these links patched and these fibres cut."""
+
+    def look(design, held, cut, *, monitors=True):
+        snapshot = Snapshot(
+            CrossConnects(
+                {c.input_port: c.output_port for c in circuits_of(testbed12, with_links(design, held).wiring)}
+            ),
+            0.0,
+        )
+        circuits = held_circuits(testbed12, {"ocs1": snapshot})
+        assert {one.link for one in circuits} == set(held)
+        source_of = {link.target: link.source for link in held}
+        power, carriers = {}, {}
+        for nic in (Nic(node, index) for node in range(12) for index in range(4)):
+            source = source_of.get(nic)
+            leaves = source is not None and (source, "transmit") not in cut
+            power[testbed12.nic(nic).transmit.port] = DARK if (nic, "transmit") in cut else LIT
+            power[testbed12.nic(nic).receive.port] = LIT if leaves else DARK
+            carriers[nic] = leaves and (nic, "receive") not in cut
+        reading = SwitchReading(snapshot, power if monitors else dict.fromkeys(power))
+        planned = circuits_of(testbed12, design.wiring)
+        return judge_losses(planned, circuits, {"ocs1": reading}, carriers)
+
+    return look
+
+
+def with_links(design, links):
+    return replace(design, wiring=replace(design.wiring, degree=4, links=tuple(sorted(links))))
+
+
+def ring_edges(links):
+    return Counter(
+        (link.source.node, link.target.node)
+        for link in links
+        if abs(link.source.node - link.target.node) in (1, 11)
+    )
+
+
+@pytest.mark.parametrize("monitors", [True, False], ids=["monitors", "no monitors"])
+@pytest.mark.parametrize("simplex", [False, True], ids=["duplex", "one-way"])
+@pytest.mark.parametrize("fibre", FIBRES)
+def test_a_second_loss_is_mended_from_what_the_first_repair_left(
+    testbed12, ring_and_pairs, see, fibre, simplex, monitors
+):
+    design, seen = ring_and_pairs(simplex=simplex), Counter()
+    rings = ring_edges(design.wiring.links)
+    for first in (Nic(0, 0), Nic(5, 1), Nic(8, 2)):
+        cut = {(first, fibre)}
+        once = plan_lab_repair(testbed12, design, see(design, design.wiring.links, cut, monitors=monitors))
+        assert not once.strange
+        if once.repatched is None:
+            continue
+        record = Mended.from_json(testbed12, json.loads(json.dumps(once.record.to_json(testbed12))))
+        held = once.repatched.wiring.links
+        assert not uses(held, cut)
+        sight = see(design, held, cut, monitors=monitors)
+        assert record.stands(testbed12, design.wiring, sight.seen)
+        again = plan_lab_repair(testbed12, design, sight, record)
+        assert (again.is_mended, again.repair.make, again.repair.remove) == (True, (), ())
+        for second in (
+            (Nic(node, index), other) for node in (1, 6, 7) for index in (0, 1) for other in FIBRES
+        ):
+            both = {*cut, second}
+            sight = see(design, held, both, monitors=monitors)
+            twice = plan_lab_repair(testbed12, design, sight, record)
+            assert not twice.strange
+            assert set(twice.running.routes.first_link.values()) <= sight.carrying <= set(held)
+            left = twice.repatched.wiring.links if twice.repatched else sight.carrying
+            assert ring_edges(left) >= rings & ring_edges(sight.carrying), "what works is not traded"
+            if twice.repatched and not twice.is_mended:
+                assert not uses(left, both), "dead NICs stay dead"
+                seen["re-patched"] += 1
+            seen["second losses"] += 1
+    assert seen["second losses"] >= 24, seen
+    assert seen["re-patched"] >= 12, seen
+
+
+def uses(links, cut):
+    """Links that need a fibre that is cut."""
+    return [one for one in links if (one.source, "transmit") in cut or (one.target, "receive") in cut]
+
+
+def test_a_link_that_the_repair_made_is_missed_when_it_is_cut(testbed12, ring_and_pairs, see):
+    design, cut = ring_and_pairs(), {(Nic(2, 0), "transmit")}
+    once = plan_lab_repair(testbed12, design, see(design, design.wiring.links, cut))
+    made = once.repair.make[0]
+    both = {*cut, (made.target, "receive")}
+    twice = plan_lab_repair(testbed12, design, see(design, once.repatched.wiring.links, both), once.record)
+    assert made.target in {loss.nic for loss in twice.record.losses}
+    assert not uses(twice.repatched.wiring.links, both)
+
+
+def test_a_record_counts_for_its_own_topology_and_only_while_its_circuits_stand(
+    testbed12, ring_and_pairs, see
+):
+    design, other, cut = ring_and_pairs(), design_for(testbed12), {(Nic(2, 0), "receive")}
+    once = plan_lab_repair(testbed12, design, see(design, design.wiring.links, cut))
+    held = once.repatched.wiring.links
+    assert once.record.stands(testbed12, design.wiring, see(design, held, cut).seen)
+    assert not once.record.stands(testbed12, design.wiring, see(design, held[2:], cut).seen)
+    assert not once.record.stands(testbed12, other.wiring, see(other, held, cut).seen)
+    renamed = json.loads(json.dumps(once.record.to_json(testbed12)).replace("a/nic1", "z/nic9"))
+    assert Mended.from_json(testbed12, renamed) is None
+
+
+def test_no_detour_leads_over_a_circuit_that_is_missing_and_nothing_is_done_then(testbed12, see):
+    design, cut = design_for(testbed12), {(Nic(0, 0), "transmit")}
+    usual = plan_lab_repair(testbed12, design, see(design, design.wiring.links, cut))
+    missing = usual.repair.detours[0].path[1]
+    held = [link for link in design.wiring.links if link != missing]
+    planned = plan_lab_repair(testbed12, design, see(design, held, cut))
+    assert missing not in {link for detour in planned.repair.detours for link in detour.path}
+    assert missing not in planned.running.routes.first_link.values()
+    assert planned.strange == (f"-{testbed12.link_label(missing)}",)
+    for act in (carry_out, reroute):
+        with pytest.raises(DriftError, match=r"1 circuits are missing.*`testbed apply`; nothing was done"):
+            act(LabSession(testbed12, {}, None, None), planned)
+
+
+def test_where_nothing_stands_the_fibre_is_not_blamed(testbed12, see):
+    design = design_for(testbed12)
+    with pytest.raises(DriftError, match="48 circuits are missing and 0 others"):
+        plan_lab_repair(testbed12, design, see(design, (), {(Nic(0, 0), "transmit")}))
+
+
+def test_a_host_that_only_circuits_can_join_again_waits_for_them(testbed12, see):
+    """A one-way ring over one NIC of each host: no detour, and a NIC that is idle."""
+    topology = find_topology(12, 1, simplex=True)
+    wiring = wire(topology)
+    design = Design("one ring", topology, wiring, find_routes(wiring))
+    planned = plan_lab_repair(testbed12, design, see(design, wiring.links, {(Nic(0, 0), "transmit")}))
+    assert (planned.running, planned.strange) == (None, ())
+    assert any("over nothing: no way is left" in line for line in describe_repair(testbed12, planned))
+    assert ring_edges(planned.repatched.wiring.links) == ring_edges(wiring.links)
+    notes = []
+    assert reroute(LabSession(testbed12, {}, None, None), planned, notes.append) == 0.0
+    assert notes == ["no detour joins all hosts: their traffic waits for the circuits"]
+
+
+def test_a_host_of_one_nic_that_is_cut_off_is_named(testbed12, see):
+    lab = replace(testbed12, hosts=tuple(replace(host, nics=host.nics[:1]) for host in testbed12.hosts))
+    topology = find_topology(12, 1, simplex=True)
+    wiring = wire(topology)
+    design = Design("one ring", topology, wiring, find_routes(wiring))
+    sight = see(design, wiring.links, {(Nic(0, 0), "transmit")})
+    with pytest.raises(TopologyError, match="replace the fibre"):
+        plan_lab_repair(lab, design, sight)
+
+
+# ------------------------------------------------------------------------------ on a modelled lab
+
+
+@pytest.fixture
+def session(modelled, switches, tmp_path):
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        yield LabSession(modelled.lab, switches, None, journal)
+
+
+@pytest.fixture
+def cut(ask_twin):
+    """Cuts the transmit fibre of a/nic1 until the test ends."""
+    yield lambda: ask_twin("cut", of="plant", fibre="a/nic1:transmit")
+    ask_twin("uncut", of="plant", fibre="a/nic1:transmit")
+
+
+@pytest.mark.parametrize("plan_is_meant", [True, False], ids=["the plan is meant", "the plan is forgotten"])
+def test_the_command_refuses_a_topology_that_is_not_in_force(
+    session, switches, cut, ring_and_pairs, tmp_path, capsys, plan_is_meant
+):
+    design, default = ring_and_pairs(), design_for(session.lab)
+    session.bring_up(default if plan_is_meant else design)
+    lab_file, plan_file = tmp_path / "lab.yaml", tmp_path / "plan.json"
+    lab_file.write_text(render_lab(session.lab))
+    write_plan(Plan(WorkloadChoice("pairs"), design.topology, 25.0, (), Strategy((), 1), {}), plan_file)
+    cut()
+    before = switches["ocs1"].read().connections
+    asked = ["repair", str(lab_file), "--runs-dir", str(tmp_path / "runs")]
+    asked += ["--plan", str(plan_file)] if plan_is_meant else []
+    assert run_app(asked) == 2
+    meant, standing = (design, default) if plan_is_meant else (default, design)
+    differ = len(set(meant.wiring.links) - set(standing.wiring.links))
+    said = f"{differ} circuits are missing and {differ} others are there"
+    assert said in capsys.readouterr().out
+    assert run_app([*asked, "--apply"]) not in (0, 2)
+    refused = capsys.readouterr().err
+    assert said in refused
+    assert "Give the --plan or options of the topology in force" in refused
+    assert switches["ocs1"].read().connections == before
+
+
+def test_the_command_refuses_a_real_lab_that_nobody_said_to_move(session, tmp_path, capsys):
+    lab_file = tmp_path / "lab.yaml"
+    lab_file.write_text(render_lab(replace(session.lab, simulated=False, twins={})))
+    asked = ["repair", str(lab_file), "--runs-dir", str(tmp_path / "runs"), "--apply"]
+    for more in ([], ["--really-move", "another"]):
+        assert run_app([*asked, *more]) not in (0, 2)
+        assert f"give --really-move {session.lab.name}" in capsys.readouterr().err
+
+
+def test_a_lab_that_changed_after_the_look_is_left_alone(session, switches, cut, ring_and_pairs):
+    design = ring_and_pairs()
+    session.bring_up(design)
+    cut()
+    planned = plan_lab_repair(session.lab, design, look_at(session, design))
+    session.bring_up(design_for(session.lab))
+    before = switches["ocs1"].read().connections
+    with pytest.raises(DriftError, match="nothing was sent"):
+        carry_out(session, planned)
+    assert switches["ocs1"].read().connections == before
+
+
+def test_the_proof_of_detours_finds_a_second_fibre(session, ask_twin, cut):
+    """Detours alone are proved as well: a fibre that goes dark after the look is found."""
+    design = design_for(session.lab)
+    session.bring_up(design)
+    cut()
+    planned = plan_lab_repair(session.lab, design, look_at(session, design))
+    ask_twin("cut", of="plant", fibre="f/nic1:transmit")
+    try:
+        done = carry_out(session, planned)
+    finally:
+        ask_twin("uncut", of="plant", fibre="f/nic1:transmit")
+    assert [(one.kind, one.subject.split()[0]) for one in done.verified.findings] == [("no_light", "f/nic1")]
