@@ -7,7 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from testbed.cli.designs import chosen_design
 from testbed.cli.options import (
@@ -23,6 +25,7 @@ from testbed.cli.options import (
     Simplex,
 )
 from testbed.cli.output import CHANGES, DONE, ERROR, print_json, print_lines
+from testbed.design.plan_file import read_plan
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
 from testbed.lab.simulated import find_running, hosts_of
@@ -65,9 +68,11 @@ def repair(
     standing = hosts_of(lab, hosts)
     with journal_in(runs_dir) as journal, open_lab(lab, journal, model_hosts=standing == "model") as session:
         sight = look_at(session, design)
-        planned = plan_lab_repair(lab, design, sight, _earlier(RunStore(runs_dir), lab, design, sight))
+        earlier = _earlier(RunStore(runs_dir), lab, design, sight)
+        sent = _sent_by_pairs(plan_file) if plan_file and (earlier or sight.losses) else None
+        planned = plan_lab_repair(lab, design, sight, earlier, sent)
         if not as_json:
-            print_lines(list(_lines(lab, sight, planned)))
+            print_lines(list(_lines(lab, design, sight, planned)))
         repaired = None
         if planned and apply:
             repaired = _carry_out(session, planned, standing, runs_dir, as_json=as_json)
@@ -91,16 +96,21 @@ def _earlier(store: RunStore, lab: Lab, design: Design, sight: Sight) -> Mended 
     return next((one for one in records if one and one.stands(lab, design.wiring, sight.seen)), None)
 
 
-def _lines(lab: Lab, sight: Sight, planned: LabRepair | None) -> Iterator[str]:
-    if planned:
-        yield from describe_repair(lab, planned)
-    if planned and planned.is_mended:
-        yield "this has been done: when the fibre is replaced, `testbed apply`"
-        return
-    if not planned or not planned.strange:
-        yield from describe_unpatched(lab, sight.unpatched)
-    if not planned:
+def _sent_by_pairs(plan_file: Path) -> NDArray[np.float64] | None:
+    # Imported here: it brings the models of workloads along, and most looks find nothing lost.
+    from testbed.design.jobs import sent_by_pairs
+
+    return sent_by_pairs(read_plan(plan_file))
+
+
+def _lines(lab: Lab, design: Design, sight: Sight, planned: LabRepair | None) -> Iterator[str]:
+    if planned is None:
+        yield from describe_unpatched(lab, design, sight)
         yield "no fibre is lost"
+        return
+    yield from describe_repair(lab, planned)
+    if planned.is_mended:
+        yield "this has been done: when the fibre is replaced, `testbed apply`"
 
 
 def _carry_out(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from testbed.design.model import Topology
 from testbed.design.plan_file import Plan, read_plan
@@ -19,6 +20,7 @@ from testbed.design.workloads.iteration import iteration
 from testbed.design.workloads.layout import Strategy
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import check_memory, memory_use
+from testbed.design.workloads.tally import traffic
 from testbed.design.workloads.traffic import Traffic, traffic_of
 from testbed.errors import PlanFileError, WorkloadError
 
@@ -113,3 +115,16 @@ def _of_plan(plan: Plan, workload: Workload, nodes: int, source: str) -> Strateg
             f"{plan.topology.nodes} servers, not for {workload.name} with {len(names)} on {nodes}"
         )
     return plan.strategy
+
+
+def sent_by_pairs(plan: Plan) -> NDArray[np.float64] | None:
+    """Bytes of one iteration that row sends to column beside AllReduce, (nodes, nodes).
+
+    None when its workload cannot be built here, say because its file is on another machine.
+    """
+    nodes = plan.topology.nodes
+    try:
+        workload, cluster = plan.workload.workload(nodes), plan.workload.cluster(nodes)
+        return traffic(workload, _of_plan(plan, workload, nodes, plan.workload.name), cluster).pairs
+    except (WorkloadError, PlanFileError, OSError):
+        return None

@@ -12,6 +12,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+import numpy as np
+from numpy.typing import NDArray
+
 from testbed.design.exchange import Losses, ends, exchange, restored
 from testbed.design.model import Link, Nic, Routes, Topology, Wiring
 from testbed.design.strides import directed_strides
@@ -92,11 +95,19 @@ def plan_repair(
     return Repair(detours, running, repatched, remove, make, why)
 
 
-def bought_pairs(topology: Topology) -> tuple[Edge, ...]:
-    """Pairs of nodes joined beside the rings, by node number: their links may be given up to mend a ring."""
+def bought_pairs(topology: Topology, sent: NDArray[np.float64] | None = None) -> tuple[Edge, ...]:
+    """Pairs of nodes joined beside the rings: their links may be given up to mend a ring, the least missed first.
+
+    `sent[source, target]` are the bytes that a link is missed for, both ways of a duplex one; fillers come first.
+    Pairs that send the same are in the order of their nodes, and so are all when nothing is known.
+    """
     steps = directed_strides(topology.nodes, topology.strides, simplex=topology.simplex)
     rings = set(circulant_edges(topology.nodes, steps))
-    return tuple(dict.fromkeys(pair for pair in topology.links if pair not in rings))
+    pairs = dict.fromkeys(pair for pair in topology.links if pair not in rings)
+    if sent is None:
+        return tuple(pairs)
+    missed = sent if topology.simplex else sent + sent.T
+    return tuple(sorted(pairs, key=lambda pair: (float(missed[pair]), pair)))
 
 
 def routes_over(routes: Routes, detours: Iterable[Detour]) -> Routes:

@@ -65,7 +65,7 @@ def plan_second(first: Topology, routes: Routes, rate_gbps: float) -> SecondTopo
         return None
     graph = iteration(job, found.strategy, cluster)
     standing = fabric_by_name("direct", first.nodes, first.degree, rate_gbps, topology=first)
-    before_ms = simulate_on(standing, graph).iteration_s * 1e3
+    before_ms = simulate_on(standing.as_planned(), graph).iteration_s * 1e3
     demands = sorted(traffic_of(graph).demand.allreduce, key=lambda demand: demand.group)
     return SecondTopology(found.finding.topology, tuple(demands), _told(job, found, before_ms))
 

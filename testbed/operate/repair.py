@@ -11,6 +11,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from testbed.design.model import Link, Topology, Wiring
 from testbed.design.repair import Repair, Standing, bought_pairs, plan_repair, routes_over
 from testbed.design.routes import find_routes
@@ -61,12 +64,16 @@ def look_at(session: LabSession, design: Design) -> Sight:
 
 
 def plan_lab_repair(
-    lab: Lab, design: Design, sight: Sight, earlier: Mended | None = None
+    lab: Lab,
+    design: Design,
+    sight: Sight,
+    earlier: Mended | None = None,
+    sent: NDArray[np.float64] | None = None,
 ) -> LabRepair | None:
     """How to mend what was seen; None when no fibre is lost. Pure.
 
-    An `earlier` repair that stands adds what was lost then. Detours lead over links that carry data only; to make
-    a circuit that is merely not patched is the second stage's, or `apply`'s.
+    Links of pairs are given up in the order of what they have `sent`, see `bought_pairs`. An `earlier` repair
+    that stands adds what was lost then. Detours lead over links that carry data only.
     Raises `TopologyError` when a host is cut off, `DriftError` when that is so because another topology stands.
     """
     losses = _all_losses(sight, earlier)
@@ -78,7 +85,7 @@ def plan_lab_repair(
         repair = plan_repair(
             _with_idle_nics(lab, design.wiring),
             sorted({loss.nic for loss in losses}),
-            bought_pairs(design.topology),
+            bought_pairs(design.topology, sent),
             planes=len(lab.switches),
             lost=_lost_with(design.wiring, losses),
             standing=Standing(sight.held, sight.carrying),

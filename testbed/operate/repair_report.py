@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from testbed.design.model import Link
 from testbed.design.repair import Detour
 from testbed.lab.model import Lab
-from testbed.operate.loss import Loss
+from testbed.operate.loss import Loss, Sight
+from testbed.operate.mended import differences
 from testbed.operate.model import Circuit
 from testbed.operate.repair import LabRepair, not_in_force
+from testbed.operate.session import Design
 
 
 def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
@@ -28,6 +30,8 @@ def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
         for link in links:
             yield f"then: {verb} {lab.link_label(link)}"
     yield planned.repair.why
+    held = planned.sight.held
+    yield from _not_patched(lab, (one for one in planned.sight.unpatched if one.link in held))
 
 
 def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
@@ -55,8 +59,16 @@ def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
     }
 
 
-def describe_unpatched(lab: Lab, circuits: tuple[Circuit, ...]) -> Iterator[str]:
-    """Circuits that are missing or pass no light: no fibre's fault."""
+def describe_unpatched(lab: Lab, design: Design, sight: Sight) -> Iterator[str]:
+    """Circuits that are missing or pass no light, where no fibre is lost; or that others stand in their place."""
+    strange = differences(lab, design.wiring, sight.seen)
+    if sight.unpatched and any(word.startswith("+") for word in strange):
+        yield not_in_force(strange)
+        return
+    yield from _not_patched(lab, sight.unpatched)
+
+
+def _not_patched(lab: Lab, circuits: Iterable[Circuit]) -> Iterator[str]:
     for circuit in circuits:
         pair = f"{circuit.input_port} -> {circuit.output_port}"
         yield f"not patched: {lab.link_label(circuit.link)}, {circuit.switch} passes no light {pair}: `testbed apply`"

@@ -3,6 +3,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise, permutations
 
+import numpy as np
 import pytest
 
 from testbed.design.demand import AllReduceDemand
@@ -201,6 +202,20 @@ def test_a_bought_link_is_borrowed_before_one_of_the_rings():
     ]
     assert [link.target.node for link in ways[1]] == [5, 6, 1]
     assert len(ways[0]) == len(ways[1])
+
+
+@pytest.mark.parametrize("simplex", [False, True], ids=["duplex", "one-way"])
+def test_the_pair_that_sends_least_gives_its_link_up(simplex):
+    rings = find_topology(6, 1, simplex=True) if simplex else find_topology(6, 2)
+    pairs = [(node, node + 3) for node in range(3)] + [(node + 3, node) for node in range(3)]
+    topology = replace(rings, degree=rings.degree + 1, edges=tuple(sorted((*rings.edges, *pairs))))
+    sent = np.zeros((6, 6))
+    sent[0, 3], sent[4, 1] = 9.0, 5.0
+    asked = [edge for edge in bought_pairs(topology) if edge[0] < 3]
+    assert asked == [(0, 3), (1, 4), (2, 5)], "by node number when nothing is known"
+    spare = bought_pairs(topology, sent)
+    one_way = (1, 4), (2, 5), (3, 0), (5, 2), (4, 1), (0, 3)
+    assert spare == (one_way if simplex else ((2, 5), (1, 4), (0, 3)))
 
 
 def test_a_dark_nic_loses_nothing():

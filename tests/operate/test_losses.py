@@ -172,9 +172,19 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(
             2,
             "this has been done: when the fibre is replaced, `testbed apply`",
         )
+        ask_twin("cut", of="plant", fibre="g/nic1:transmit")
+        code, document = said("--apply", "--json")
+        done = json.loads(document)
+        assert (code, done["strange"], done["mended"]) == (0, [], False)
+        assert {loss["nic"] for loss in done["lost"]} == {"a/nic1", "g/nic1"}
+        assert done["repaired"]["verified"]["findings"] == []
+        assert run_app([*asked[:-1], str(tmp_path / "elsewhere"), "--apply"]) == 0, (
+            "it stands: no record needed"
+        )
     finally:
-        ask_twin("uncut", of="plant", fibre="a/nic1:transmit")
+        for fibre in ("a/nic1:transmit", "g/nic1:transmit"):
+            ask_twin("uncut", of="plant", fibre=fibre)
     begun, phase = RunStore(tmp_path / "runs").load("last").phases
-    assert (begun.name, begun.data["losses"]) == ("repair begun", [lost])
-    assert (phase.name, phase.data["lost"]) == ("repair", [lost])
+    assert (begun.name, begun.data["losses"][0]) == ("repair begun", lost)
+    assert (phase.name, phase.data["lost"]) == ("repair", begun.data["losses"])
     assert phase.data["repatch_s"] >= phase.data["dark_s"] > 0

@@ -24,7 +24,7 @@ from testbed.operate.loss import held_circuits, judge_losses
 from testbed.operate.mended import Mended
 from testbed.operate.plan import circuits_of
 from testbed.operate.repair import carry_out, look_at, plan_lab_repair, reroute
-from testbed.operate.repair_report import describe_repair
+from testbed.operate.repair_report import describe_repair, describe_unpatched
 from testbed.operate.session import Design, LabSession, design_for
 
 FIBRES = ("transmit", "receive")
@@ -180,6 +180,19 @@ def test_a_host_of_one_nic_that_is_cut_off_is_named(testbed12, see):
     sight = see(design, wiring.links, {(Nic(0, 0), "transmit")})
     with pytest.raises(TopologyError, match="replace the fibre"):
         plan_lab_repair(lab, design, sight)
+
+
+def test_what_is_said_when_no_fibre_is_lost_and_the_circuits_differ(testbed12, ring_and_pairs, see):
+    design, cut = ring_and_pairs(), {(Nic(2, 0), "receive")}
+    links = design.wiring.links
+    (line,) = describe_unpatched(testbed12, design, see(design, links[1:], ()))
+    assert line.startswith("not patched: a/nic1 -> b/nic1, ocs1 passes no light 1 -> ")
+    mended = plan_lab_repair(testbed12, design, see(design, links, cut)).repatched.wiring.links
+    sight = see(design, mended, cut)
+    assert plan_lab_repair(testbed12, design, sight) is None, "the dead receiver is on no circuit any more"
+    (line,) = describe_unpatched(testbed12, design, sight)
+    assert "--runs-dir of its repair" in line
+    assert list(describe_unpatched(testbed12, design, see(design, links, ()))) == []
 
 
 # ------------------------------------------------------------------------------ on a modelled lab

@@ -1,9 +1,10 @@
 """Metropolis chains over strategies with topology search in the loop: TopoOpt's alternating optimisation, fused.
 
 As the released code does it: a random operator gets a random layout; a faster iteration is accepted, a slower one
-with probability exp(-alpha * difference), the difference in ms or in thousandths of the first iteration. When a strategy was accepted, or nothing changed for 50 steps, the
+with probability exp(-alpha * difference in ms). When a strategy was accepted, or nothing changed for 50 steps, the
 topology is made anew for the present strategy, and accepted by the same rule with an alpha of its own. Every
-hundredth of the budget, at most every 1,000 steps, the chain returns to the best it has seen.
+hundredth of the budget, at most every 1,000 steps, the chain returns to the best it has seen. Ours is that the
+difference may count in thousandths of the first cost instead of ms.
 
 A chain's course depends on the seed and its number alone, and its whole state is a `ChainState`: it can be left and
 taken up again anywhere.

@@ -27,7 +27,7 @@ Round = tuple[Edge, ...]
 
 MOST_TRIES = 2000
 """Topologies that are tried for all strategies of a search together: 4 s for 12 servers, 20 s for 32."""
-_SHORTER = 1e-3
+_SHORTER = 5e-3
 """A topology is taken when the iteration gets shorter by more than this part: the closed form is no better than that,
 and plans stay regular where nothing is to be gained."""
 

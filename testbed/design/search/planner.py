@@ -10,7 +10,7 @@ from sim.models.network.latency import Latency
 from testbed.design.distance import mean_hops
 from testbed.design.finder import Finding
 from testbed.design.search import checkpoint as checkpoints
-from testbed.design.search.chain import ChainState, Rules, Visit, merge
+from testbed.design.search.chain import AlphaUnit, ChainState, Rules, Visit, merge
 from testbed.design.search.crew import Job, crew, first_states, run_chains
 from testbed.design.search.exchange_links import exchanged
 from testbed.design.search.finalists import Ranked, ideal_switch_s, rank, wirings
@@ -84,6 +84,7 @@ def optimise(
     finalists: int = 20,
     microbatches: int = 1,
     alpha: float = 0.2,
+    alpha_per: AlphaUnit = "ms",
     latency: Latency | None = None,
 ) -> Found:
     """The best strategy and topology found for a workload on `cluster.nodes` servers of `degree` links each.
@@ -91,7 +92,8 @@ def optimise(
     `chains` walk `steps` steps each, in this process, in `workers` processes, or on the workers of a Dask
     `scheduler` ("tcp://..."); the answer depends on workload, servers, options, `seed` and `chains` alone. The best
     `finalists` are simulated, also with links exchanged, and the best of these on topologies with every possible
-    number of links for pairs.
+    number of links for pairs. `alpha` is how unwilling chains are to take a longer iteration, per ms or, with
+    `alpha_per="permille"`, per thousandth of what the start takes.
     With 0 steps the starting strategy is taken: data parallel, tables placed so that memory suffices.
 
     `checkpoint` is written as the search goes; with `resume` it goes on from there. `until` ends each chain at that
@@ -101,7 +103,7 @@ def optimise(
     `TopologyError` when no such topology exists.
     """
     setting = Setting(workload, cluster, degree, rate_gbps, simplex, microbatches, latency or Latency())
-    rules = Rules(steps=steps, alpha=alpha, keep=finalists)
+    rules = Rules(steps=steps, alpha=alpha, keep=finalists, per=alpha_per)
     name = checkpoints.fingerprint(setting, rules, seed, chains)
     job = Job(name, StrategyRecipe(setting), rules)
     resumed = resume and checkpoint

@@ -111,13 +111,17 @@ def _fitting_together(workload: Workload, cluster: Cluster) -> Strategy:
 
 
 def _cut(workload: Workload, usual: Strategy, nodes: int, shards: int) -> Strategy:
-    """Copies become groups of so many shards; what can only be placed is spread when all servers are one group."""
+    """Copies become groups of so many shards, what is cut already stays as it is.
+
+    What can only be placed is spread when all servers are one group.
+    """
 
     def layout(operator: Operator, was: Layout) -> Layout:
         ways = [way for way in ("tensor", "expert") if way in operator.ways]
-        if was.way != "place" and ways:
+        if was.way == "data" and ways:
             return spaced_layout(ways[0], nodes, _most_shards(operator, shards))
-        return place_layout(range(nodes)) if "place" in operator.ways and shards == nodes else was
+        spread = was.way in ("data", "place") and "place" in operator.ways and shards == nodes
+        return place_layout(range(nodes)) if spread else was
 
     pairs = zip(workload.operators, usual.layouts, strict=True)
     return Strategy(tuple(layout(operator, was) for operator, was in pairs), usual.microbatches)

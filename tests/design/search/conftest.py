@@ -39,7 +39,7 @@ def dense(name, size=1 << 22, ways=("data", "tensor"), **sizes):
     )  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def little():
     """Two tables and three dense layers."""
     operators = (table("t0"), table("t1"), dense("bottom"), dense("top0"), dense("top1"))
@@ -63,6 +63,6 @@ def random_workload():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def four():
     return Cluster(4)

@@ -65,6 +65,20 @@ def test_slower_is_accepted_as_often_as_metropolis_says():
     assert abs(ups / tries - math.exp(-0.6)) < 4 * math.sqrt(0.25 / tries)
 
 
+def test_alpha_per_thousandth_makes_chains_alike_however_long_an_iteration_takes(valley):
+    class Slower(type(valley)):
+        def cost_s(self, point, origin):
+            return 64 * super().cost_s(point, origin)
+
+    walks = {}
+    for per in ("ms", "permille"):
+        rules = Rules(steps=300, per=per)
+        chains = [advance(problem, rules, begin(problem, 0, 0), 300) for problem in (valley, Slower())]
+        walks[per] = [(chain.accepted, chain.at.point, chain.best[0].point) for chain in chains]
+    assert walks["permille"][0] == walks["permille"][1]
+    assert walks["ms"][0] != walks["ms"][1]
+
+
 def test_the_topology_follows_an_accepted_strategy_and_after_patience_without_any():
     class Stubborn:
         """Any other point is impossible; a topology for the point that is kept would be better."""
@@ -110,10 +124,11 @@ def test_merging_keeps_one_of_equal_cost_and_the_cheaper_topology_of_a_point():
 
 
 @pytest.mark.parametrize(
-    "numbers", [{"steps": -1}, {"alpha": 0.0}, {"topology_alpha": np.nan}, {"keep": 0}, {"patience": 0}]
+    "numbers",
+    [{"steps": -1}, {"alpha": 0.0}, {"topology_alpha": np.nan}, {"keep": 0}, {"patience": 0}, {"per": "s"}],
 )
 def test_rules_that_make_no_chain_are_refused(numbers):
-    with pytest.raises(SearchError, match="give"):
+    with pytest.raises(SearchError, match=r"give|choose"):
         Rules(**numbers)
 
 

@@ -12,7 +12,7 @@ from testbed.design.search.program import Computing, Programs, Sending, Summing
 from testbed.design.search.setting import Setting
 from testbed.design.search.strategies import StrategyProblem
 from testbed.design.workloads.iteration import iteration
-from testbed.design.workloads.layout import Strategy, place_layout, spaced_layout
+from testbed.design.workloads.layout import Strategy, data_layout, place_layout, spaced_layout
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
 from testbed.design.workloads.strategies import data_parallel
@@ -101,6 +101,41 @@ def find_strides(nodes, strides):
     )
 
 
+def test_gradients_share_links_with_what_others_wait_for():
+    """A link carries gradients and outputs at once: together as long as their bytes, and nobody waits for the other."""
+    gradient, output = 10**6, 2 * 10**5
+    pipe = [layer(name, output_bytes=output, parameter_bytes=8, ways=("place",)) for name in "ab"]
+    big = layer("big", parameter_bytes=gradient, gradient_bytes=gradient)
+    workload = Workload("both", (*pipe, big), ((0, 1),), batch=1)
+    setting = Setting(workload, Cluster(2, devices_per_server=1), 1, 10, latency=NO_LATENCY)
+    strategy = Strategy((place_layout((0,)), place_layout((1,)), data_layout(range(2))))
+    topology = find(traffic(workload, strategy, setting.cluster).demand, 1).topology
+    closed = closed_form_s(setting, strategy, topology)
+    assert closed == pytest.approx((gradient + output) * 8 / 10e9, rel=2e-2)
+    assert closed == pytest.approx(simulated_s(setting, strategy, topology), rel=2e-2)
+
+
+def test_branches_compute_side_by_side():
+    """Three towers over three servers keep all of them at work; one after the other they would leave gaps."""
+    towers, high = 3, 6
+    operators = [
+        layer(f"t{tower}s{step}", forward_flops=1e12, parameter_bytes=8, ways=("place",))
+        for tower in range(towers)
+        for step in range(high)
+    ]
+    edges = tuple((place, place + 1) for place in range(towers * high) if place % high < high - 1)
+    workload = Workload("towers", tuple(operators), edges, batch=3, training=False)
+    setting = Setting(workload, Cluster(towers), 2, 10, latency=NO_LATENCY)
+    strategy = Strategy(
+        tuple(place_layout(((tower + step) % towers,)) for tower in range(towers) for step in range(high))
+    )
+    topology = find(traffic(workload, strategy, setting.cluster).demand, 2).topology
+    one = next(_seconds(setting, strategy))
+    closed = closed_form_s(setting, strategy, topology)
+    assert closed == pytest.approx(high * one, rel=1e-6)
+    assert closed == pytest.approx(simulated_s(setting, strategy, topology), rel=1e-6)
+
+
 @pytest.mark.parametrize("microbatches", [1, 3])
 def test_a_program_sends_what_the_iteration_sends(random_workload, microbatches):
     """Summed over its items, to the byte, whatever the strategy."""
@@ -127,11 +162,11 @@ def test_a_program_sends_what_the_iteration_sends(random_workload, microbatches)
 
 
 def test_closed_form_and_simulator_order_strategies_alike(random_workload):
-    """Spearman over 40 random strategies, each on a topology of its own; 200 and real models in the benchmark."""
+    """Spearman over 24 random strategies, each on a topology of its own; 200 and real models in the benchmark."""
     from scipy.stats import spearmanr
 
     closed, simulated, matchings = [], [], 0
-    for number in range(40):
+    for number in range(24):
         chance = np.random.default_rng([11, number % 3])
         setting = Setting(random_workload(chance), Cluster(8), 4, 25)
         problem = StrategyProblem(setting)
@@ -144,7 +179,7 @@ def test_closed_form_and_simulator_order_strategies_alike(random_workload):
         closed.append(problem.cost_s(point, point))
         simulated.append(simulated_s(setting, problem.strategy(point), finding.topology))
     assert spearmanr(closed, simulated).statistic >= 0.9
-    assert matchings >= 5
+    assert matchings >= 3
 
 
 def test_beyond_the_memory_the_cost_is_infinite(little):

@@ -14,7 +14,7 @@ from testbed.errors import SearchError
 SEARCH = {"steps": 250, "chains": 2, "seed": 5, "finalists": 3}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def here(little, four):
     """What one process finds."""
     return optimise(little, four, 2, 25, **SEARCH)

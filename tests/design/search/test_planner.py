@@ -6,7 +6,8 @@ import pytest
 from testbed.design.search import optimise
 from testbed.design.search.chain import Rules, advance, begin
 from testbed.design.search.crew import crew
-from testbed.design.search.finalists import rank
+from testbed.design.search.exchange_links import starts
+from testbed.design.search.finalists import rank, simulated
 from testbed.design.search.setting import Setting
 from testbed.design.search.strategies import StrategyProblem
 from testbed.design.workloads.layout import data_layout
@@ -73,6 +74,21 @@ def test_the_search_is_never_worse_than_its_start(random_workload):
         assert simulated == sorted(simulated)
         assert len({one.strategy for one in found.ranking}) == len(simulated)
     assert better >= 1
+
+
+def test_exchanged_links_are_taken_when_the_simulated_iteration_gets_shorter(random_workload):
+    taken = 0
+    for number in range(4):
+        workload = random_workload(np.random.default_rng([4, number]), layers=2, tables=2)
+        found = optimise(workload, Cluster(6), 3, 25, steps=100, finalists=5)
+        problem = StrategyProblem(Setting(workload, Cluster(6), 3, 25))
+        plain = [
+            simulated(problem.setting, found.strategy, start.finding).iteration_s
+            for start in starts(problem, found.strategy)
+        ]
+        assert found.predicted.iteration_s <= min(plain)
+        taken += found.predicted.iteration_s < 0.99 * min(plain)
+    assert taken >= 1
 
 
 def test_ctrl_c_while_the_best_are_simulated_keeps_those_that_are_ready(little, four):

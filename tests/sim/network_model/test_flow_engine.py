@@ -185,7 +185,7 @@ print(*(time.hex() for time in done.end_s.tolist()), *done.link_bytes.tolist())
 
 
 def test_with_and_without_numba_the_times_are_the_same():
-    """One engine fills parts of linked lists, the other all flows with numpy; 200 flows collide at random."""
+    """One engine works out the rates a change reaches, the other all with numpy; 200 flows collide at random."""
     pytest.importorskip("numba")
     alone = subprocess.run(
         [sys.executable, "-c", WITHOUT_NUMBA], cwd=ROOT, capture_output=True, text=True, check=False
