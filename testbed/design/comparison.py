@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from testbed.design.fabric_choice import FABRICS, fabric_by_name
+from testbed.design.fabric_choice import FABRICS, ChosenFabric, fabric_by_name
 from testbed.design.jobs import Job
 from testbed.design.simulation import figures, flowing, simulate_on
 from testbed.errors import TopologyError, WorkloadError
@@ -75,30 +75,39 @@ def compare_fabrics(
     seed: int = 0,
     fluid: bool | None = None,
 ) -> tuple[Row, ...]:
-    """A row for each name, in order. A fabric that cannot be, or on which the job stalls, says so in its row."""
+    """A row for each name, in order. A fabric that cannot be, or on which the job stalls, says so in its row.
+
+    Without the ideal switch there is no measure: raises `TopologyError` and `WorkloadError` when it cannot be.
+    """
+
+    def fabric(name: str) -> ChosenFabric:
+        chosen = fabric_by_name(
+            "fattree" if name == EQUAL_COST else name,
+            job.graph.nodes,
+            degree,
+            rate_gbps,
+            demand=job.traffic.demand,
+            topology=job.topology,
+            equal_cost=name == EQUAL_COST,
+            oversubscription=oversubscription,
+            reconfiguration_s=reconfiguration_s,
+            seed=seed,
+        )
+        return flowing(chosen, fluid=fluid, planned=job.plan is not None)
 
     def row(name: str) -> Row:
         try:
-            chosen = fabric_by_name(
-                "fattree" if name == EQUAL_COST else name,
-                job.graph.nodes,
-                degree,
-                rate_gbps,
-                demand=job.traffic.demand,
-                topology=job.topology,
-                equal_cost=name == EQUAL_COST,
-                oversubscription=oversubscription,
-                reconfiguration_s=reconfiguration_s,
-                seed=seed,
-            )
-            chosen = flowing(chosen, fluid=fluid, planned=job.plan is not None)
-            return Row(name, chosen.host_gbps, figures=figures(chosen, simulate_on(chosen, job.graph)))
+            return _row(name, fabric(name), job)
         except (TopologyError, WorkloadError) as error:
             return Row(name, failure=str(error))
 
-    rows = {name: row(name) for name in dict.fromkeys((*names, "ideal"))}
-    ideal_ms = rows["ideal"].figures["iteration_ms"]
-    return tuple(_measured_against(rows[name], ideal_ms) for name in names)
+    ideal = _row("ideal", fabric("ideal"), job)
+    rows = {name: ideal if name == "ideal" else row(name) for name in names}
+    return tuple(_measured_against(rows[name], ideal.figures["iteration_ms"]) for name in names)
+
+
+def _row(name: str, chosen: ChosenFabric, job: Job) -> Row:
+    return Row(name, chosen.host_gbps, figures=figures(chosen, simulate_on(chosen, job.graph)))
 
 
 def _measured_against(row: Row, ideal_ms: float) -> Row:

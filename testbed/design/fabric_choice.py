@@ -38,6 +38,7 @@ from sim.models.network.taskgraph import TaskGraph
 from testbed.design.demand import Demand, demand_of
 from testbed.design.finder import find
 from testbed.design.model import Topology
+from testbed.design.rates import check_rate
 from testbed.design.strides import directed_strides
 from testbed.design.topology import circulant_edges
 from testbed.errors import TopologyError
@@ -104,19 +105,21 @@ def fabric_by_name(
 ) -> ChosenFabric:
     """A fabric for `nodes` hosts with `degree` links of `rate_gbps`; `.fabric` is the simulator's.
 
-    `demand` is what `direct` is made for (one AllReduce over all when not given), `topology` says it outright.
-    `equal_cost` gives `fattree` the rate at which it costs what `direct` does. `reconfiguration_s` is how long
-    circuits that change are dark. Raises `TopologyError` for an unknown name and a fabric that cannot be.
+    `demand` is what `direct` is made for (one AllReduce over all when not given), `topology` says it outright, its
+    degree too. `equal_cost` gives `fattree` the rate at which it costs what `direct` does. `reconfiguration_s` is how
+    long circuits that change are dark. Raises `TopologyError` for an unknown name and a fabric that cannot be.
     """
+    check_rate(rate_gbps)
+    if equal_cost and name != "fattree":
+        raise TopologyError(f"fabric {name!r} at equal cost: only a Fat-tree is, take 'fattree'")
     try:
         if name in SWITCHED:
-            cheap = equal_cost and name == "fattree"
-            host_gbps = equal_cost_fat_tree_gbps(nodes, degree, rate_gbps) if cheap else degree * rate_gbps
+            host_gbps = equal_cost_fat_tree_gbps(nodes, degree, rate_gbps) if equal_cost else degree * rate_gbps
             return ChosenFabric(name, _switched(name, nodes, host_gbps, oversubscription), host_gbps, ring)
         if name == "direct":
             found = topology or find(demand or demand_of(nodes), degree).topology
             fabric = fabric_of(found, rate_gbps, seed=seed)
-            return ChosenFabric(name, fabric, degree * rate_gbps, rings_over(found), found)
+            return ChosenFabric(name, fabric, found.degree * rate_gbps, rings_over(found), found)
         if name == "expander" and nodes > 1:
             fabric = expander(nodes, degree, rate_gbps, seed=seed)
             return ChosenFabric(name, fabric, degree * rate_gbps, spread_rings(degree))

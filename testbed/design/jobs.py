@@ -47,13 +47,22 @@ class Job:
         """The topology of its plan."""
         return self.plan.topology if self.plan else None
 
-    def links(self, usual: int) -> int:
-        """How many links a server has: those of its plan, else the usual number."""
-        return self.plan.topology.degree if self.plan else usual
+    def links(self, asked: int | None, usual: int) -> int:
+        """How many links a server has: as asked, else the usual number; those of its plan when it is from one.
 
-    @property
-    def rate_gbps(self) -> float:
-        """The rate of a link: that of its plan, else 100 Gbit/s."""
+        Raises `PlanFileError` when other links are asked for than the plan has: fabrics would not be compared alike.
+        """
+        if self.plan is None:
+            return usual if asked is None else asked
+        planned = self.plan.topology.degree
+        if asked not in (None, planned):
+            raise PlanFileError(f"the plan is for {planned} links a server, not for {asked}: leave out --degree")
+        return planned
+
+    def rate_gbps(self, asked: float | None) -> float:
+        """The rate of a link: as asked, else that of its plan, else 100 Gbit/s."""
+        if asked is not None:
+            return asked
         return self.plan.rate_gbps if self.plan else USUAL_RATE_GBPS
 
     def draw_heat_map(self, path: str | Path) -> None:

@@ -75,8 +75,11 @@ def _not_patched(lab: Lab, circuits: Iterable[Circuit]) -> Iterator[str]:
 
 
 def _detours(planned: LabRepair) -> tuple[Detour, ...]:
-    """None for what the circuits of the repair carry already."""
-    return () if planned.is_mended else planned.repair.detours
+    """Those that are new: none for what the circuits of a repair carry already."""
+    if planned.is_mended:
+        return ()
+    held = planned.sight.held
+    return tuple(one for one in planned.repair.detours if one.lost in held or len(one.path) != 1)
 
 
 def _fibre(lab: Lab, loss: Loss) -> str:

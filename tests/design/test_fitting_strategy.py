@@ -30,6 +30,23 @@ def test_what_no_server_holds_is_cut_over_as_few_as_suffice(preset, nodes, shard
     assert {layout.shards for layout in strategy.layouts if layout.way == "tensor"} == {shards}
 
 
+def test_experts_stay_cut_when_everything_else_has_to_be():
+    """Twelve servers cannot share eight experts evenly: six hold them all, twice; attention is cut in two."""
+    model, cluster = workload("moe", 12), Cluster(12)
+    with pytest.raises(OutOfMemory):
+        check_memory(model, default_strategy(model, 12), cluster)
+
+    strategy = fitting_strategy(model, cluster)
+
+    check_memory(model, strategy, cluster)
+    check_strategy(model, strategy, 12)
+    shards = {
+        operator.kind: layout.shards
+        for operator, layout in zip(model.operators, strategy.layouts, strict=True)
+    }
+    assert shards == {"embedding": 2, "attention": 2, "router": 1, "experts": 6, "head": 2}
+
+
 def test_what_fits_nowhere_is_told_of_the_usual_strategy():
     model, cluster = workload("gpt", 2, preset="175b"), Cluster(2)
 

@@ -14,7 +14,7 @@ pytest.importorskip("pydantic")
 pytest.importorskip("sqlalchemy")
 pytest.importorskip("jsonschema")
 
-from testbed.design.model import RingOrder, Topology
+from testbed.design.model import Nic, RingOrder, Topology
 from testbed.design.routes import find_routes
 from testbed.design.wiring import wire
 from testbed.errors import CollectiveError
@@ -24,7 +24,8 @@ from testbed.lab.simulated import start_lab
 from testbed.measure.fibre_cut import FIBRE_CUT, cut_and_repair, looping_allreduce
 from testbed.measure.store import RunStore
 from testbed.operate.journal import Journal
-from testbed.operate.session import Design, LabSession, open_lab
+from testbed.operate.repair import carry_out, look_at, plan_lab_repair
+from testbed.operate.session import Design, LabSession, design_for, open_lab
 
 ROOT = Path(__file__).parents[2]
 HOST_PYTHON = ROOT / ".venv-host" / "bin" / "python"
@@ -91,6 +92,37 @@ def test_the_ring_is_closed_over_a_borrowed_link_and_then_patched_anew(four, tmp
     stored = RunStore(tmp_path).load(run.run_id)
     assert stored.summary.status == "done"
     assert [phase.data["back_s"] for phase in stored.phases] == [times.back_s for times in found]
+
+
+@pytest.mark.kernel
+def test_hosts_prove_detours_and_a_second_loss_leaves_the_dead_receiver_alone(four):
+    up, session = four
+    plant, standing = up.control["plant"], design(simplex=False)
+    rings = design_for(session.lab)  # no link to give up: the detour is all
+
+    def mend(fibre, design, earlier=None):
+        control(plant, {"do": "cut", "fibre": fibre})
+        planned = None
+        while planned is None or planned.is_mended:  # until carrier is down
+            planned = plan_lab_repair(session.lab, design, look_at(session, design), earlier)
+        return planned, carry_out(session, planned).verified
+
+    session.bring_up(rings)
+    planned, verified = mend("b/nic1:receive", rings)
+    assert (planned.repatched, verified.links_heard, verified.findings) == (None, 10, ())
+    control(plant, {"do": "uncut", "fibre": "b/nic1:receive"})
+
+    assert session.bring_up(standing).verified.ok
+    once, verified = mend("b/nic1:receive", standing)
+    assert verified.ok
+    assert plan_lab_repair(session.lab, standing, look_at(session, standing)) is None, "it shows no more"
+    again = plan_lab_repair(session.lab, standing, look_at(session, standing), once.record)
+    assert again.is_mended
+    twice, verified = mend("d/nic1:transmit", standing, once.record)
+    assert verified.ok
+    assert Nic(1, 0) not in {nic for link in twice.repatched.wiring.links for nic in link}
+    for fibre in ("b/nic1:receive", "d/nic1:transmit"):
+        control(plant, {"do": "uncut", "fibre": fibre})
 
 
 def test_no_allreduce_loops_on_models_of_hosts():

@@ -9,7 +9,8 @@ each link they have a queue of their own, and half of the link while both queues
 A ring AllReduce of S bytes among g members on r rings puts 2(g-1)/g * S/r on each link of each ring.
 
 What differs from the simulator: a load starts when the last of its senders is ready and nobody gets a part of it
-earlier; links serve loads of a queue one by one, not side by side; a pair has one path.
+earlier; links serve loads of a queue one by one, not side by side. As there, everything that is sent takes one of the
+topology's sets of paths: a message or a sum another than the one before it, all parts of a sum the same.
 """
 
 from __future__ import annotations
@@ -46,14 +47,13 @@ class Costs:
         self._packet_s = setting.latency.packet_bytes * 8 / (setting.rate_gbps * 1e9)
         if setting.latency.packet_bytes == 1:  # fluid: nothing is stored before it is forwarded
             self._packet_s = 0.0
-        self._rows: dict[Work, _Rows] = {}
+        self._rows: dict[tuple[Work, int], _Rows] = {}
 
     def seconds(self, program: Program) -> float:
         """The time of an iteration."""
         from testbed.design.search.recurrence import finish_s
 
-        known = self._rows
-        rows = [known.get(item.work) or self._remember(item.work) for item in program.items]
+        rows = self._rows_of(program)
         if not rows:
             return 0.0
         lengths = np.array([row.lengths for row in rows], dtype=np.int64)
@@ -71,24 +71,35 @@ class Costs:
             )
         )
 
-    def _remember(self, work: Work) -> _Rows:
+    def _rows_of(self, program: Program) -> list[_Rows]:
+        """The rows of all items; each message and each sum takes the set of paths after that of the one before."""
+        rows, choice, known = [], 0, self._rows
+        for item in program.items:
+            key = (item.work, choice)
+            rows.append(known.get(key) or self._remember(*key))
+            choice = (choice + item.work.messages) % self._paths.sets
+        return rows
+
+    def _remember(self, work: Work, choice: int) -> _Rows:
         if isinstance(work, Computing):
             rows = _Rows(work.servers, work.seconds, (work.servers.size, 0, 0, 0), 0.0)
         elif isinstance(work, Sending):
-            rows = self._sending(work)
+            rows = self._sending(work, choice)
         else:
-            rows = self._summing(work)
-        self._rows[work] = rows
+            rows = self._summing(work, choice)
+        self._rows[work, choice] = rows
         return rows
 
-    def _sending(self, work: Sending) -> _Rows:
+    def _sending(self, work: Sending, choice: int) -> _Rows:
         wire = self._latency.wire_bytes(work.size_bytes).astype(np.float64)
-        seconds, longest = self._paths.seconds(work.source, work.target, wire)
+        seconds, longest = self._paths.seconds(
+            work.source, work.target, choice + np.arange(wire.size), wire
+        )
         return self._load(
             work.keeps, np.unique(work.source), seconds, np.unique(work.target), self._flight_s(longest)
         )
 
-    def _summing(self, work: Summing) -> _Rows:
+    def _summing(self, work: Summing, choice: int) -> _Rows:
         """Rings as `collectives.ring`: equal rounds of whole packets, each as long as its longest hop needs."""
         members, size = np.array(work.members), len(work.members)
         none = np.zeros(0, dtype=np.int64)
@@ -102,7 +113,9 @@ class Costs:
         wire = float(self._latency.wire_bytes(np.array(sent))) * rounds
         source = np.tile(members, len(strides))
         target = np.concatenate([np.roll(members, -stride) for stride in strides])
-        seconds, longest = self._paths.seconds(source, target, np.full(source.size, wire))
+        seconds, longest = self._paths.seconds(
+            source, target, np.full(source.size, choice), np.full(source.size, wire)
+        )
         extra_s = rounds * self._flight_s(longest) + self._cluster.local_reduce_seconds(work.size_bytes)
         return self._load(none, members, seconds, members, extra_s)
 

@@ -1,14 +1,16 @@
-"""The one path from every server to every other that the closed form puts bytes on."""
+"""The paths from every server to every other that the closed form puts bytes on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.fabric_choice import fabric_of, ring_strides
+from sim.models.network.fabrics.circulants import ROUTE_SETS, circulant
+from testbed.design.fabric_choice import ring_strides
 from testbed.design.model import Topology
 from testbed.design.next_hops import next_hops
 from testbed.design.strides import directed_strides
@@ -17,27 +19,35 @@ from testbed.design.topology import circulant_edges
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+_CIRCULANTS = 8
+"""So many are remembered: topologies that differ in their links for pairs are not circulants."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Paths:
-    """Paths over a topology: those of the pair s, t are `links[first[s * n + t]:first[s * n + t + 1]]`.
+    """Paths over a topology, in `sets` among which what is sent chooses, as with the simulator's fabric.
 
-    `byte_s` are seconds a byte on each link, parallel links being one; `strides` those over the positions of a group
+    In set c that of the pair s, t is `links[first[p]:first[p + 1]]` with p = (c * n + s) * n + t. `byte_s` are seconds a byte on each link, parallel links being one; `strides` those over the positions of a group
     on which its AllReduce runs as rings.
     """
 
     nodes: int
+    sets: int
     first: Integers
     links: Integers
     byte_s: Floats
     strides: Callable[[Sequence[int]], tuple[int, ...]]
 
-    def seconds(self, source: Integers, target: Integers, size_bytes: Floats) -> tuple[Floats, int]:
+    def seconds(
+        self, source: Integers, target: Integers, choice: Integers, size_bytes: Floats
+    ) -> tuple[Floats, int]:
         """What each link needs for these bytes, and the links of the longest path."""
         from testbed.design.search.recurrence import add_loads
 
         load = np.zeros(self.byte_s.size)
-        longest = add_loads(self.nodes, source, target, size_bytes, self.first, self.links, load)
+        longest = add_loads(
+            self.nodes, source, target, choice % self.sets, size_bytes, self.first, self.links, load
+        )
         return load * self.byte_s, int(longest)
 
 
@@ -50,15 +60,24 @@ def paths_over(topology: Topology, rate_gbps: float) -> Paths:
     nodes = topology.nodes
     if nodes == 1:
         nothing = np.zeros(0, dtype=np.int64)
-        return Paths(1, np.zeros(2, dtype=np.int64), nothing, np.zeros(0), strides)
+        return Paths(1, 1, np.zeros(2, dtype=np.int64), nothing, np.zeros(0), strides)
     steps = directed_strides(nodes, topology.strides, simplex=topology.simplex)
     if topology.edges == circulant_edges(nodes, steps):
-        fabric = fabric_of(topology, rate_gbps)
-        source, target = np.divmod(np.arange(nodes * nodes), nodes)
-        # The simulator chooses among four sets of routes by task; here neighbours choose differently.
-        first, links = fabric.routes(source, target, source + target)
-        return Paths(nodes, first.astype(np.int64), links, 8 / fabric.capacity_bps, strides)
+        first, links, byte_s = _on_circulant(nodes, steps, rate_gbps)
+        return Paths(nodes, ROUTE_SETS, first, links, byte_s, strides)
     return _by_next_hops(topology, rate_gbps, strides)
+
+
+@lru_cache(_CIRCULANTS)
+def _on_circulant(
+    nodes: int, steps: tuple[int, ...], rate_gbps: float
+) -> tuple[Integers, Integers, Floats]:
+    """The simulator's own routes, all sets of them; and the seconds a byte takes on each link."""
+    fabric = circulant(nodes, steps, rate_gbps)
+    choice, pair = np.divmod(np.arange(ROUTE_SETS * nodes**2), nodes**2)
+    source, target = np.divmod(pair, nodes)
+    first, links = fabric.routes(source, target, choice)
+    return first.astype(np.int64), links, 8 / fabric.capacity_bps
 
 
 def _by_next_hops(
@@ -72,4 +91,4 @@ def _by_next_hops(
     first = np.concatenate([[0], np.cumsum(table.hops.ravel(), dtype=np.int64)])
     links = np.zeros(first[-1], dtype=np.int64)
     walk(table.slots, table.choice, number.reshape(ends.shape), first, links)
-    return Paths(nodes, first, links, 8 / (copies * rate_gbps * 1e9), strides)
+    return Paths(nodes, 1, first, links, 8 / (copies * rate_gbps * 1e9), strides)

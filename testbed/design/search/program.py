@@ -45,6 +45,11 @@ class Computing:
     servers: Integers
     seconds: Floats
 
+    @property
+    def messages(self) -> int:
+        """How many tasks of the simulator send for it."""
+        return 0
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sending:
@@ -55,6 +60,11 @@ class Sending:
     size_bytes: Integers
     keeps: Integers
 
+    @property
+    def messages(self) -> int:
+        """How many tasks of the simulator send for it: each message is one."""
+        return self.source.size
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Summing:
@@ -62,6 +72,11 @@ class Summing:
 
     members: Group
     size_bytes: int
+
+    @property
+    def messages(self) -> int:
+        """How many tasks of the simulator send for it: the sum is one."""
+        return 1
 
 
 Work = Computing | Sending | Summing

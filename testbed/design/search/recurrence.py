@@ -105,11 +105,16 @@ def walk(slots: Any, choice: Any, number: Any, first: Any, links: Any) -> None:
 
 
 @compiled
-def add_loads(nodes: int, source: Any, target: Any, size: Any, first: Any, links: Any, load: Any) -> int:
-    """Add to `load` what each link carries of these bytes; returns the links of the longest path."""
+def add_loads(
+    nodes: int, source: Any, target: Any, choice: Any, size: Any, first: Any, links: Any, load: Any
+) -> int:
+    """Add to `load` what each link carries of these bytes; returns the links of the longest path.
+
+    `choice` is the set of paths that each message takes; `first` and `links` are those of `Paths`.
+    """
     longest = 0
     for row in range(len(source)):
-        pair = source[row] * nodes + target[row]
+        pair = (choice[row] * nodes + source[row]) * nodes + target[row]
         longest = max(longest, first[pair + 1] - first[pair])
         for at in range(first[pair], first[pair + 1]):
             load[links[at]] += size[row]

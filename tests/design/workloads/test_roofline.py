@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 
-from testbed.design.search.setting import Setting
 from testbed.design.workloads.iteration import iteration
 from testbed.design.workloads.layout import Layout, Strategy, data_layout, place_layout
 from testbed.design.workloads.model import Workload
@@ -128,7 +127,7 @@ def test_a_profile_that_names_other_operators_is_refused(make_operator):
     with pytest.raises(WorkloadError, match=r"w has no operator 'top\.0'; did you mean 'top0'"):
         iteration(workload, data_parallel(workload, 2), other)
     with pytest.raises(WorkloadError, match="no operator 'embedding'; it has top0, top1"):
-        Setting(workload, unlike, 2, 100.0)
+        check_profile(workload, unlike.profile)
 
 
 @pytest.mark.parametrize("entry", [{"samples": [1], "forward_s": [1.0]}, {"forward_s_per_sample": 1.0}])

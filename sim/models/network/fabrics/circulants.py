@@ -15,7 +15,7 @@ Integers = NDArray[np.int64]
 _TIES = 16
 """Equally short ways to a distance that are compared; more would change the balance little."""
 _SWEEPS = 20
-_LAYERS = 4
+ROUTE_SETS = 4
 """Sets of routes; a flow's choice says which it takes."""
 _STARTS = 8
 _SMALL = 64
@@ -64,7 +64,7 @@ def even_uses(nodes: int, coins: Sequence[int], copies: NDArray[np.float64]) -> 
     >>> even_uses(12, (1, 5, 7, 11), np.ones(4)).sum(axis=(0, 1)).tolist()
     [20, 20, 20, 20]
     """
-    ways = _shortest_ways(nodes, coins) * _LAYERS
+    ways = _shortest_ways(nodes, coins) * ROUTE_SETS
     random = np.random.default_rng(0)
     best, least = np.zeros((len(ways), len(coins)), np.int64), np.inf
     for _ in range(_STARTS if nodes <= _SMALL else 1):
@@ -73,7 +73,7 @@ def even_uses(nodes: int, coins: Sequence[int], copies: NDArray[np.float64]) -> 
         unevenness = float((chosen.sum(axis=0) ** 2 / copies).sum())
         if unevenness < least:
             best, least = chosen, unevenness
-    return best.reshape(_LAYERS, nodes, len(coins))
+    return best.reshape(ROUTE_SETS, nodes, len(coins))
 
 
 def _even_out(
@@ -127,7 +127,7 @@ def _moves(uses: Integers) -> Integers:
 
 def _router(nodes: int, steps: Integers, moves: Integers) -> Router:
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
-        taken = moves[choices % _LAYERS, (targets - sources) % nodes]
+        taken = moves[choices % ROUTE_SETS, (targets - sources) % nodes]
         hops = steps[taken]
         at = (sources[:, None] + np.cumsum(hops, axis=1) - hops) % nodes
         return np.where(hops > 0, taken * nodes + at, -1)
