@@ -40,7 +40,7 @@ def compare(
     degree: Degree = None,
     preset: Preset = "",
     settings: Settings = None,
-    device: Device = "a100",
+    device: Device = "",
     profile: Profile = "",
     strategy: StrategyChoice = "",
     oversubscription: Oversubscription = 2.0,
@@ -56,7 +56,7 @@ def compare(
     job = open_job(
         WorkloadChoice(workload, preset, parse_settings(settings), device, profile), nodes, strategy
     )
-    links, rate = degree or job.links(4), rate_gbps or job.rate_gbps
+    links, rate = job.links(degree, usual=4), job.rate_gbps(rate_gbps)
     rows = compare_fabrics(
         job,
         rows_of(fabrics),

@@ -20,15 +20,15 @@ from testbed.cli.workload_options import (
     Settings,
     Workload,
 )
-from testbed.design.plan_file import Plan, plan_json, write_plan
+from testbed.design.plan_file import Plan, check_writable, plan_json, write_plan
 from testbed.design.planning import Effort, Servers, make_plan
 from testbed.design.search import Progress
 from testbed.design.wiring import patch_list
 from testbed.design.workload_choice import WorkloadChoice, parse_settings
-from testbed.errors import PlanFileError
+from testbed.errors import PlanFileError, TopologyError
 from testbed.lab.inventory import load_lab
 from testbed.lab.shards import shard_of
-from testbed.operate.session import degree_of, design_of_plan, lab_of_plan
+from testbed.operate.session import check_fits, degree_of, design_of_plan, lab_of_plan
 
 Lab = Annotated[
     Path | None, typer.Option("--lab", metavar="LAB", help="Lab file; says hosts, NICs and rate.")
@@ -73,6 +73,7 @@ def optimise(
     """Find a strategy and a topology for a workload, and write them down as a plan."""
     choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)
     servers = _servers(lab_file, hosts_of, nodes, degree, rate_gbps, simplex=simplex)
+    check_writable(out)
     effort = Effort(seed, steps, chains, workers, scheduler, checkpoint, resume)
     with narrate() as narrator:
 
@@ -81,8 +82,8 @@ def optimise(
 
         narrator.phase(f"Searching for {workload} on {counted(servers.nodes, 'server')}")
         plan, found = make_plan(choice, servers, effort, told)
-    patches = _patches(lab_file, plan)
-    write_plan(plan, out)
+    write_plan(plan, out)  # before anything else can go wrong: the search was the long part
+    patches = _patches(lab_file, plan, out)
     if as_json:
         print_json({**plan_json(plan), "plan": str(out), "stopped": found.stopped})
     else:
@@ -104,28 +105,34 @@ def _servers(
     if lab_file is None:
         if hosts_of:
             raise PlanFileError("--hosts-of names hosts of a lab: give --lab too")
-        return Servers(nodes or 12, degree or 4, rate_gbps or 100.0, simplex)
-    if nodes or degree:
-        raise PlanFileError("--lab says how many servers and links there are: leave out --nodes and --degree")
+        return Servers(nodes or 12, degree or 4, 100.0 if rate_gbps is None else rate_gbps, simplex)
+    if nodes:
+        raise PlanFileError("--lab says how many servers there are: leave out --nodes, or name --hosts-of")
     lab = load_lab(lab_file)
     if hosts_of:
         lab = shard_of(lab, hosts_of.split(","))
+    links = degree or degree_of(lab)
+    check_fits(lab, links, simplex=simplex)
     return Servers(
         nodes=len(lab.hosts),
-        degree=degree_of(lab),
-        rate_gbps=rate_gbps or lab.link.represents_gbps,
+        degree=links,
+        rate_gbps=lab.link.represents_gbps if rate_gbps is None else rate_gbps,
         simplex=simplex,
         lab=lab.name,
         hosts=tuple(host.name for host in lab.hosts),
     )
 
 
-def _patches(lab_file: Path | None, plan: Plan) -> list[str]:
+def _patches(lab_file: Path | None, plan: Plan, out: Path) -> list[str]:
     """What is to be patched on the lab; raises `TopologyError` when its switches cannot hold the topology."""
     if lab_file is None:
         return []
     here = lab_of_plan(load_lab(lab_file), plan)
-    return [f"{len(patch_list(design_of_plan(here, plan).wiring))} patches"]
+    try:
+        wiring = design_of_plan(here, plan).wiring
+    except TopologyError as error:
+        raise TopologyError(f"the plan is written to {out}, but lab '{here.name}' cannot hold it: {error}") from error
+    return [f"{len(patch_list(wiring))} patches"]
 
 
 def _lines(plan: Plan) -> list[str]:

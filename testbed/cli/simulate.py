@@ -50,7 +50,7 @@ def simulate(
     degree: Degree = None,
     preset: Preset = "",
     settings: Settings = None,
-    device: Device = "a100",
+    device: Device = "",
     profile: Profile = "",
     strategy: StrategyChoice = "",
     equal_cost: EqualCost = False,
@@ -72,8 +72,9 @@ def simulate(
     """Simulate one iteration of a workload or a task graph on a fabric."""
     choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)
     job = open_job(choice, nodes, strategy)
-    links = degree or job.links(1 if fabric in SWITCHED else DIRECT_DEGREE)
-    rate = rate_gbps or job.rate_gbps
+    # At equal cost a Fat-tree stands beside direct connect, so that it is as many links that are paid for.
+    links = job.links(degree, 1 if fabric in SWITCHED and not equal_cost else DIRECT_DEGREE)
+    rate = job.rate_gbps(rate_gbps)
     chosen = fabric_by_name(
         fabric,
         job.graph.nodes,

@@ -14,15 +14,16 @@ from testbed.design.model import Topology
 from testbed.design.plan_file import Plan, read_plan
 from testbed.design.simulation import TaskGraph, read_graph
 from testbed.design.strategy_choice import is_named, strategy_by_name
-from testbed.design.workload_choice import WorkloadChoice
+from testbed.design.workload_choice import USUAL_DEVICE, WorkloadChoice
 from testbed.design.workloads.heat_map import draw_heat_map
 from testbed.design.workloads.iteration import iteration
 from testbed.design.workloads.layout import Strategy
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import check_memory, memory_use
+from testbed.design.workloads.strategies import check_strategy
 from testbed.design.workloads.tally import traffic
 from testbed.design.workloads.traffic import Traffic, traffic_of
-from testbed.errors import PlanFileError, WorkloadError
+from testbed.errors import PlanFileError, StrategyError, WorkloadError
 
 GRAPH_SUFFIX = ".npz"
 USUAL_NODES = 12
@@ -76,6 +77,7 @@ class Job:
 def open_job(choice: WorkloadChoice, nodes: int | None = None, strategy: str = "") -> Job:
     """The job that is named; `strategy` is a name of `strategy_choice` (empty is `default`), or a plan file.
 
+    Of a plan, whatever the choice does not say is as it was planned for; another size of the job is refused.
     Raises `WorkloadError` and its children, `PlanFileError`, `OSError`.
     """
     if choice.name.endswith(GRAPH_SUFFIX):
@@ -95,6 +97,9 @@ def _graph_job(path: str) -> Job:
 
 def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> Job:
     plan = None if is_named(strategy) else read_plan(strategy)
+    if plan:
+        choice = _as_planned(choice, plan, strategy)
+    choice = replace(choice, device=choice.device or USUAL_DEVICE)
     servers = nodes or (plan.topology.nodes if plan else USUAL_NODES)
     workload = choice.workload(servers)
     cluster = choice.cluster(servers)
@@ -115,15 +120,38 @@ def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> J
     return Job(workload.name, graph, traffic_of(graph), about, plan)
 
 
+def _as_planned(choice: WorkloadChoice, plan: Plan, source: str) -> WorkloadChoice:
+    """The workload that the plan is for; on another device or with another profile where the choice says so.
+
+    A file may be elsewhere today: its operators are compared. Raises `PlanFileError` for a job of another size.
+    """
+    was = plan.workload
+    if choice.name != was.name and not (choice.is_file and was.is_file):
+        raise _not_for(plan, source, choice.name)
+    settings = {f"--set {key}": (value, was.settings.get(key, "")) for key, value in choice.settings.items()}
+    for option, (asked, planned) in {"--preset": (choice.preset, was.preset), **settings}.items():
+        if asked and asked != planned:
+            cure = f"leave out {option}, or make a plan for it"
+            raise PlanFileError(f"{source}: {option} is {planned or 'the default'} in it, not {asked}: {cure}")
+    device, profile = choice.device or was.device, choice.profile or was.profile
+    return WorkloadChoice(choice.name, was.preset, was.settings, device, profile)
+
+
 def _of_plan(plan: Plan, workload: Workload, nodes: int, source: str) -> Strategy:
-    """The plan's strategy, if it is one for this workload."""
+    """The plan's strategy. Raises `PlanFileError` unless it is one for this workload."""
     names = tuple(operator.name for operator in workload.operators)
     if plan.operators != names or plan.topology.nodes != nodes:
-        raise PlanFileError(
-            f"{source}: it is for {plan.workload.name} with {len(plan.operators)} operators on "
-            f"{plan.topology.nodes} servers, not for {workload.name} with {len(names)} on {nodes}"
-        )
+        raise _not_for(plan, source, f"{workload.name} with {len(names)} on {nodes}")
+    try:
+        check_strategy(workload, plan.strategy, nodes)
+    except StrategyError as error:
+        raise PlanFileError(f"{source}: {error}") from error
     return plan.strategy
+
+
+def _not_for(plan: Plan, source: str, other: str) -> PlanFileError:
+    planned = f"{plan.workload.name} with {len(plan.operators)} operators on {plan.topology.nodes} servers"
+    return PlanFileError(f"{source}: it is for {planned}, not for {other}")
 
 
 def sent_by_pairs(plan: Plan) -> NDArray[np.float64] | None:

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from errno import EISDIR
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -63,6 +64,19 @@ _NUMBERS = re.compile(r"\[\n[\s\d,\[\]]*\]")  # a line may not end inside a text
 
 def _on_one_line(numbers: re.Match[str]) -> str:
     return "".join(numbers[0].split()).replace(",", ", ")
+
+
+def check_writable(path: str | Path) -> None:
+    """Raise `PlanFileError` unless a plan can be written there, for whoever has a long search before that."""
+    target = Path(path)
+    tried = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
+        tried.touch()
+        tried.unlink()
+    except OSError as error:
+        raise PlanFileError(f"no plan can be written to {path}: {error.strerror}: give another --out") from error
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:

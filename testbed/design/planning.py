@@ -13,13 +13,17 @@ from testbed.design.distance import diameter
 from testbed.design.hops import hop_table
 from testbed.design.model import Topology
 from testbed.design.plan_file import Plan
+from testbed.design.rates import check_rate
 from testbed.design.search import Found, Progress, optimise
 from testbed.design.workload_choice import WorkloadChoice
 
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Where the job is to run: `hosts` in the order of nodes when a lab is meant, whose name is `lab`."""
+    """Where the job is to run: `hosts` in the order of nodes when a lab is meant, whose name is `lab`.
+
+    Raises `TopologyError` for a rate that no link has.
+    """
 
     nodes: int
     degree: int
@@ -27,6 +31,9 @@ class Servers:
     simplex: bool = False
     lab: str = ""
     hosts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_rate(self.rate_gbps)
 
 
 @dataclass(frozen=True, slots=True)

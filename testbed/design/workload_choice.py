@@ -14,6 +14,7 @@ from testbed.design.workloads.roofline import DEVICES, Cluster
 from testbed.errors import WorkloadError
 
 FILE_SUFFIXES = (".onnx",)
+USUAL_DEVICE = "a100"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class WorkloadChoice:
     name: str
     preset: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
-    device: str = "a100"
+    device: str = ""
     profile: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -52,10 +53,11 @@ class WorkloadChoice:
 
     def cluster(self, nodes: int) -> Cluster:
         """Servers of the device that was chosen. Raises `WorkloadError` for an unknown one, `OSError`."""
-        if self.device not in DEVICES:
-            raise WorkloadError(f"no device {self.device!r}: there are {', '.join(DEVICES)}")
+        device = self.device or USUAL_DEVICE
+        if device not in DEVICES:
+            raise WorkloadError(f"no device {device!r}: there are {', '.join(DEVICES)}")
         profile = read_profile(self.profile) if self.profile else None
-        return Cluster(nodes, DEVICES[self.device], self._devices_per_server(), profile=profile)
+        return Cluster(nodes, DEVICES[device], self._devices_per_server(), profile=profile)
 
     def _from_file(self, nodes: int) -> Workload:
         """An ONNX model: settings are the batch, and sizes of the dimensions that the file leaves open."""

@@ -109,8 +109,24 @@ def design_of_plan(lab: Lab, plan: Plan) -> Design:
 
 def lay_out(lab: Lab, name: str, topology: Topology) -> Design:
     """A topology laid onto the NICs of all hosts of a lab, with routes. Raises `TopologyError`."""
-    wiring = wire(topology, planes=len(lab.switches))
+    wiring = wire(topology, planes=_planes(lab, topology.degree))
     return Design(name, topology, wiring, find_routes(wiring))
+
+
+def check_fits(lab: Lab, degree: int, *, simplex: bool = False) -> None:
+    """Raise `TopologyError` unless connected topologies of so many links a host can be patched in this lab."""
+    nodes, nics = len(lab.hosts), degree_of(lab)
+    if degree > nics:
+        raise TopologyError(f"{lab.path}: hosts have {nics} NICs, not {degree}: lower --degree")
+    if nodes > 1:
+        # A connected circulant of an even number of nodes can be split over switches (Stong, 1985), whatever its
+        # strides: if this one cannot be, no other can.
+        wire(find_topology(nodes, degree, simplex=simplex), planes=_planes(lab, degree))
+
+
+def _planes(lab: Lab, degree: int) -> int:
+    """Switches that the links of a topology are spread over. Of fewer links than NICs, the first interfaces."""
+    return min(len(lab.switches), degree)
 
 
 @contextmanager

@@ -7,13 +7,18 @@ import numpy as np
 import pytest
 
 from testbed.design.demand import AllReduceDemand
+from testbed.design.jobs import sent_by_pairs
 from testbed.design.look_ahead import look_ahead, start
 from testbed.design.model import Nic
 from testbed.design.pairing import match, pair_up
+from testbed.design.plan_file import Plan
 from testbed.design.repair import bought_pairs, plan_repair, routes_over
 from testbed.design.routes import find_routes
 from testbed.design.topology import find_topology
 from testbed.design.wiring import wire
+from testbed.design.workload_choice import WorkloadChoice
+from testbed.design.workloads.strategies import default_strategy
+from testbed.design.workloads.tally import traffic
 from testbed.errors import TopologyError
 
 
@@ -216,6 +221,22 @@ def test_the_pair_that_sends_least_gives_its_link_up(simplex):
     spare = bought_pairs(topology, sent)
     one_way = (1, 4), (2, 5), (3, 0), (5, 2), (4, 1), (0, 3)
     assert spare == (one_way if simplex else ((2, 5), (1, 4), (0, 3)))
+
+
+def test_what_a_plan_sends_between_pairs_is_known_where_its_workload_can_be_built():
+    topology, choice = find_topology(4, 2), WorkloadChoice("dlrm")
+    workload = choice.workload(4)
+    strategy = default_strategy(workload, 4)
+    names = tuple(operator.name for operator in workload.operators)
+    sent = sent_by_pairs(Plan(choice, topology, 25.0, names, strategy, {}))
+    assert np.array_equal(sent, traffic(workload, strategy, choice.cluster(4)).pairs)
+    assert sent.sum() > 0
+    for elsewhere in (
+        WorkloadChoice("nobody's"),
+        WorkloadChoice("of-another-machine.onnx"),
+        WorkloadChoice("bert"),
+    ):
+        assert sent_by_pairs(Plan(elsewhere, topology, 25.0, names, strategy, {})) is None
 
 
 def test_a_dark_nic_loses_nothing():

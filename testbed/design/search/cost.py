@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from testbed.design.search.paths import Paths
 from testbed.design.search.program import Computing, Program, Sending, Summing, Work
 from testbed.design.search.setting import Setting
+from testbed.design.workloads.traffic import Group
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -92,32 +93,35 @@ class Costs:
 
     def _sending(self, work: Sending, choice: int) -> _Rows:
         wire = self._latency.wire_bytes(work.size_bytes).astype(np.float64)
-        seconds, longest = self._paths.seconds(
-            work.source, work.target, choice + np.arange(wire.size), wire
-        )
+        seconds, longest = self._paths.seconds(work.source, work.target, choice + np.arange(wire.size), wire)
         return self._load(
             work.keeps, np.unique(work.source), seconds, np.unique(work.target), self._flight_s(longest)
         )
 
     def _summing(self, work: Summing, choice: int) -> _Rows:
+        members = np.array(sorted(server for group in work.groups for server in group))
+        seconds, extra_s = np.zeros(self._paths.byte_s.size), 0.0
+        for number, (group, size_bytes) in enumerate(zip(work.groups, work.size_bytes, strict=True)):
+            if len(group) > 1:
+                more, after_s = self._rings(group, size_bytes, (choice + number) % self._paths.sets)
+                seconds, extra_s = seconds + more, max(extra_s, after_s)
+        return self._load(np.zeros(0, dtype=np.int64), members, seconds, members, extra_s)
+
+    def _rings(self, members: Group, size_bytes: int, choice: int) -> tuple[Floats, float]:
         """Rings as `collectives.ring`: equal rounds of whole packets, each as long as its longest hop needs."""
-        members, size = np.array(work.members), len(work.members)
-        none = np.zeros(0, dtype=np.int64)
-        if size == 1:
-            return self._load(none, members, np.zeros(0), members, 0.0)
-        strides, rounds = self._paths.strides(work.members), 2 * (size - 1)
-        sent = -(-work.size_bytes // (len(strides) * size))
-        if work.size_bytes < self._latency.single_round_bytes * size:
+        size, strides = len(members), self._paths.strides(members)
+        rounds = 2 * (size - 1)
+        sent = -(-size_bytes // (len(strides) * size))
+        if size_bytes < self._latency.single_round_bytes * size:
             strides, rounds = (1,), 1
-            sent = -(-2 * (size - 1) * work.size_bytes // size**2)
+            sent = -(-2 * (size - 1) * size_bytes // size**2)
         wire = float(self._latency.wire_bytes(np.array(sent))) * rounds
         source = np.tile(members, len(strides))
         target = np.concatenate([np.roll(members, -stride) for stride in strides])
         seconds, longest = self._paths.seconds(
             source, target, np.full(source.size, choice), np.full(source.size, wire)
         )
-        extra_s = rounds * self._flight_s(longest) + self._cluster.local_reduce_seconds(work.size_bytes)
-        return self._load(none, members, seconds, members, extra_s)
+        return seconds, rounds * self._flight_s(longest) + self._cluster.local_reduce_seconds(size_bytes)
 
     def _load(
         self, keeps: Integers, senders: Integers, seconds: Floats, receivers: Integers, extra_s: float

@@ -27,8 +27,9 @@ _CIRCULANTS = 8
 class Paths:
     """Paths over a topology, in `sets` among which what is sent chooses, as with the simulator's fabric.
 
-    In set c that of the pair s, t is `links[first[p]:first[p + 1]]` with p = (c * n + s) * n + t. `byte_s` are seconds a byte on each link, parallel links being one; `strides` those over the positions of a group
-    on which its AllReduce runs as rings.
+    In set c that of the pair s, t is `links[first[p]:first[p + 1]]` with p = (c * n + s) * n + t. `byte_s` are
+    seconds a byte on each link, parallel links being one; `strides` those over the positions of a group on which its
+    AllReduce runs as rings.
     """
 
     nodes: int
@@ -69,9 +70,7 @@ def paths_over(topology: Topology, rate_gbps: float) -> Paths:
 
 
 @lru_cache(_CIRCULANTS)
-def _on_circulant(
-    nodes: int, steps: tuple[int, ...], rate_gbps: float
-) -> tuple[Integers, Integers, Floats]:
+def _on_circulant(nodes: int, steps: tuple[int, ...], rate_gbps: float) -> tuple[Integers, Integers, Floats]:
     """The simulator's own routes, all sets of them; and the seconds a byte takes on each link."""
     fabric = circulant(nodes, steps, rate_gbps)
     choice, pair = np.divmod(np.arange(ROUTE_SETS * nodes**2), nodes**2)

@@ -68,15 +68,18 @@ class Sending:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Summing:
-    """An AllReduce of `size_bytes` among `members`, in ascending order."""
+    """AllReduces side by side, of `size_bytes` each among the members of a group, in ascending order.
 
-    members: Group
-    size_bytes: int
+    They share links, so that all of them go on when the last is through.
+    """
+
+    groups: tuple[Group, ...]
+    size_bytes: tuple[int, ...]
 
     @property
     def messages(self) -> int:
-        """How many tasks of the simulator send for it: the sum is one."""
-        return 1
+        """How many tasks of the simulator send for it: each sum is one."""
+        return len(self.groups)
 
 
 Work = Computing | Sending | Summing
@@ -157,7 +160,7 @@ class Programs:
                     bucket = buckets[place]
                     for size, members in zip(bucket.size_bytes, bucket.groups, strict=True):
                         if size:
-                            yield Item(_summing(members, size), stage, _NOWHERE)
+                            yield Item(_summing((members,), (size,)), stage, _NOWHERE)
 
     def _begin_backward(
         self, layouts: Sequence[Layout], place: int, microbatch: int, samples: int
@@ -185,9 +188,13 @@ class Programs:
         yield Item(computing, stage, _NOWHERE)
         size = operator.backward_reduce_bytes if direction else operator.forward_reduce_bytes
         if layout.way == "tensor" and layout.shards > 1 and size:
-            for row, count in zip(layout.grid, np.diff(cut(samples, layout.replicas)).tolist(), strict=True):
-                if count:
-                    yield Item(_summing(tuple(sorted(row)), count * size), stage, stage)
+            counts = np.diff(cut(samples, layout.replicas)).tolist()
+            sums = [
+                (tuple(sorted(row)), count * size)
+                for row, count in zip(layout.grid, counts, strict=True)
+                if count
+            ]
+            yield Item(_summing(*zip(*sums, strict=True)), stage, stage)
 
     def _stage(self, direction: int, microbatch: int, place: int) -> int:
         """A stage of an operator; the one after it is where its experts compute."""
@@ -254,8 +261,8 @@ def _as_sending(moves: Moves) -> Sending:
 
 
 @lru_cache(_REMEMBERED)
-def _summing(members: Group, size_bytes: int) -> Summing:
-    return Summing(members, size_bytes)
+def _summing(groups: tuple[Group, ...], size_bytes: tuple[int, ...]) -> Summing:
+    return Summing(groups, size_bytes)
 
 
 @lru_cache(_REMEMBERED)

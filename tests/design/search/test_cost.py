@@ -88,7 +88,39 @@ def test_a_tensor_parallel_group_without_links_of_its_own_pays_for_its_hops():
     own, other = (
         closed_form_s(setting, strategy, find_strides(8, strides)) - computing for strides in ((1, 2), (3,))
     )
-    assert other == pytest.approx(2 * own, rel=5e-3)  # one of the two groups computes while the other sends
+    assert other == pytest.approx(2 * own, rel=5e-3)
+
+
+@pytest.mark.parametrize("gradient_bytes", [0, 10**6])
+@pytest.mark.parametrize(("shards", "within"), [(2, 0.01), (3, 0.01), (4, 0.13), (6, 0.01), (12, 0.01)])
+def test_groups_without_rings_of_links_cost_what_the_simulator_says(shards, within, gradient_bytes):
+    """On 12 servers and strides 1 and 5: groups that lie apart send over two hops and share links with each other."""
+    operators = tuple(
+        layer(
+            name, parameter_bytes=64, gradient_bytes=12 * gradient_bytes, forward_reduce_bytes=10**6,
+            backward_reduce_bytes=10**6, ways=("tensor",),
+        )
+        for name in "abc"
+    )  # fmt: skip
+    workload = Workload("cut", operators, ((0, 1), (1, 2)), batch=12)
+    setting = Setting(workload, Cluster(12), 4, 10, latency=NO_LATENCY)
+    strategy, topology = Strategy((spaced_layout("tensor", 12, shards),) * 3), find_strides(12, (1, 5))
+    closed = closed_form_s(setting, strategy, topology)
+    assert closed == pytest.approx(simulated_s(setting, strategy, topology), rel=within)
+
+
+def test_messages_take_the_paths_that_the_simulator_gives_them():
+    """Each message another set of paths than the one before, all parts of a sum the same."""
+    paths = paths_over(find_strides(12, (1, 5)), 10)
+    fabric = fabric_of(find_strides(12, (1, 5)), 10)
+    different = 0
+    for choice in range(8):
+        for source, target in ((0, 2), (3, 9), (4, 1)):
+            load, hops = paths.seconds(*(np.array([one]) for one in (source, target, choice)), np.ones(1))
+            links = fabric.path(source, target, choice)
+            assert (hops, set(np.flatnonzero(load))) == (len(links), set(links))
+            different += links != fabric.path(source, target, 0)
+    assert different > 0
 
 
 def find_strides(nodes, strides):
@@ -152,7 +184,8 @@ def test_a_program_sends_what_the_iteration_sends(random_workload, microbatches)
         pairs, sums = np.zeros((4, 4)), dict.fromkeys(wanted.allreduce, 0)
         for work, _, _ in problem.program(point).items:
             if isinstance(work, Summing):
-                sums[work.members] += work.size_bytes
+                for members, size_bytes in zip(work.groups, work.size_bytes, strict=True):
+                    sums[members] += size_bytes
             elif isinstance(work, Sending):
                 np.add.at(pairs, (work.source, work.target), work.size_bytes)
         kinds |= {layout.way for layout in problem.strategy(point).layouts}

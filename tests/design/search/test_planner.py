@@ -76,18 +76,30 @@ def test_the_search_is_never_worse_than_its_start(random_workload):
     assert better >= 1
 
 
-def test_exchanged_links_are_taken_when_the_simulated_iteration_gets_shorter(random_workload):
+def pairs_alone(number):
+    """Five tables and what pools their rows, each on a server: all bytes go between pairs."""
+    chance = np.random.default_rng([number, 1])
+    tables = [
+        Operator(f"t{i}", "embedding", 0.0, 0.0, 1 << 20, int(2 ** chance.uniform(10, 20)), ways=("place",))
+        for i in range(5)
+    ]
+    pooled = [Operator(f"p{i}", "dense", 1e3, 1e3, 1 << 10, 64, ways=("place",)) for i in range(5)]
+    edges = tuple((i, 5 + int(chance.integers(5))) for i in range(5))
+    return Workload("pairs", (*tables, *pooled), edges, batch=96)
+
+
+def test_exchanged_links_are_taken_when_the_simulated_iteration_gets_shorter():
     taken = 0
-    for number in range(4):
-        workload = random_workload(np.random.default_rng([4, number]), layers=2, tables=2)
-        found = optimise(workload, Cluster(6), 3, 25, steps=100, finalists=5)
-        problem = StrategyProblem(Setting(workload, Cluster(6), 3, 25))
+    for number in (0, 4):
+        workload, cluster = pairs_alone(number), Cluster(8)
+        found = optimise(workload, cluster, 3, 25, steps=100, finalists=3)
+        problem = StrategyProblem(Setting(workload, cluster, 3, 25))
         plain = [
             simulated(problem.setting, found.strategy, start.finding).iteration_s
             for start in starts(problem, found.strategy)
         ]
         assert found.predicted.iteration_s <= min(plain)
-        taken += found.predicted.iteration_s < 0.99 * min(plain)
+        taken += found.predicted.iteration_s < 0.9 * min(plain)
     assert taken >= 1
 
 
