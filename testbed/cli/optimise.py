@@ -131,7 +131,9 @@ def _patches(lab_file: Path | None, plan: Plan, out: Path) -> list[str]:
     try:
         wiring = design_of_plan(here, plan).wiring
     except TopologyError as error:
-        raise TopologyError(f"the plan is written to {out}, but lab '{here.name}' cannot hold it: {error}") from error
+        raise TopologyError(
+            f"the plan is written to {out}, but lab '{here.name}' cannot hold it: {error}"
+        ) from error
     return [f"{len(patch_list(wiring))} patches"]
 
 

@@ -98,10 +98,13 @@ def report_error(error: Exception, *, as_json: bool) -> None:
 
 @dataclass
 class PlainNarrator:
-    """Progress as plain lines, for logs and pipes."""
+    """Progress as plain lines, for logs and pipes. Of steps that say the same, the first and the last get a line."""
+
+    _said: str = ""
 
     def phase(self, title: str) -> None:
         """A new part of the job begins."""
+        self._said = ""
         print(f"== {title}", file=sys.stderr, flush=True)
 
     def note(self, text: str) -> None:
@@ -110,7 +113,9 @@ class PlainNarrator:
 
     def tick(self, done: int, total: int, text: str) -> None:
         """One of many like steps is done."""
-        print(f"   [{done}/{total}] {text}", file=sys.stderr, flush=True)
+        if text != self._said or done >= total:
+            print(f"   [{done}/{total}] {text}", file=sys.stderr, flush=True)
+        self._said = text
 
 
 class RichNarrator:

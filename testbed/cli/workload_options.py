@@ -22,7 +22,9 @@ Nodes = Annotated[int | None, typer.Option("--nodes", min=1, help="Servers of th
 Degree = Annotated[int | None, typer.Option("--degree", min=1, help="Links of each server.")]
 Device = Annotated[
     str,
-    typer.Option("--device", metavar="NAME", help="Of a server: a100 (the default), a100-80gb, a100-80gb-bf16."),
+    typer.Option(
+        "--device", metavar="NAME", help="Of a server: a100 (the default), a100-80gb, a100-80gb-bf16."
+    ),
 ]
 Profile = Annotated[
     str, typer.Option("--profile", metavar="FILE", help="Measured computing times instead of the roofline.")

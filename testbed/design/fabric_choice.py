@@ -46,8 +46,8 @@ from testbed.errors import TopologyError
 FABRICS = ("ideal", "fattree", "oversub", "direct", "expander", "circuits", "circuits-forwarding")
 SWITCHED = frozenset({"ideal", "fattree", "oversub"})
 """Fabrics of packet switches: a host has one link, and nobody forwards for others."""
-PLANNED_ROUNDING = 0.01
-"""Ends are rounded so in a search: 1 % of the time of an iteration, a hundredth of the computing."""
+RANKED_ROUNDING = 0.01
+"""Ends are rounded so while a search ranks its finalists: 1 % of the time of an iteration, a hundredth of the computing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ class ChosenFabric:
         """The same with all rounds of a ring flowing as one: many times faster, see `sim.models.network.fluid`."""
         return replace(self, allreduce=fluid(self.allreduce))
 
-    def as_planned(self) -> ChosenFabric:
-        """The same as a search simulates it: rings fluid, ends rounded by 1 % of a flow's duration."""
-        return replace(self.as_fluid(), rounding=PLANNED_ROUNDING)
+    def as_ranked(self) -> ChosenFabric:
+        """The same as a search ranks its finalists: rings fluid, ends rounded by 1 % of a flow's duration."""
+        return replace(self.as_fluid(), rounding=RANKED_ROUNDING)
 
     def run(self, graph: TaskGraph, *, latency: Latency | None = None, trace: bool = False) -> Execution:
         """One iteration. Raises `Stalled`, and `ValueError` for a graph of more nodes."""
@@ -114,7 +114,9 @@ def fabric_by_name(
         raise TopologyError(f"fabric {name!r} at equal cost: only a Fat-tree is, take 'fattree'")
     try:
         if name in SWITCHED:
-            host_gbps = equal_cost_fat_tree_gbps(nodes, degree, rate_gbps) if equal_cost else degree * rate_gbps
+            host_gbps = (
+                equal_cost_fat_tree_gbps(nodes, degree, rate_gbps) if equal_cost else degree * rate_gbps
+            )
             return ChosenFabric(name, _switched(name, nodes, host_gbps, oversubscription), host_gbps, ring)
         if name == "direct":
             found = topology or find(demand or demand_of(nodes), degree).topology

@@ -57,7 +57,9 @@ class Job:
             return usual if asked is None else asked
         planned = self.plan.topology.degree
         if asked not in (None, planned):
-            raise PlanFileError(f"the plan is for {planned} links a server, not for {asked}: leave out --degree")
+            raise PlanFileError(
+                f"the plan is for {planned} links a server, not for {asked}: leave out --degree"
+            )
         return planned
 
     def rate_gbps(self, asked: float | None) -> float:
@@ -132,7 +134,9 @@ def _as_planned(choice: WorkloadChoice, plan: Plan, source: str) -> WorkloadChoi
     for option, (asked, planned) in {"--preset": (choice.preset, was.preset), **settings}.items():
         if asked and asked != planned:
             cure = f"leave out {option}, or make a plan for it"
-            raise PlanFileError(f"{source}: {option} is {planned or 'the default'} in it, not {asked}: {cure}")
+            raise PlanFileError(
+                f"{source}: {option} is {planned or 'the default'} in it, not {asked}: {cure}"
+            )
     device, profile = choice.device or was.device, choice.profile or was.profile
     return WorkloadChoice(choice.name, was.preset, was.settings, device, profile)
 

@@ -14,13 +14,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from errno import EISDIR
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any
 
 from testbed.design.model import Topology
+from testbed.design.plan_parts import read_strategy, read_topology
 from testbed.design.plan_reading import PlanReader
+from testbed.design.rates import LEAST_GBPS, MOST_GBPS
 from testbed.design.workload_choice import WorkloadChoice
-from testbed.design.workloads.layout import Layout, Strategy
-from testbed.design.workloads.model import Way
+from testbed.design.workloads.layout import Strategy
+from testbed.design.workloads.roofline import DEVICES
 from testbed.errors import PlanFileError
 
 FORMAT = "lightbed-plan/1"
@@ -76,7 +78,9 @@ def check_writable(path: str | Path) -> None:
         tried.touch()
         tried.unlink()
     except OSError as error:
-        raise PlanFileError(f"no plan can be written to {path}: {error.strerror}: give another --out") from error
+        raise PlanFileError(
+            f"no plan can be written to {path}: {error.strerror}: give another --out"
+        ) from error
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
@@ -111,10 +115,14 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 def read_plan(path: str | Path) -> Plan:
     """The plan in a file. Raises `PlanFileError` that names the file, the key and what is wrong; `OSError`."""
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise PlanFileError(f"{path} is no plan file: not JSON ({error})") from error
     return parse_plan(document, str(path))
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no number")
 
 
 def parse_plan(document: Any, source: str) -> Plan:
@@ -124,15 +132,15 @@ def parse_plan(document: Any, source: str) -> Plan:
         found = file.value.get("format")
         what = f"its format is {found!r}, this program reads {FORMAT!r}"
         raise PlanFileError(f"{source}: {what}: make the plan anew with `testbed optimise`")
-    topology = _topology(file.inner("topology"))
-    operators, strategy = _strategy(file.inner("strategy"), topology.nodes)
+    topology = read_topology(file.inner("topology"))
+    operators, strategy = read_strategy(file.inner("strategy"), topology.nodes)
     return Plan(
         workload=_choice(file.inner("workload")),
         topology=topology,
-        rate_gbps=file.positive("rate_gbps"),
+        rate_gbps=file.between("rate_gbps", LEAST_GBPS, MOST_GBPS),
         operators=operators,
         strategy=strategy,
-        predicted=file.inner("predicted").value,
+        predicted=file.figures("predicted", needed="iteration_ms"),
         why=tuple(file.texts("why")),
         search=file.inner("search").value,
         lab=file.text("lab"),
@@ -141,12 +149,14 @@ def parse_plan(document: Any, source: str) -> Plan:
 
 
 def _choice(part: PlanReader) -> WorkloadChoice:
-    settings = part.inner("settings")
+    settings, device = part.inner("settings"), part.text("device")
+    if device and device not in DEVICES:
+        raise part.error("device", f"there is no {device!r}: write one of {', '.join(DEVICES)}")
     return WorkloadChoice(
         name=part.text("name"),
         preset=part.text("preset"),
         settings={name: settings.text(name) for name in settings.value},
-        device=part.text("device"),
+        device=device,
         profile=part.text("profile"),
     )
 
@@ -159,47 +169,3 @@ def _hosts(file: PlanReader, nodes: int) -> tuple[str, ...]:
     if twice:
         raise file.error("hosts", f"{twice[0]!r} is there twice")
     return hosts
-
-
-def _topology(part: PlanReader) -> Topology:
-    nodes, degree = part.count("nodes"), part.count("degree")
-    simplex = part.flag("simplex")
-    links = [_link(part, place, link, nodes) for place, link in enumerate(part.items("links"))]
-    edges = links if simplex else [edge for one, other in links for edge in ((one, other), (other, one))]
-    for end, name in ((0, "sends"), (1, "receives")):
-        used = Counter(edge[end] for edge in edges)
-        full = [node for node, count in used.items() if count > degree]
-        if full:
-            raise part.error("links", f"node {full[0]} {name} on {used[full[0]]} links and has {degree} NICs")
-    strides = tuple(part.whole(stride, "strides") for stride in part.items("strides"))
-    return Topology(nodes, degree, simplex, strides, tuple(sorted(edges)))
-
-
-def _link(part: PlanReader, place: int, link: Any, nodes: int) -> tuple[int, int]:
-    where = f"links[{place}]"
-    if not isinstance(link, list) or len(link) != 2:
-        raise part.error(where, f"{link!r} is no pair of nodes")
-    one, other = (part.node(end, where, nodes) for end in link)
-    if one == other:
-        raise part.error(where, f"joins node {one} to itself")
-    return one, other
-
-
-def _strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strategy]:
-    names, layouts = [], []
-    for place, entry in enumerate(part.items("operators")):
-        operator = PlanReader(part.source, f"{part.where}.operators[{place}]", entry)
-        names.append(operator.text("name"))
-        layouts.append(_layout(operator, nodes))
-    return tuple(names), Strategy(tuple(layouts), part.count("microbatches"))
-
-
-def _layout(operator: PlanReader, nodes: int) -> Layout:
-    way = operator.text("way")
-    if way not in get_args(Way):
-        raise operator.error("way", f"{way!r} is none of {', '.join(get_args(Way))}")
-    rows = operator.items("grid")
-    if not rows or not all(isinstance(row, list) and row and len(row) == len(rows[0]) for row in rows):
-        raise operator.error("grid", "must be rows of equally many servers: replicas by shards")
-    grid = tuple(tuple(operator.node(server, "grid", nodes) for server in row) for row in rows)
-    return Layout(cast("Way", way), grid)

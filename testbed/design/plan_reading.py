@@ -54,18 +54,31 @@ class PlanReader:
             raise self.error(key, f"{value!r} is neither true nor false")
         return value
 
-    def positive(self, key: str) -> float:
-        """A finite number above 0."""
+    def between(self, key: str, least: float, most: float) -> float:
+        """A number from `least` to `most`."""
         value = self._get(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise self.error(key, f"{value!r} is no number above 0")
+        if not _is_number(value) or not least <= value <= most:
+            raise self.error(key, f"{value!r} is no number from {least:g} to {most:g}")
         return float(value)
 
-    def count(self, key: str) -> int:
+    def figures(self, key: str, needed: str) -> dict[str, Any]:
+        """Numbers of 0 or more by name, or objects of such numbers; one of the names is `needed`."""
+        figures = self.inner(key)
+        for name, value in figures.value.items():
+            numbers = value.values() if isinstance(value, dict) else (value,)
+            if not all(_is_number(number) and 0 <= number < math.inf for number in numbers):
+                raise figures.error(name, f"{value!r} is no finite number of 0 or more")
+        if needed not in figures.value:
+            raise figures.error(needed, "is missing")
+        return figures.value
+
+    def count(self, key: str, most: float = math.inf) -> int:
         """A whole number of 1 or more."""
         value = self.whole(self._get(key), key)
         if value < 1:
             raise self.error(key, f"{value} is less than 1")
+        if value > most:
+            raise self.error(key, f"{value} is more than {most}")
         return value
 
     def whole(self, value: Any, key: str) -> int:
@@ -85,3 +98,7 @@ class PlanReader:
         if key not in self.value:
             raise self.error(key, "is missing")
         return self.value[key]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

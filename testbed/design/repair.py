@@ -36,8 +36,8 @@ class Detour:
 class Repair:
     """`running` is the wiring without the lost links; `repatched` the one that restores what is worth it.
 
-    `remove` and `make` are the links between the two, none when nothing can be restored before the
-    fibre is replaced, or when the lost link was itself one to give up; `why` says which.
+    `remove` and `make` are the links between the two. It `restores` nothing when nothing can be restored before
+    the fibre is replaced, or when the lost link was itself one to give up; `why` says which.
     """
 
     detours: tuple[Detour, ...]
@@ -45,6 +45,7 @@ class Repair:
     repatched: Wiring
     remove: tuple[Link, ...]
     make: tuple[Link, ...]
+    restores: bool
     why: str
 
 
@@ -88,11 +89,11 @@ def plan_repair(
         _detour(link, running, repatched, rank) for link in wiring.links if link not in standing.carrying
     )
     if links is None:
-        return Repair(detours, running, running, (), (), _why_not(losses))
+        return Repair(detours, running, running, (), (), False, _why_not(losses))
     remove = tuple(link for link in running.links if link not in links)
     make = tuple(link for link in links if link not in standing.held)
     why = _why(losses.ring_links.total(), restored(wiring, losses, links).total())
-    return Repair(detours, running, repatched, remove, make, why)
+    return Repair(detours, running, repatched, remove, make, True, why)
 
 
 def bought_pairs(topology: Topology, sent: NDArray[np.float64] | None = None) -> tuple[Edge, ...]:

@@ -20,7 +20,7 @@ from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
 from testbed.design.workloads.traffic import traffic_of
 
-_SEED, _STEPS, _FINALISTS = 0, 60, 4
+_SEED, _STEPS, _FINALISTS = 0, 200, 4
 _ALPHA = 0.02
 """Jobs of a quarter of a second differ by tens of milliseconds: chains must dare to accept that."""
 _FULL = 0.95
@@ -65,7 +65,7 @@ def plan_second(first: Topology, routes: Routes, rate_gbps: float) -> SecondTopo
         return None
     graph = iteration(job, found.strategy, cluster)
     standing = fabric_by_name("direct", first.nodes, first.degree, rate_gbps, topology=first)
-    before_ms = simulate_on(standing.as_planned(), graph).iteration_s * 1e3
+    before_ms = simulate_on(standing.as_fluid(), graph).iteration_s * 1e3
     demands = sorted(traffic_of(graph).demand.allreduce, key=lambda demand: demand.group)
     return SecondTopology(found.finding.topology, tuple(demands), _told(job, found, before_ms))
 

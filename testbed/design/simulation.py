@@ -36,12 +36,10 @@ def read_graph(path: str | Path) -> TaskGraph:
 def flowing(chosen: ChosenFabric, *, fluid: bool | None, planned: bool) -> ChosenFabric:
     """The fabric with the rounds of rings as one (`fluid`), or one by one.
 
-    Not given, a job that is `planned` runs as its planner simulated it, so that it takes what was predicted; any
-    other in rounds.
+    Not given, a job that is `planned` is fluid as in its planner's last simulation, so that it takes what was
+    predicted; any other in rounds.
     """
-    if fluid is None:
-        return chosen.as_planned() if planned else chosen
-    return chosen.as_fluid() if fluid else chosen
+    return chosen.as_fluid() if (planned if fluid is None else fluid) else chosen
 
 
 def simulate_on(chosen: ChosenFabric, graph: TaskGraph, *, trace: bool = False) -> Execution:

@@ -76,8 +76,8 @@ def check_possible(nodes: int, degree: int, *, simplex: bool) -> None:
         raise TopologyError(f"degree {degree}: every node needs at least 1 NIC; give a degree of 1 or more")
     if degree >= nodes:
         raise TopologyError(
-            f"degree {degree} with {nodes} nodes: a node has only {nodes - 1} others to face; "
-            f"lower the degree to at most {nodes - 1}"
+            f"degree {degree} with {nodes} nodes: a node has only {nodes - 1} other{'s' if nodes > 2 else ''} to "
+            f"face; lower the degree to at most {nodes - 1}"
         )
     if not simplex and nodes * degree % 2:
         raise TopologyError(

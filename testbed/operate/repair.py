@@ -94,8 +94,8 @@ def plan_lab_repair(
         if strange:
             raise DriftError(not_in_force(strange)) from error
         raise
-    is_mended = not differences(lab, repair.repatched, sight.seen)
-    moves = is_mended or repair.repatched != repair.running
+    is_mended = repair.restores and not differences(lab, repair.repatched, sight.seen)
+    moves = is_mended or repair.make or repair.remove
     return LabRepair(
         sight,
         repair,

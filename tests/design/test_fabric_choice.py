@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sim.models.network.fabrics.cost import fat_tree_cost, patch_panel_cost
@@ -11,13 +13,17 @@ from testbed.design.demand import AllReduceDemand, demand_of
 from testbed.design.fabric_choice import FABRICS, fabric_by_name, fabric_of, ring_strides
 from testbed.design.finder import find
 from testbed.design.jobs import Job, open_job
+from testbed.design.plan_file import Plan, write_plan
+from testbed.design.planning import Servers
 from testbed.design.simulation import figures, read_graph, simulate_on
 from testbed.design.topology import find_topology
 from testbed.design.workload_choice import WorkloadChoice
+from testbed.design.workloads.layout import Strategy, data_layout, place_layout
 from testbed.design.workloads.traffic import traffic_of
 from testbed.errors import OutOfMemory, PlanFileError, TopologyError, WorkloadError
 
 NODES, DEGREE, RATE = 12, 4, 100.0
+COPIED = data_layout(range(4))
 
 
 def allreduce_graph(nodes: int = NODES, size: int = 100_000_000):
@@ -169,17 +175,86 @@ def test_jobs_that_cannot_be_are_named(choice, nodes, strategy, error, word):
         open_job(choice, nodes, strategy)
 
 
-def test_a_strategy_of_another_workload_is_refused(tmp_path):
-    from testbed.design.plan_file import Plan, write_plan
-    from testbed.design.workloads.layout import Strategy, data_layout
+@pytest.fixture
+def planned(tmp_path):
+    """Writes a plan for VGG16 on 4 servers with 2 links, other in what is given; says where."""
 
-    plan = Plan(
-        WorkloadChoice("bert"), find_topology(4, 2), 1.0, ("one",), Strategy((data_layout(range(4)),)), {}
-    )
-    write_plan(plan, tmp_path / "p.json")
+    def write(layout=COPIED, **changed):
+        choice = WorkloadChoice("vgg16", "fig11", {"batch_per_device": "2"}, "a100-80gb")
+        names = tuple(operator.name for operator in choice.workload(4).operators)
+        strategy = Strategy((layout,) * len(names))
+        plan = Plan(choice, find_topology(4, 2), 7.0, names, strategy, {"iteration_ms": 1.0})
+        write_plan(replace(plan, **changed), tmp_path / "p.json")
+        return str(tmp_path / "p.json")
 
-    with pytest.raises(PlanFileError, match="bert with 1 operators on 4 servers, not for vgg16"):
-        open_job(WorkloadChoice("vgg16"), None, str(tmp_path / "p.json"))
+    return write
+
+
+def test_a_plan_says_what_the_choice_leaves_out(planned):
+    job = open_job(WorkloadChoice("vgg16"), None, planned())
+    same = open_job(WorkloadChoice("vgg16", "fig11", {"batch_per_device": "2"}), 4, planned())
+    elsewhere = open_job(WorkloadChoice("vgg16", device="a100"), None, planned())
+
+    assert (job.about["batch"], job.about["device"]) == (2 * 4 * 4, "a100-80gb")
+    assert job.about == same.about
+    assert elsewhere.about == {**job.about, "device": "a100", "memory_limit_bytes": 160_000_000_000}
+    assert (job.links(None, usual=4), job.links(2, usual=4)) == (2, 2)
+    assert (job.rate_gbps(None), job.rate_gbps(5.0)) == (7.0, 5.0)
+    with pytest.raises(PlanFileError, match="2 links a server, not for 8: leave out --degree"):
+        job.links(8, usual=4)
+
+
+@pytest.mark.parametrize(
+    ("choice", "word"),
+    [
+        (
+            WorkloadChoice("vgg16", settings={"batch_per_device": "3"}),
+            "--set batch_per_device is 2 in it, not 3",
+        ),
+        (WorkloadChoice("vgg16", settings={"batch": "3"}), "--set batch is the default in it, not 3"),
+        (WorkloadChoice("vgg16", "fig16"), "--preset is fig11 in it, not fig16"),
+        (WorkloadChoice("resnet50"), r"vgg16 with \d+ operators on 4 servers, not for resnet50"),
+    ],
+)
+def test_a_plan_is_for_its_own_job(planned, choice, word):
+    with pytest.raises(PlanFileError, match=word):
+        open_job(choice, None, planned())
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({"topology": find_topology(6, 2)}, r"on 6 servers, not for vgg16:fig11 with \d+ on 4"),
+        ({"layout": place_layout([0])}, "laid out as place, it can be data"),
+    ],
+)
+def test_a_plan_that_does_not_fit_its_workload_is_refused(planned, changed, word):
+    with pytest.raises(PlanFileError, match=word):
+        open_job(WorkloadChoice("vgg16"), 4, planned(**changed))
+
+
+@pytest.mark.parametrize("rate", [0.0, -5.0, float("nan"), 1e300, 1e-300])
+def test_a_rate_that_no_link_has_is_told(rate):
+    graph = allreduce_graph()
+    for name in FABRICS:
+        with pytest.raises(TopologyError, match=r"Gbit/s: give 1e-06 to 1e\+06"):
+            fabric_by_name(name, NODES, DEGREE, rate)
+    with pytest.raises(TopologyError, match="Gbit/s: give"):
+        compare_fabrics(Job("one", graph, traffic_of(graph), {}), rows_of("direct"), DEGREE, rate)
+    with pytest.raises(TopologyError, match="Gbit/s: give"):
+        Servers(NODES, DEGREE, rate)
+
+
+@pytest.mark.parametrize("name", sorted(set(FABRICS) - {"fattree"}))
+def test_only_a_fat_tree_is_made_at_equal_cost(name):
+    with pytest.raises(TopologyError, match="only a Fat-tree"):
+        fabric_by_name(name, NODES, DEGREE, RATE, equal_cost=True)
+
+
+def test_a_host_has_the_links_of_its_topology():
+    topology = find_topology(NODES, 2)
+
+    assert fabric_by_name("direct", NODES, 8, RATE, topology=topology).host_gbps == 2 * RATE
 
 
 def test_a_damaged_task_graph_is_named(tmp_path):

@@ -14,7 +14,7 @@ from testbed.design.repair import bought_pairs
 from testbed.design.routes import find_routes
 from testbed.design.topology import find_topology
 from testbed.design.wiring import wire
-from testbed.design.workloads.layout import Strategy
+from testbed.design.workloads.layout import Strategy, data_layout
 from testbed.lab.inventory import render_lab
 from testbed.measure.store import RunStore
 from testbed.operate.journal import Journal
@@ -147,7 +147,11 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(
     session.bring_up(design)
     lab_file, plan_file = tmp_path / "lab.yaml", tmp_path / "plan.json"
     lab_file.write_text(render_lab(session.lab))
-    write_plan(Plan(WorkloadChoice("pairs"), design.topology, 25.0, (), Strategy((), 1), {}), plan_file)
+    strategy = Strategy((data_layout(range(12)),), 1)
+    write_plan(
+        Plan(WorkloadChoice("pairs"), design.topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0}),
+        plan_file,
+    )
     asked = ["repair", str(lab_file), "--plan", str(plan_file), "--runs-dir", str(tmp_path / "runs")]
 
     def said(*more):

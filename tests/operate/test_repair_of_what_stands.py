@@ -15,7 +15,7 @@ from testbed.design.plan_file import Plan, WorkloadChoice, write_plan
 from testbed.design.routes import find_routes
 from testbed.design.topology import find_topology
 from testbed.design.wiring import wire
-from testbed.design.workloads.layout import Strategy
+from testbed.design.workloads.layout import Strategy, data_layout
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.inventory import render_lab
 from testbed.operate.journal import Journal
@@ -152,6 +152,16 @@ def test_no_detour_leads_over_a_circuit_that_is_missing_and_nothing_is_done_then
             act(LabSession(testbed12, {}, None, None), planned)
 
 
+def test_a_repair_of_another_topology_is_no_repair_of_this_one(testbed12, ring_and_pairs, see):
+    """The plan is forgotten after a repair of its topology: the dead transmitter shows, and is on no circuit."""
+    cut = {(Nic(0, 0), "transmit")}
+    meant, named = ring_and_pairs(), design_for(testbed12)
+    held = plan_lab_repair(testbed12, meant, see(meant, meant.wiring.links, cut)).repatched.wiring.links
+    planned = plan_lab_repair(testbed12, named, see(named, held, cut))
+    assert not planned.is_mended
+    assert len(planned.strange) > 40
+
+
 def test_where_nothing_stands_the_fibre_is_not_blamed(testbed12, see):
     design = design_for(testbed12)
     with pytest.raises(DriftError, match="48 circuits are missing and 0 others"):
@@ -219,7 +229,11 @@ def test_the_command_refuses_a_topology_that_is_not_in_force(
     session.bring_up(default if plan_is_meant else design)
     lab_file, plan_file = tmp_path / "lab.yaml", tmp_path / "plan.json"
     lab_file.write_text(render_lab(session.lab))
-    write_plan(Plan(WorkloadChoice("pairs"), design.topology, 25.0, (), Strategy((), 1), {}), plan_file)
+    strategy = Strategy((data_layout(range(12)),), 1)
+    write_plan(
+        Plan(WorkloadChoice("pairs"), design.topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0}),
+        plan_file,
+    )
     cut()
     before = switches["ocs1"].read().connections
     asked = ["repair", str(lab_file), "--runs-dir", str(tmp_path / "runs")]

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from testbed.design.search.chain import ChainState, Visit
+from testbed.design.search.chain import ChainState, Rules, Visit
+from testbed.design.search.problem import Problem
 from testbed.errors import SearchError
 
 FORMAT = "lightbed-search/1"
@@ -60,7 +61,7 @@ def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
             f"the checkpoint {path} cannot be read: {error.strerror}; start without resuming"
         ) from error
     except ValueError as error:
-        raise SearchError(f"the checkpoint {path} is damaged ({error}): start without resuming") from error
+        raise _damaged(path, str(error)) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise SearchError(f"{path} is no checkpoint of format {FORMAT}: start without resuming")
     if content.get("search") != search:
@@ -70,13 +71,45 @@ def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
         )
     try:
         states = tuple(_from_json(state) for state in content["chains"])
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise SearchError(f"the checkpoint {path} is damaged ({error!r}): start without resuming") from error
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        raise _damaged(path, repr(error)) from error
     if len(states) != chains:
         raise SearchError(
             f"the checkpoint {path} holds {len(states)} chains, not {chains}: start without resuming"
         )
     return states
+
+
+def check(path: Path, states: Sequence[ChainState], problem: Problem, rules: Rules) -> None:
+    """Look whether chains of a problem can stand so. Raises `SearchError` naming the file.
+
+    All costs are worked out again: what is no strategy of the problem, or costs something else, was not written by
+    this search.
+    """
+    for state in states:
+        if state.step > rules.steps or state.accepted > state.step or state.unchanged >= rules.patience:
+            raise _damaged(path, f"{state.step} steps of {rules.steps}, {state.accepted} accepted")
+        for visit in (state.at, *state.best):
+            fault = _fault(problem, visit)
+            if fault:
+                raise _damaged(path, fault)
+
+
+def _fault(problem: Problem, visit: Visit) -> str:
+    """What is wrong with a visit, if anything; other machines may add up a cost in another order."""
+    if len(visit.point) != len(problem.start()):
+        return f"{visit.point} is no strategy of this search"
+    try:
+        cost_s = problem.cost_s(visit.point, visit.origin)
+    except IndexError:
+        return f"{visit.point} on the topology of {visit.origin} is no strategy of this search"
+    if not math.isclose(cost_s, visit.cost_s, rel_tol=1e-6):
+        return f"a strategy of {cost_s} s is said to take {visit.cost_s} s"
+    return ""
+
+
+def _damaged(path: Path, why: str) -> SearchError:
+    return SearchError(f"the checkpoint {path} is damaged ({why}): start without resuming")
 
 
 def _from_json(row: Any) -> ChainState:

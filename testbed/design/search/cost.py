@@ -30,12 +30,16 @@ Floats = NDArray[np.float64]
 
 
 class _Rows(NamedTuple):
-    """Work as `recurrence.finish_s` takes it: rows, lengths of their four runs, seconds after the last link."""
+    """Work as `recurrence.finish_s` takes it: rows, lengths of their four runs, seconds after the last link.
+
+    `messages` is how many tasks of the simulator send for it.
+    """
 
     numbers: Integers
     amount: Floats
     lengths: tuple[int, int, int, int]
     extra_s: float
+    messages: int
 
 
 class Costs:
@@ -74,16 +78,16 @@ class Costs:
 
     def _rows_of(self, program: Program) -> list[_Rows]:
         """The rows of all items; each message and each sum takes the set of paths after that of the one before."""
-        rows, choice, known = [], 0, self._rows
-        for item in program.items:
-            key = (item.work, choice)
-            rows.append(known.get(key) or self._remember(*key))
-            choice = (choice + item.work.messages) % self._paths.sets
-        return rows
+        found, choice, known, sets = [], 0, self._rows, self._paths.sets
+        for work, _, _ in program.items:
+            rows = known.get((work, choice)) or self._remember(work, choice)
+            found.append(rows)
+            choice = (choice + rows.messages) % sets
+        return found
 
     def _remember(self, work: Work, choice: int) -> _Rows:
         if isinstance(work, Computing):
-            rows = _Rows(work.servers, work.seconds, (work.servers.size, 0, 0, 0), 0.0)
+            rows = _Rows(work.servers, work.seconds, (work.servers.size, 0, 0, 0), 0.0, 0)
         elif isinstance(work, Sending):
             rows = self._sending(work, choice)
         else:
@@ -94,9 +98,8 @@ class Costs:
     def _sending(self, work: Sending, choice: int) -> _Rows:
         wire = self._latency.wire_bytes(work.size_bytes).astype(np.float64)
         seconds, longest = self._paths.seconds(work.source, work.target, choice + np.arange(wire.size), wire)
-        return self._load(
-            work.keeps, np.unique(work.source), seconds, np.unique(work.target), self._flight_s(longest)
-        )
+        senders, receivers, extra_s = np.unique(work.source), np.unique(work.target), self._flight_s(longest)
+        return self._load(work.keeps, senders, seconds, receivers, extra_s, wire.size)
 
     def _summing(self, work: Summing, choice: int) -> _Rows:
         members = np.array(sorted(server for group in work.groups for server in group))
@@ -105,7 +108,8 @@ class Costs:
             if len(group) > 1:
                 more, after_s = self._rings(group, size_bytes, (choice + number) % self._paths.sets)
                 seconds, extra_s = seconds + more, max(extra_s, after_s)
-        return self._load(np.zeros(0, dtype=np.int64), members, seconds, members, extra_s)
+        none = np.zeros(0, dtype=np.int64)
+        return self._load(none, members, seconds, members, extra_s, len(work.groups))
 
     def _rings(self, members: Group, size_bytes: int, choice: int) -> tuple[Floats, float]:
         """Rings as `collectives.ring`: equal rounds of whole packets, each as long as its longest hop needs."""
@@ -124,14 +128,21 @@ class Costs:
         return seconds, rounds * self._flight_s(longest) + self._cluster.local_reduce_seconds(size_bytes)
 
     def _load(
-        self, keeps: Integers, senders: Integers, seconds: Floats, receivers: Integers, extra_s: float
+        self,
+        keeps: Integers,
+        senders: Integers,
+        seconds: Floats,
+        receivers: Integers,
+        extra_s: float,
+        messages: int,
     ) -> _Rows:
         links = np.flatnonzero(seconds)
         index = np.concatenate([keeps, senders, links + self._paths.nodes, receivers])
         amount = np.zeros(index.size)
         begin = keeps.size + senders.size
         amount[begin : begin + links.size] = seconds[links]
-        return _Rows(index, amount, (0, keeps.size, senders.size + links.size, receivers.size), extra_s)
+        lengths = (0, keeps.size, senders.size + links.size, receivers.size)
+        return _Rows(index, amount, lengths, extra_s, messages)
 
     def _flight_s(self, hops: int) -> float:
         """What a message over so many links takes besides its bytes."""

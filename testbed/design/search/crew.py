@@ -7,21 +7,25 @@ leg, and who takes it makes no difference to what comes out.
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 
 from testbed.design.search.chain import ChainState, Rules, advance, begin
 from testbed.design.search.problem import Problem, Recipe
+from testbed.design.search.stop import Stop, is_loss
 from testbed.errors import SearchError
 
 LEG = 100
 """Steps between two looks at a chain: for progress, checkpoints and stops."""
 
 _CONNECT_S = 10.0
+_SCHEMES = ("tcp", "tls")
 
 Report = Callable[[Sequence[ChainState]], None]
 
@@ -55,12 +59,14 @@ def run_chains(
     *,
     until: int | None = None,
     report: Report | None = None,
+    stop: Stop | None = None,
 ) -> tuple[ChainState, ...]:
-    """All chains up to step `until`, to their end when not given, or to where Ctrl-C stops them.
+    """All chains up to step `until`, to their end when not given, or to where Ctrl-C or a loss of workers ends it.
 
-    `report` is called with all states after every leg. What a leg had done when Ctrl-C came is lost.
-    Raises `SearchError` when workers are lost.
+    `report` is called with all states after every leg. What a leg had done when `stop` came is lost. Raises
+    `SearchError` when workers are lost before any leg was through.
     """
+    stop = Stop() if stop is None else stop
     last = job.rules.steps if until is None else min(until, job.rules.steps)
     now = list(states)
     pending: dict[Future[ChainState], int] = {}
@@ -70,7 +76,7 @@ def run_chains(
         if steps > 0:
             pending[executor.submit(_leg, job, now[number], steps)] = number
 
-    try:
+    with stop:
         for number in range(len(now)):
             go_on(number)
         while pending:
@@ -81,10 +87,18 @@ def run_chains(
                 if report:
                     report(now)
                 go_on(number)
-    except KeyboardInterrupt:
-        for future in pending:
-            future.cancel()
+    for future in pending:
+        future.cancel()
+    if stop.lost and tuple(now) == tuple(states):
+        raise _lost(stop.why)
     return tuple(now)
+
+
+def _lost(why: str) -> SearchError:
+    return SearchError(
+        f"workers of the search were lost: {why}; take fewer workers when memory was short, resume when there is a "
+        f"checkpoint; a program that asks for workers must do so below `if __name__ == '__main__'`"
+    )
 
 
 def _leg(job: Job, state: ChainState, steps: int) -> ChainState:
@@ -95,8 +109,8 @@ def _leg(job: Job, state: ChainState, steps: int) -> ChainState:
 def crew(workers: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
     """Who works: this process for one worker, processes for more, or the workers of a Dask scheduler.
 
-    Raises `SearchError` for less than one worker, for a scheduler that does not answer, and for workers that are
-    lost on the way.
+    Raises `SearchError` for less than one worker, for a scheduler that does not answer, and for a loss of workers
+    that nobody has noted, see `Stop`.
     """
     if workers < 1:
         raise SearchError(f"{workers} workers: give 1 or more")
@@ -105,21 +119,21 @@ def crew(workers: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
             with _far(scheduler) as executor:
                 yield executor
         elif workers == 1:
-            yield _Here()
+            yield Here()
         else:
             with _processes(workers) as executor:
                 yield executor
-    except (BrokenExecutor, CancelledError) as error:
-        raise SearchError(
-            f"workers of the search were lost ({type(error).__name__} {error}): resume from the checkpoint, with "
-            f"fewer workers when memory was short"
-        ) from error
+    except Exception as error:
+        if not is_loss(error):
+            raise
+        raise _lost(f"{type(error).__name__} {error}") from error
 
 
-class _Here(Executor):
+class Here(Executor):
     """Runs a call at once, in this process."""
 
     def submit(self, call: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+        """Its result, already there."""
         future: Future[Any] = Future()
         try:
             future.set_result(call(*arguments, **options))
@@ -152,10 +166,12 @@ def _far(address: str) -> Iterator[Executor]:
     """The workers of a scheduler that somebody started; Dask moves legs of lost workers to others."""
     try:
         from distributed import Client
-        from distributed.scheduler import KilledWorker
     except ImportError as error:
         raise SearchError("workers on other machines need Dask: pip install 'lightbed[cluster]'") from error
+    host, port = _host_and_port(address)
     try:
+        # A client goes on trying behind a failure, and ends the program with a traceback: first see who is there.
+        socket.create_connection((host, port), _CONNECT_S).close()
         client = Client(address, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         raise SearchError(
@@ -164,7 +180,17 @@ def _far(address: str) -> Iterator[Executor]:
         ) from error
     try:
         yield client.get_executor(pure=False)  # who submits the same leg twice means twice
-    except KilledWorker as error:
-        raise SearchError(f"workers of {address} were lost over and over: {error}") from error
     finally:
         client.close()
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    """Of a scheduler's address; raises `SearchError` for what is none."""
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not port or parts.scheme not in _SCHEMES:
+        raise SearchError(f"the scheduler {address!r} is no address: give one as tcp://192.0.2.1:8786")
+    return host, port

@@ -17,6 +17,7 @@ from math import gcd
 
 from testbed.design.finder import Finding, find
 from testbed.design.model import Topology
+from testbed.design.search.stop import Stop
 from testbed.design.search.strategies import FEW_NODES, Proposal, StrategyProblem
 from testbed.design.strides import directed_strides
 from testbed.design.topology import circulant_edges
@@ -27,7 +28,7 @@ Round = tuple[Edge, ...]
 
 MOST_TRIES = 2000
 """Topologies that are tried for all strategies of a search together: 4 s for 12 servers, 20 s for 32."""
-_SHORTER = 5e-3
+SHORTER = 5e-3
 """A topology is taken when the iteration gets shorter by more than this part: the closed form is no better than that,
 and plans stay regular where nothing is to be gained."""
 
@@ -44,19 +45,19 @@ class Tries:
         return self.left >= 0
 
 
-def exchanged(problem: StrategyProblem, proposals: Sequence[Proposal]) -> tuple[Proposal, ...]:
+def exchanged(
+    problem: StrategyProblem, proposals: Sequence[Proposal], stop: Stop | None = None
+) -> tuple[Proposal, ...]:
     """Those of the strategies that cost less in closed form on another topology, on that topology.
 
-    The first strategies come first, while `MOST_TRIES` last. Ctrl-C ends it with what was found until then.
+    The first strategies come first, while `MOST_TRIES` last. A `stop` ends it with what was found until then.
     """
     tries, found = Tries(), []
-    try:
+    with Stop() if stop is None else stop:
         for proposal in proposals:
             best = _best(problem, proposal, tries)
             if _shorter(best, proposal):
                 found.append(best)
-    except KeyboardInterrupt:
-        pass
     return tuple(found)
 
 
@@ -99,7 +100,7 @@ def _best(problem: StrategyProblem, proposal: Proposal, tries: Tries) -> Proposa
 
 
 def _shorter(other: Proposal, than: Proposal) -> bool:
-    return other.closed_form_s < than.closed_form_s * (1 - _SHORTER)
+    return other.closed_form_s < than.closed_form_s * (1 - SHORTER)
 
 
 def _as_link(pair: Edge, *, simplex: bool) -> Edge:

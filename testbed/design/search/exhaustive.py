@@ -41,7 +41,7 @@ class Optimum:
 def optimum(setting: Setting) -> Optimum:
     """The cheapest strategy and topology of all.
 
-    Raises `SearchError` for one-way links and for more than `MOST` pairs to try.
+    Raises `SearchError` for one-way links, where there is no graph, and for more than `MOST` pairs to try.
     """
     if setting.simplex:
         raise SearchError("all topologies are listed for duplex links only: leave simplex out")
@@ -50,6 +50,11 @@ def optimum(setting: Setting) -> Optimum:
         point for point in product(*(range(len(known)) for known in problem.layouts)) if problem.fits(point)
     ]
     graphs = list(all_graphs(setting.nodes, setting.degree))
+    if not graphs:
+        raise SearchError(
+            f"no connected graph has {setting.nodes} servers with {setting.degree} duplex links each: take 2 or more "
+            f"servers, an even number of ends, and 2 links or more where there are more than 2 servers"
+        )
     tried = len(points) * len(graphs)
     if tried > MOST:
         raise SearchError(

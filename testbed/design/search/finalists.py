@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 
 from sim.models.network.execution import Execution, simulate
@@ -11,11 +11,15 @@ from sim.models.network.fabrics import ideal_switch
 from sim.models.network.fluid import fluid_ring
 from testbed.design.fabric_choice import fabric_by_name
 from testbed.design.finder import Finding
-from testbed.design.search.exchange_links import Tries, improved, starts
+from testbed.design.search.exchange_links import SHORTER, Tries, improved, starts
 from testbed.design.search.setting import Setting
+from testbed.design.search.stop import Stop
 from testbed.design.search.strategies import Proposal, StrategyProblem
 from testbed.design.workloads.iteration import iteration
 from testbed.design.workloads.layout import Strategy
+
+WORTH = 1e-3
+"""Links for pairs are bought when the iteration gets shorter by more than this part: a plan has a reason for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,53 +33,84 @@ class Ranked:
     bandwidth_tax: float
 
 
-def rank(setting: Setting, proposals: Sequence[Proposal], executor: Executor) -> tuple[Ranked, ...]:
+def rank(
+    setting: Setting, proposals: Sequence[Proposal], executor: Executor, stop: Stop | None = None
+) -> tuple[Ranked, ...]:
     """Every strategy simulated, the fastest first; of equals the one that came first.
 
-    A strategy that is proposed on several topologies counts on the fastest of them.
-
-    Ctrl-C ends it with those that are ready, if any are.
+    Ends of flows are rounded here, by 1 % of their duration: so many simulations have to be quick. A strategy that is
+    proposed on several topologies counts on the fastest of them. A `stop` ends it with those that are ready; when
+    none is, the cheapest in closed form is simulated, and only another Ctrl-C ends that.
     """
-    ranked: list[Ranked] = []
+    stop = Stop() if stop is None else stop
     pending: list[Future[Ranked]] = []
-    try:
-        pending.extend(executor.submit(_ranked, setting, proposal) for proposal in proposals)
-        ranked.extend(future.result() for future in pending)
-    except KeyboardInterrupt:
+    with stop:
+        pending.extend(executor.submit(simulated_proposal, setting, proposal, True) for proposal in proposals)
+        wait(pending)
         for future in pending:
-            future.cancel()
-        ranked = [future.result() for future in pending if future.done() and not future.cancelled()]
-        if not ranked:
-            raise
+            future.result()
+    for future in pending:
+        future.cancel()
+    ranked = [one.result() for one in pending if one.done() and not one.cancelled() and not one.exception()]
+    if not ranked:
+        cheapest = min(proposals, key=lambda proposal: proposal.closed_form_s)
+        ranked = [simulated_proposal(setting, cheapest, rounded=True)]
     fastest: dict[Strategy, Ranked] = {}
     for one in sorted(ranked, key=lambda one: one.simulated_s):
         fastest.setdefault(one.strategy, one)
     return tuple(fastest.values())
 
 
-def wirings(problem: StrategyProblem, best: Ranked) -> tuple[Ranked, ...]:
-    """A strategy with every possible number of links for pairs, the fastest first; of equals that with fewest.
+def wirings(problem: StrategyProblem, best: Ranked, stop: Stop | None = None) -> tuple[Ranked, ...]:
+    """A strategy with every possible number of links for pairs: the one to take, then the others, fastest first.
 
-    Links for pairs are so bought exactly when the simulated iteration gets shorter. With each number the pairs are
-    those that send most, or others when the simulated iteration is then shorter.
+    The one to take has the fewest links for pairs of those that are as fast as the fastest, to `WORTH`. Links for
+    pairs are so bought exactly when the simulated iteration, of exact ends, gets shorter by more than that. With each
+    number the pairs and strides are TopologyFinder's own, or others when the simulated iteration is then shorter by more
+    than that. A `stop` ends it with what was simulated until then.
     """
-    tries, known = Tries(), {best.finding: best}
-    for start in starts(problem, best.strategy):
-        for proposal in (start, improved(problem, start, tries)):
-            if proposal.finding not in known:
-                known[proposal.finding] = _ranked(problem.setting, proposal)
+    setting, tries, known = problem.setting, Tries(), {best.finding: best}
+    usual: list[Finding] = []
+    with Stop() if stop is None else stop:
+        known[best.finding] = simulated_proposal(
+            setting, Proposal(best.strategy, best.finding, best.closed_form_s)
+        )
+        for start in starts(problem, best.strategy):
+            usual.append(start.finding)
+            for proposal in (start, improved(problem, start, tries)):
+                if proposal.finding not in known:
+                    known[proposal.finding] = simulated_proposal(setting, proposal)
     fastest: dict[int, Ranked] = {}
-    for one in sorted(known.values(), key=lambda one: (one.simulated_s, one.finding.matching_degree)):
-        fastest.setdefault(one.finding.matching_degree, one)
-    return tuple(fastest.values())
+    for finding in dict.fromkeys([*usual, *known]):
+        if finding in known:
+            one = known[finding]
+            other = fastest.setdefault(finding.matching_degree, one)
+            if one.simulated_s < other.simulated_s * (1 - SHORTER):
+                fastest[finding.matching_degree] = one
+    enough_s = min(one.simulated_s for one in fastest.values()) * (1 + WORTH)
+    chosen = fastest[min(degree for degree, one in fastest.items() if one.simulated_s <= enough_s)]
+    others = sorted(fastest.values(), key=lambda one: one.simulated_s)
+    return (chosen, *(one for one in others if one is not chosen))
 
 
-def simulated(setting: Setting, strategy: Strategy, finding: Finding) -> Execution:
-    """One iteration on the topology, rings fluid: on links that carry nothing else as exact as in rounds."""
+def simulated(setting: Setting, strategy: Strategy, finding: Finding, *, rounded: bool = False) -> Execution:
+    """One iteration on the topology, rings fluid: on links that carry nothing else as exact as in rounds.
+
+    `rounded` lets flows end up to 1 % of their duration late, which takes less time to simulate.
+    """
     nodes, topology = setting.nodes, finding.topology
     chosen = fabric_by_name("direct", nodes, setting.degree, setting.rate_gbps, topology=topology)
+    chosen = chosen.as_ranked() if rounded else chosen.as_fluid()
     graph = iteration(setting.workload, strategy, setting.cluster)
-    return chosen.as_planned().run(graph, latency=setting.latency)
+    return chosen.run(graph, latency=setting.latency)
+
+
+def simulated_proposal(setting: Setting, proposal: Proposal, rounded: bool = False) -> Ranked:
+    """A proposal with what it takes when simulated."""
+    done = simulated(setting, proposal.strategy, proposal.finding, rounded=rounded)
+    return Ranked(
+        proposal.strategy, proposal.finding, proposal.closed_form_s, done.iteration_s, done.bandwidth_tax
+    )
 
 
 def ideal_switch_s(setting: Setting, strategy: Strategy) -> float:
@@ -83,10 +118,3 @@ def ideal_switch_s(setting: Setting, strategy: Strategy) -> float:
     fabric = ideal_switch(setting.nodes, setting.degree * setting.rate_gbps)
     graph = iteration(setting.workload, strategy, setting.cluster)
     return simulate(graph, fabric, latency=setting.latency, allreduce=fluid_ring).iteration_s
-
-
-def _ranked(setting: Setting, proposal: Proposal) -> Ranked:
-    done = simulated(setting, proposal.strategy, proposal.finding)
-    return Ranked(
-        proposal.strategy, proposal.finding, proposal.closed_form_s, done.iteration_s, done.bandwidth_tax
-    )

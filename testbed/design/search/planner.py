@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,15 +12,17 @@ from testbed.design.distance import mean_hops
 from testbed.design.finder import Finding
 from testbed.design.search import checkpoint as checkpoints
 from testbed.design.search.chain import AlphaUnit, ChainState, Rules, Visit, merge
-from testbed.design.search.crew import Job, crew, first_states, run_chains
+from testbed.design.search.crew import Here, Job, crew, first_states, run_chains
 from testbed.design.search.exchange_links import exchanged
 from testbed.design.search.finalists import Ranked, ideal_switch_s, rank, wirings
 from testbed.design.search.reasons import reasons
 from testbed.design.search.setting import Setting
-from testbed.design.search.strategies import StrategyProblem, StrategyRecipe
+from testbed.design.search.stop import Stop
+from testbed.design.search.strategies import Proposal, StrategyProblem, StrategyRecipe
 from testbed.design.workloads.layout import Strategy
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster
+from testbed.errors import SearchError
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Found:
 
     `ranking` are the best strategies of the chains by simulated time, each on the topology its chain had; `wirings`
     the chosen strategy on topologies with more and fewer links for pairs. `stopped` tells that the search was
-    ended before its budget was spent.
+    ended before its budget was spent or all finalists were simulated.
     """
 
     strategy: Strategy
@@ -97,17 +100,19 @@ def optimise(
     With 0 steps the starting strategy is taken: data parallel, tables placed so that memory suffices.
 
     `checkpoint` is written as the search goes; with `resume` it goes on from there. `until` ends each chain at that
-    step, to be resumed another day; Ctrl-C does the same now. In both cases the best so far is returned.
+    step, to be resumed another day; Ctrl-C does the same now, and so does a loss of workers. In all cases the best so
+    far is returned. When nothing is simulated by then, the best in closed form is, and another Ctrl-C ends that too.
 
     Raises `SearchError` for options, checkpoints and workers that do not serve, `OutOfMemory` when nothing fits,
     `TopologyError` when no such topology exists.
     """
     setting = Setting(workload, cluster, degree, rate_gbps, simplex, microbatches, latency or Latency())
     rules = Rules(steps=steps, alpha=alpha, keep=finalists, per=alpha_per)
-    name = checkpoints.fingerprint(setting, rules, seed, chains)
+    if resume and not checkpoint:
+        raise SearchError("to resume is to go on from a checkpoint: say which file it is in")
+    problem = StrategyProblem(setting)
+    name = checkpoints.fingerprint(setting, rules, seed, chains, problem.layouts)
     job = Job(name, StrategyRecipe(setting), rules)
-    resumed = resume and checkpoint
-    states = checkpoints.read(resumed, name, chains) if resumed else first_states(job, seed, chains)
 
     def report(now: Sequence[ChainState]) -> None:
         if checkpoint:
@@ -115,13 +120,17 @@ def optimise(
         if progress:
             progress(_progress(now, rules))
 
-    report(states)
+    stop = Stop()
     with crew(workers, scheduler) as executor:
-        states = run_chains(job, states, executor, until=until, report=report)
-        problem = StrategyProblem(setting)
-        proposals = [problem.proposal(visit) for visit in _best(states, rules)]
-        ranking = rank(setting, [*proposals, *exchanged(problem, proposals)], executor)
-    return _conclude(problem, ranking, states, rules)
+        if checkpoint and resume:
+            states = checkpoints.read(checkpoint, name, chains)
+            checkpoints.check(checkpoint, states, problem, rules)
+        else:
+            states = first_states(job, seed, chains)
+        report(states)
+        states = run_chains(job, states, executor, until=until, report=report, stop=stop)
+        ranking = _ranking(problem, _best(states, rules), Here() if stop.lost else executor, stop)
+    return _conclude(problem, ranking, states, rules, stop)
 
 
 def _best(states: Sequence[ChainState], rules: Rules) -> tuple[Visit, ...]:
@@ -133,15 +142,30 @@ def _best(states: Sequence[ChainState], rules: Rules) -> tuple[Visit, ...]:
     return best
 
 
+def _ranking(
+    problem: StrategyProblem, visits: Sequence[Visit], executor: Executor, stop: Stop
+) -> tuple[Ranked, ...]:
+    """What the chains found best, also with links exchanged, by simulated time."""
+    proposals: list[Proposal] = []
+    with stop:
+        proposals.extend(map(problem.proposal, visits))
+    proposals = proposals or [problem.proposal(visits[0])]
+    return rank(problem.setting, [*proposals, *exchanged(problem, proposals, stop)], executor, stop)
+
+
 def _conclude(
-    problem: StrategyProblem, ranking: tuple[Ranked, ...], states: Sequence[ChainState], rules: Rules
+    problem: StrategyProblem,
+    ranking: tuple[Ranked, ...],
+    states: Sequence[ChainState],
+    rules: Rules,
+    stop: Stop,
 ) -> Found:
     """The fastest of the ranking with the links for pairs that serve it best, and what is to be said about it."""
     setting = problem.setting
-    wired = wirings(problem, ranking[0])
+    wired = wirings(problem, ranking[0], stop)
     chosen = wired[0]
-    ideal_s = ideal_switch_s(setting, chosen.strategy)
-    steps = sum(state.step for state in states)
+    ideal_s = _ideal_s(setting, chosen, stop)
+    steps, budget = sum(state.step for state in states), rules.steps * len(states)
     return Found(
         strategy=chosen.strategy,
         finding=chosen.finding,
@@ -152,12 +176,24 @@ def _conclude(
             mean_hops=mean_hops(chosen.finding.topology),
             ideal_switch_s=ideal_s,
         ),
-        why=reasons(setting, wired, ideal_s),
+        why=(*reasons(setting, wired, ideal_s), *_cut_short(stop, steps, budget)),
         ranking=ranking,
         wirings=wired,
         steps=steps,
-        stopped=steps < rules.steps * len(states),
+        stopped=bool(stop) or steps < budget,
     )
+
+
+def _ideal_s(setting: Setting, chosen: Ranked, stop: Stop) -> float:
+    """The time on an ideal switch; the first Ctrl-C makes it begin again, since a plan without it cannot be read."""
+    with stop:
+        return ideal_switch_s(setting, chosen.strategy)
+    return ideal_switch_s(setting, chosen.strategy)
+
+
+def _cut_short(stop: Stop, steps: int, budget: int) -> Iterator[str]:
+    if stop:
+        yield f"The search was cut short by {stop.why} after {steps:,} of {budget:,} steps: more may be found."
 
 
 def _progress(states: Sequence[ChainState], rules: Rules) -> Progress:

@@ -45,11 +45,6 @@ class Computing:
     servers: Integers
     seconds: Floats
 
-    @property
-    def messages(self) -> int:
-        """How many tasks of the simulator send for it."""
-        return 0
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sending:
@@ -59,11 +54,6 @@ class Sending:
     target: Integers
     size_bytes: Integers
     keeps: Integers
-
-    @property
-    def messages(self) -> int:
-        """How many tasks of the simulator send for it: each message is one."""
-        return self.source.size
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,11 +65,6 @@ class Summing:
 
     groups: tuple[Group, ...]
     size_bytes: tuple[int, ...]
-
-    @property
-    def messages(self) -> int:
-        """How many tasks of the simulator send for it: each sum is one."""
-        return len(self.groups)
 
 
 Work = Computing | Sending | Summing

@@ -10,6 +10,10 @@ from testbed.design.search.setting import Setting
 from testbed.design.workloads.layout import Layout
 
 
+_TOLD = 5e-4
+"""Less than so much longer is as long: it would be told as 0.0 %."""
+
+
 def reasons(setting: Setting, wirings: Sequence[Ranked], ideal_s: float) -> tuple[str, ...]:
     """Sentences on the strategy, the links and the time, from the wirings that were simulated, the best first."""
     best = wirings[0]
@@ -23,7 +27,7 @@ def reasons(setting: Setting, wirings: Sequence[Ranked], ideal_s: float) -> tupl
 def _strategy(best: Ranked) -> str:
     ways = Counter(_laid_out(layout) for layout in best.strategy.layouts)
     parts = [f"{count} {words}" for words, count in ways.most_common()]
-    return f"Of {len(best.strategy.layouts)} operators, {_listed(parts)}."
+    return f"Of {_counted(len(best.strategy.layouts), 'operator')}, {_listed(parts)}."
 
 
 def _laid_out(layout: Layout) -> str:
@@ -41,14 +45,15 @@ def _links(setting: Setting, wirings: Sequence[Ranked]) -> Iterator[str]:
     strides = ", ".join(f"{'+' if setting.simplex else '±'}{stride}" for stride in finding.topology.strides)
     pairs = finding.matching_degree
     yield (
-        f"{finding.ring_degree} of {setting.degree} links a server make rings of strides {strides}; "
+        f"{finding.ring_degree} of {_counted(setting.degree, 'link')} a server "
+        f"{'makes' if finding.ring_degree == 1 else 'make'} rings of strides {strides}; "
         f"{pairs or 'none'} {'joins' if pairs == 1 else 'join'} the pairs that send most."
     )
     for other in wirings[1:]:
         if other.finding.matching_degree != pairs:
             slower = other.simulated_s / best.simulated_s - 1
             yield (
-                f"With {other.finding.matching_degree or 'no'} links for pairs the simulated iteration takes "
+                f"With {_counted(other.finding.matching_degree, 'link')} for pairs the simulated iteration takes "
                 f"{_ms(other.simulated_s)}, {_percent(slower)}."
             )
 
@@ -59,14 +64,18 @@ def _time(setting: Setting, best: Ranked, ideal_s: float) -> str:
         f"The simulated iteration takes {_ms(best.simulated_s)}; a switch that never blocks, with "
         f"{setting.degree * setting.rate_gbps:g} Gb/s a server, would need {_ms(ideal_s)}. Each byte passes "
         f"{best.bandwidth_tax:.2f} links"
-        + (f", which makes it {_percent(more)} than on the switch." if more > 0 else ".")
+        + (f", which makes it {_percent(more)} than on the switch." if more >= _TOLD else ".")
     )
 
 
 def _percent(more: float) -> str:
-    if abs(more) < 5e-4:
+    if abs(more) < _TOLD:
         return "as long"
     return f"{abs(more) * 100:.1f} % {'longer' if more > 0 else 'less'}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -175,7 +175,7 @@ def check_strategy(workload: Workload, strategy: Strategy, nodes: int) -> None:
             f"each takes at least one sample"
         )
     for operator, layout in zip(workload.operators, strategy.layouts, strict=True):
-        fault = _fault(layout, nodes)
+        fault = layout_fault(layout, nodes)
         if layout.way not in operator.ways:
             fault = f"laid out as {layout.way}, it can be {_listed(operator)}"
         elif layout.way in ("tensor", "expert") and not fault and layout.shards > operator.shard_limit:
@@ -185,7 +185,7 @@ def check_strategy(workload: Workload, strategy: Strategy, nodes: int) -> None:
 
 
 @lru_cache(maxsize=1 << 14)
-def _fault(layout: Layout, nodes: int) -> str:
+def layout_fault(layout: Layout, nodes: int) -> str:
     """What is wrong with a grid, or nothing."""
     if not layout.grid or not layout.grid[0] or len({len(row) for row in layout.grid}) > 1:
         return "its grid must have at least one replica, and all replicas equally many shards"
