@@ -10,11 +10,13 @@ LAB ?= labs/testbed12.yaml
 ARGS ?=
 
 # The tests that need no more than numpy, in the environment of a board.
-# Drivers against twins at length, and with extras, are for the whole suite.
+# Drivers against twins at length, with extras, and planning for minutes are for the whole suite.
 BOARD_TESTS := tests/ocs_drivers tests/sim tests/design tests/fpga/bus tests/fpga/registers tests/lightning \
 	tests/test_doctests.py \
 	--ignore tests/ocs_drivers/test_truth.py --ignore tests/ocs_drivers/test_scpi_1xn_truth.py \
-	--ignore tests/ocs_drivers/test_conformance.py --ignore tests/ocs_drivers/test_families.py
+	--ignore tests/ocs_drivers/test_conformance.py --ignore tests/ocs_drivers/test_families.py \
+	--ignore tests/design/search --ignore tests/design/test_second_topology.py \
+	--ignore tests/design/test_reproduction_parts.py --ignore tests/design/test_reproduction_topoopt.py
 
 # Tests that need no namespaces and share nothing: two at a time.
 PARALLEL_FOLDERS := tests/ocs_drivers tests/sim tests/fpga tests/lightning tests/design

@@ -47,7 +47,7 @@ FABRICS = ("ideal", "fattree", "oversub", "direct", "expander", "circuits", "cir
 SWITCHED = frozenset({"ideal", "fattree", "oversub"})
 """Fabrics of packet switches: a host has one link, and nobody forwards for others."""
 RANKED_ROUNDING = 0.01
-"""Ends are rounded so while a search ranks its finalists: 1 % of the time of an iteration, a hundredth of the computing."""
+"""Ends are rounded so while a search ranks its finalists: a hundredth of the computing."""
 
 
 @dataclass(frozen=True, slots=True)

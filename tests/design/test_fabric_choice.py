@@ -15,7 +15,7 @@ from testbed.design.finder import find
 from testbed.design.jobs import Job, open_job
 from testbed.design.plan_file import Plan, write_plan
 from testbed.design.planning import Servers
-from testbed.design.simulation import figures, read_graph, simulate_on
+from testbed.design.simulation import figures, flowing, read_graph, simulate_on
 from testbed.design.topology import find_topology
 from testbed.design.workload_choice import WorkloadChoice
 from testbed.design.workloads.layout import Strategy, data_layout, place_layout
@@ -103,6 +103,15 @@ def test_all_rounds_of_a_ring_may_flow_as_one():
 
     assert merged.iteration_s == pytest.approx(exact.iteration_s, rel=1e-3)
     assert merged.events < exact.events
+
+
+def test_a_planned_job_runs_as_its_planner_simulated_it_unless_told_otherwise():
+    chosen = fabric_by_name("direct", NODES, DEGREE, RATE)
+
+    def events(fluid, planned):
+        return simulate_on(flowing(chosen, fluid=fluid, planned=planned), allreduce_graph()).events
+
+    assert events(None, True) == events(True, False) < events(None, False) == events(False, True)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from testbed.errors import PlanFileError, TopologyError
 from testbed.lab.shards import shard_of
 from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal
-from testbed.operate.plan import describe, plan_lab
-from testbed.operate.session import design_of_plan, lab_of_plan
+from testbed.operate.plan import circuits_of, describe, plan_lab
+from testbed.operate.session import check_fits, design_of_plan, lab_of_plan
 
 FIRST, SECOND = tuple("abcdef"), tuple("ghijkl")
 
@@ -135,6 +135,50 @@ def test_a_plan_without_a_lab_fits_any_of_its_size(testbed12):
 def test_a_plan_for_another_lab_is_refused(testbed12, plan, words):
     with pytest.raises(PlanFileError, match=words):
         lab_of_plan(testbed12, plan)
+
+
+def a_switch_for_each_nic(lab):
+    """The same hosts and ports, NIC i of each on switch i."""
+    switches = tuple(replace(lab.switches[0], name=f"ocs{number}") for number in range(1, 5))
+
+    def moved(host):
+        pairs = zip(host.nics, switches, strict=True)
+        return replace(host, nics=tuple(on(nic, switch.name) for nic, switch in pairs))
+
+    def on(nic, switch):
+        ends = {end: replace(getattr(nic, end), switch=switch) for end in ("transmit", "receive")}
+        return replace(nic, **ends)
+
+    return replace(lab, switches=switches, hosts=tuple(moved(host) for host in lab.hosts))
+
+
+@pytest.mark.parametrize("degree", [2, 4])
+def test_a_plan_of_fewer_links_takes_the_first_nics(testbed12, degree):
+    for lab in (testbed12, a_switch_for_each_nic(testbed12)):
+        check_fits(lab, degree)
+        here = lab_of_plan(lab, planned("abcdefghijkl", degree=degree))
+        wiring = design_of_plan(here, planned("abcdefghijkl", degree=degree)).wiring
+
+        assert {circuit.switch for circuit in circuits_of(here, wiring)} == {
+            switch.name for switch in lab.switches[:degree]
+        }
+        assert {end.index for link in wiring.links for end in link} == set(range(degree))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "degree", "word"),
+    [
+        ("abcdef", 5, "hosts have 4 NICs, not 5: lower --degree"),
+        ("ab", 4, "a node has only 1 other to face; lower the degree to at most 1"),
+        ("abcde", 4, "an odd number cannot be paired"),
+    ],
+)
+def test_what_a_lab_cannot_hold_is_told_before_a_search(testbed12, hosts, degree, word):
+    lab = a_switch_for_each_nic(testbed12)
+
+    with pytest.raises(TopologyError, match=word):
+        check_fits(shard_of(lab, hosts), degree)
+    check_fits(shard_of(lab, hosts[:1]), 4)
 
 
 def test_a_job_names_each_host_once(testbed12):

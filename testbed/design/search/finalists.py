@@ -18,9 +18,6 @@ from testbed.design.search.strategies import Proposal, StrategyProblem
 from testbed.design.workloads.iteration import iteration
 from testbed.design.workloads.layout import Strategy
 
-WORTH = 1e-3
-"""Links for pairs are bought when the iteration gets shorter by more than this part: a plan has a reason for each."""
-
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
@@ -64,10 +61,10 @@ def rank(
 def wirings(problem: StrategyProblem, best: Ranked, stop: Stop | None = None) -> tuple[Ranked, ...]:
     """A strategy with every possible number of links for pairs: the one to take, then the others, fastest first.
 
-    The one to take has the fewest links for pairs of those that are as fast as the fastest, to `WORTH`. Links for
+    The one to take has the fewest links for pairs of those that are as fast as the fastest, to `SHORTER`. Links for
     pairs are so bought exactly when the simulated iteration, of exact ends, gets shorter by more than that. With each
-    number the pairs and strides are TopologyFinder's own, or others when the simulated iteration is then shorter by more
-    than that. A `stop` ends it with what was simulated until then.
+    number the pairs and strides are TopologyFinder's own, or others when the iteration is then shorter by more than
+    `SHORTER`. A `stop` ends it with what was simulated until then.
     """
     setting, tries, known = problem.setting, Tries(), {best.finding: best}
     usual: list[Finding] = []
@@ -87,7 +84,7 @@ def wirings(problem: StrategyProblem, best: Ranked, stop: Stop | None = None) ->
             other = fastest.setdefault(finding.matching_degree, one)
             if one.simulated_s < other.simulated_s * (1 - SHORTER):
                 fastest[finding.matching_degree] = one
-    enough_s = min(one.simulated_s for one in fastest.values()) * (1 + WORTH)
+    enough_s = min(one.simulated_s for one in fastest.values()) * (1 + SHORTER)
     chosen = fastest[min(degree for degree, one in fastest.items() if one.simulated_s <= enough_s)]
     others = sorted(fastest.values(), key=lambda one: one.simulated_s)
     return (chosen, *(one for one in others if one is not chosen))

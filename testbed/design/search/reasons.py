@@ -9,7 +9,6 @@ from testbed.design.search.finalists import Ranked
 from testbed.design.search.setting import Setting
 from testbed.design.workloads.layout import Layout
 
-
 _TOLD = 5e-4
 """Less than so much longer is as long: it would be told as 0.0 %."""
 

@@ -34,7 +34,7 @@ class Stop:
             self.why = "Ctrl-C"
         elif error is not None and is_loss(error):
             self.lost = True
-            self.why = f"workers were lost ({type(error).__name__})"
+            self.why = f"a loss of workers ({type(error).__name__})"
         else:
             return False
         return True

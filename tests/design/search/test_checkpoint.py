@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from testbed.design.search.chain import Rules, advance, begin
-from testbed.design.search.checkpoint import fingerprint, read, write
+from testbed.design.search.checkpoint import check, fingerprint, read, write
 from testbed.errors import SearchError
 
 
@@ -49,6 +49,8 @@ DAMAGE = {
     "cost is text": lambda text: _edit(text, lambda chain: chain["at"].__setitem__(0, "1")),
     "cost is not a number": lambda text: _edit(text, lambda chain: chain["at"].__setitem__(0, float("nan"))),
     "point is text": lambda text: _edit(text, lambda chain: chain["at"].__setitem__(1, "012")),
+    "chance is negative": lambda text: _edit(text, lambda chain: chain["chance"]["state"].update(state=-1)),
+    "a visit lacks its origin": lambda text: _edit(text, lambda chain: chain["at"].pop()),
     "fewer chains": lambda text: json.dumps({**json.loads(text), "chains": json.loads(text)["chains"][:1]}),
 }
 
@@ -69,6 +71,40 @@ def test_a_damaged_file_is_named(tmp_path, states, how):
     path.write_text(damaged)
     with pytest.raises(SearchError, match=r"c\.json.*start without resuming"):
         read(path, "here", 2)
+
+
+UNTRUE = {
+    "a layout that is not there": lambda state: _at(state, point=(0, 0, 99)),
+    "a topology of no strategy": lambda state: _at(state, origin=(0, 99, 0)),
+    "too few layouts": lambda state: _at(state, point=(0,), origin=(0,)),
+    "hardly any cost": lambda state: _with_cost(state, 1e-9),
+    "a cost below zero": lambda state: _with_cost(state, -1.0),
+    "a best that costs something else": lambda state: replace(
+        state, best=(state.best[0]._replace(cost_s=1e-9), *state.best[1:])
+    ),
+    "more steps than there are": lambda state: replace(state, step=10**9),
+    "more accepted than tried": lambda state: replace(state, accepted=38),
+    "too long unchanged": lambda state: replace(state, unchanged=50),
+}
+
+
+def _at(state, **change):
+    return replace(state, at=state.at._replace(**change))
+
+
+@pytest.mark.parametrize("how", UNTRUE)
+def test_a_file_that_says_what_cannot_be_is_named(tmp_path, valley, states, how):
+    class Bounded(type(valley)):
+        def cost_s(self, point, origin):
+            known = range(10)
+            return super().cost_s([known[at] for at in point], [known[at] for at in origin])
+
+    path = tmp_path / "c.json"
+    write(path, "here", states)
+    check(path, read(path, "here", 2), Bounded(), Rules())
+    write(path, "here", (states[0], UNTRUE[how](states[1])))
+    with pytest.raises(SearchError, match=r"c\.json is damaged.*start without resuming"):
+        check(path, read(path, "here", 2), Bounded(), Rules())
 
 
 def test_a_missing_file_and_one_of_another_search_are_named(tmp_path, states):

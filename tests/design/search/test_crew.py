@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 
 import pytest
 
 from testbed.design.search import optimise
-from testbed.design.search.crew import LEG, crew
+from testbed.design.search.crew import LEG, Here, crew
 from testbed.errors import SearchError
 
 SEARCH = {"steps": 250, "chains": 2, "seed": 5, "finalists": 3}
@@ -70,9 +72,46 @@ def test_without_dask_the_cure_is_told(little, four, monkeypatch):
         optimise(little, four, 2, 25, scheduler="tcp://127.0.0.1:9", **SEARCH)
 
 
+@pytest.mark.parametrize("address", ["nonsense", "tcp://nonsense", "tcp://", "tcp://a:b", "http://a:80"])
+def test_what_is_no_address_is_refused_before_anybody_is_asked(little, four, monkeypatch, address):
+    def nobody(*_about, **_more):
+        pytest.fail("asked")
+
+    monkeypatch.setattr("distributed.Client", nobody)
+    with pytest.raises(SearchError, match=r"is no address: give one as tcp://"):
+        optimise(little, four, 2, 25, scheduler=address, **SEARCH)
+
+
 def test_a_lost_process_is_told():
     with pytest.raises(SearchError, match=r"workers of the search were lost.*resume"), crew(2) as executor:
         executor.submit(os._exit, 1).result()
+
+
+class Failing(Here):
+    """Workers that are lost after some calls."""
+
+    left = 3
+
+    def submit(self, call, /, *arguments):
+        self.left -= 1
+        if self.left >= 0:
+            return super().submit(call, *arguments)
+        future = Future()
+        future.set_exception(BrokenProcessPool("terminated abruptly"))
+        return future
+
+
+def test_what_was_searched_until_workers_were_lost_counts(little, four, monkeypatch):
+    monkeypatch.setattr("testbed.design.search.crew.Here", Failing)
+    found = optimise(little, four, 2, 25, **SEARCH)
+    assert (found.stopped, found.steps) == (True, 3 * LEG)
+    assert len(found.ranking) > 1
+    assert found.why[-1].startswith(
+        "The search was cut short by a loss of workers (BrokenProcessPool) after 300"
+    )
+    monkeypatch.setattr(Failing, "left", 0)
+    with pytest.raises(SearchError, match="workers of the search were lost"):
+        optimise(little, four, 2, 25, **SEARCH)
 
 
 @pytest.mark.parametrize("numbers", [{"workers": 0}, {"chains": 0}])

@@ -53,3 +53,6 @@ def test_what_cannot_be_enumerated_is_refused(little):
         optimum(Setting(little, Cluster(4), 2, 25, simplex=True))
     with pytest.raises(SearchError, match="take fewer servers"):
         optimum(Setting(little, Cluster(6), 4, 25))
+    for nodes, degree in ((5, 3), (5, 1), (4, 1), (1, 2)):
+        with pytest.raises(SearchError, match=f"no connected graph has {nodes} servers with {degree} duplex"):
+            optimum(Setting(little, Cluster(nodes), degree, 25))
