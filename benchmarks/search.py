@@ -1,7 +1,8 @@
 """How long a strategy search takes, how far its closed form is to be trusted, and how near it comes to the optimum.
 
 One JSON line each: `speed` (DLRM on 128 servers), `correlation` (closed form against simulator on random strategies),
-`gap` (against all strategies on all topologies of six servers), `matchings` (where links for pairs are bought).
+`gap` (against all strategies on all topologies of six servers), `seeds` (plans of one job from several seeds),
+`matchings` (where links for pairs are bought).
 Times are processor time of one core: the machine may be doing other things.
 """
 
@@ -20,12 +21,13 @@ from typing import Any
 import numpy as np
 
 from testbed.design.finder import Finding
+from testbed.design.planning import usual_walk
 from testbed.design.search import optimise
 from testbed.design.search.chain import Rules, advance, begin
 from testbed.design.search.crew import crew
-from testbed.design.search.exchange_links import exchanged
 from testbed.design.search.exhaustive import all_graphs, optimum
 from testbed.design.search.finalists import rank, simulated, wirings
+from testbed.design.search.problem import Point
 from testbed.design.search.setting import Setting
 from testbed.design.search.strategies import StrategyProblem
 from testbed.design.workloads.catalogue import workload
@@ -34,7 +36,9 @@ from testbed.design.workloads.roofline import A100_80GB, Cluster
 
 NAMES = ("dlrm", "candle", "moe", "gpt")
 STRATEGIES = 200
-INSTANCES = 24
+INSTANCES = 6
+
+Draw = Callable[[StrategyProblem, np.random.Generator], Point]
 
 
 def main() -> None:
@@ -75,33 +79,51 @@ def speed() -> dict[str, Any]:
 
 
 def correlation(nodes: int = 12, degree: int = 4) -> dict[str, Any]:
-    """Spearman's coefficient over random strategies, each on a topology of its own; and how far apart the times are."""
-    from scipy.stats import spearmanr
+    """Spearman's coefficient over random strategies, each on a topology of its own; and how far apart the times are.
 
-    rows = {}
+    Of two samples: the start with some operators changed, as a chain meets them, and all operators drawn at random.
+    """
+    rows: dict[str, Any] = {"nodes": nodes, "degree": degree, "asked_spearman": 0.9}
     for name in NAMES:
         problem = StrategyProblem(setting_of(name, nodes, degree))
-        pairs = np.array([both(problem, point) for point in random_points(problem)])
-        off = np.abs(pairs[:, 0] / pairs[:, 1] - 1)
-        rows[name] = {
-            "strategies": len(pairs), "spearman": round(float(spearmanr(*pairs.T).statistic), 4),
-            "asked_spearman": 0.9, "median_difference": round(float(np.median(off)), 4),
-            "p90_difference": round(float(np.quantile(off, 0.9)), 4),
-            "simulated_ms": [ms(pairs[:, 1].min()), ms(pairs[:, 1].max())],
-        }  # fmt: skip
-    return rows | {"nodes": nodes, "degree": degree}
+        rows[name] = {sample: compared(problem, draw) for sample, draw in SAMPLES.items()}
+    return rows
 
 
-def random_points(problem: StrategyProblem) -> list[tuple[int, ...]]:
-    """So many different strategies that fit: the start with 0 to all of its operators changed at random."""
+def compared(problem: StrategyProblem, draw: Draw) -> dict[str, Any]:
+    """Closed form against simulator over one sample."""
+    from scipy.stats import spearmanr
+
+    pairs = np.array([both(problem, point) for point in random_points(problem, draw)])
+    off = np.abs(pairs[:, 0] / pairs[:, 1] - 1)
+    return {
+        "strategies": len(pairs), "spearman": round(float(spearmanr(*pairs.T).statistic), 4),
+        "median_difference": round(float(np.median(off)), 4), "p90_difference": round(float(np.quantile(off, 0.9)), 4),
+        "simulated_ms": [ms(pairs[:, 1].min()), ms(pairs[:, 1].max())],
+    }  # fmt: skip
+
+
+def random_points(problem: StrategyProblem, draw: Draw) -> list[Point]:
+    """So many different strategies that fit."""
     chance, points = np.random.default_rng(0), {problem.start(): None}
     while len(points) < STRATEGIES:
-        point = problem.start()
-        for _ in range(int(chance.integers(1 + len(point)))):
-            point = problem.neighbour(point, chance)
+        point = draw(problem, chance)
         if problem.fits(point):
             points[point] = None
     return list(points)
+
+
+def some_changed(problem: StrategyProblem, chance: np.random.Generator) -> Point:
+    """The start with 0 to all of its operators changed."""
+    point = problem.start()
+    for _ in range(int(chance.integers(1 + len(point)))):
+        point = problem.neighbour(point, chance)
+    return point
+
+
+def all_drawn(problem: StrategyProblem, chance: np.random.Generator) -> Point:
+    """A random layout for every operator."""
+    return tuple(int(chance.integers(len(layouts))) for layouts in problem.layouts)
 
 
 def both(problem: StrategyProblem, point: tuple[int, ...]) -> tuple[float, float]:
@@ -111,61 +133,87 @@ def both(problem: StrategyProblem, point: tuple[int, ...]) -> tuple[float, float
 
 
 def gap() -> dict[str, Any]:
-    """A chain of 2,000 steps against the proven optimum under the closed form, on random instances of six servers.
+    """Plans of `optimise` against what is proven on random workloads for six servers, in fewer steps than strategies.
 
-    With and without the exchange of links at its end. The plan that is then made is simulated beside its strategy on
-    every graph.
+    `closed_form`: the cheapest in closed form of all that was simulated, against all strategies on all graphs.
+    `simulated`: the plan against its strategy on every graph, both simulated.
     """
     rows = {}
-    for degree in (2, 3):
-        gaps, of_chains, of_plans, tried, seconds = [], [], [], 0, []
-        for number in range(INSTANCES // 2):
-            setting = Setting(random_workload(number), Cluster(6), degree, 25)
-            best = optimum(setting)
-            clock, problem = time.process_time(), StrategyProblem(setting)
-            state = advance(problem, Rules(steps=2000), begin(problem, 0, 0), 2000)
-            others = exchanged(problem, [problem.proposal(visit) for visit in state.best])
+    for degree, tables, steps in ((2, 2, 400), (3, 1, 100)):
+        graphs = [Finding(graph, 0, 0, (), ()) for graph in all_graphs(6, degree)]
+        closed, timed, strategies, seconds = [], [], [], []
+        for number in range(INSTANCES):
+            setting = Setting(random_workload(number, tables), Cluster(6), degree, 25)
+            best, clock = optimum(setting), time.process_time()
+            found = optimise(
+                setting.workload, setting.cluster, degree, 25, steps=steps // 2, chains=2, seed=number
+            )
             seconds.append(time.process_time() - clock)
-            cost_s = min([state.best[0].cost_s, *(other.closed_form_s for other in others)])
-            gaps.append(cost_s / best.cost_s - 1)
-            of_chains.append(state.best[0].cost_s / best.cost_s - 1)
-            of_plans.append(topology_gap(setting))
-            tried += best.tried
+            strategies.append(best.tried // len(graphs))
+            seen = [
+                found.predicted.closed_form_s,
+                *(one.closed_form_s for one in (*found.ranking, *found.wirings)),
+            ]
+            closed.append(min(seen) / best.cost_s - 1)
+            least_s = min(simulated(setting, found.strategy, graph).iteration_s for graph in graphs)
+            timed.append(found.predicted.iteration_s / least_s - 1)
         rows[f"n=6,d={degree}"] = {
-            "instances": len(gaps), "strategies_on_topologies_tried": tried,
-            "mean_gap": round(statistics.mean(gaps), 4), "worst_gap": round(max(gaps), 4), "asked_worst_gap": 0.02,
-            "optimum_found": sum(one < 1e-9 for one in gaps),
-            "mean_gap_without_exchange": round(statistics.mean(of_chains), 4),
-            "worst_gap_without_exchange": round(max(of_chains), 4),
-            "worst_simulated_gap_of_topology": round(max(of_plans), 4), "chain_s": round(statistics.median(seconds), 2),
+            "workloads": INSTANCES, "strategies": [min(strategies), max(strategies)], "graphs": len(graphs),
+            "steps": steps, "asked_gap": 0.02, "closed_form": gaps_told(closed), "simulated": gaps_told(timed),
+            "search_s": round(statistics.median(seconds), 2),
         }  # fmt: skip
     return rows
 
 
-def topology_gap(setting: Setting) -> float:
-    """How much longer a plan's iteration is than the shortest of its strategy on any graph, both simulated."""
-    found = optimise(setting.workload, setting.cluster, setting.degree, setting.rate_gbps, steps=600)
-    graphs = (Finding(graph, 0, 0, (), ()) for graph in all_graphs(setting.nodes, setting.degree))
-    least_s = min(simulated(setting, found.strategy, graph).iteration_s for graph in graphs)
-    return found.predicted.iteration_s / least_s - 1
+def gaps_told(gaps: list[float]) -> dict[str, Any]:
+    """Mean and worst, and how many are none."""
+    return {
+        "mean": round(statistics.mean(gaps), 4), "worst": round(max(gaps), 4), "none": sum(one < 1e-9 for one in gaps)
+    }  # fmt: skip
 
 
-def random_workload(number: int) -> Workload:
-    """A table and two layers of random sizes; the table feeds the second layer."""
+def seeds() -> dict[str, Any]:
+    """The how-to's own job, DLRM on a lab of 12 hosts, from five seeds: in one long chain, and as the command does."""
+    job, rows = workload("dlrm", 12, preset="testbed"), {}
+    for steps, chains in ((4000, 1), usual_walk(12)):
+        clock, found = time.process_time(), []
+        for seed in range(5):
+            plan = optimise(job, Cluster(12), 4, 25, steps=steps, chains=chains, seed=seed)
+            found.append(ms(plan.predicted.iteration_s))
+        rows[f"{chains} of {steps} steps"] = {
+            "iteration_ms": found, "spread": round(max(found) / min(found) - 1, 4),
+            "search_s": round((time.process_time() - clock) / len(found), 1),
+        }  # fmt: skip
+    return rows
+
+
+def random_workload(number: int, tables: int) -> Workload:
+    """Two layers of random sizes, the second of them fed by tables too."""
     chance = np.random.default_rng([17, number])
 
     def size(low: float, high: float) -> int:
         return int(2 ** chance.uniform(low, high))
 
-    def layer(name: str) -> Operator:
+    def layer(place: int) -> Operator:
         weights, output, flops = size(18, 25), size(11, 16), float(size(24, 33))
         return Operator(
-            name, "dense", flops, 2 * flops, weights, output, gradient_bytes=weights,
+            f"layer{place}", "dense", flops, 2 * flops, weights, output, gradient_bytes=weights,
             forward_reduce_bytes=output, backward_reduce_bytes=output, ways=("data", "tensor"),
         )  # fmt: skip
 
-    table = Operator("table", "embedding", 1e6, 1e6, 1 << 20, size(10, 16), ways=("place",))
-    return Workload("random", (table, layer("bottom"), layer("top")), ((0, 2), (1, 2)), batch=size(6, 9))
+    operators = [
+        *(
+            Operator(f"table{place}", "embedding", 1e6, 1e6, 1 << 20, size(10, 16), ways=("place",))
+            for place in range(tables)
+        ),
+        *map(layer, range(2)),
+    ]
+    last = len(operators) - 1
+    edges = [
+        *((place, last) for place in range(tables)),
+        *((place, place + 1) for place in range(tables, last)),
+    ]
+    return Workload("random", tuple(operators), tuple(edges), batch=size(6, 9))
 
 
 def matchings() -> dict[str, Any]:
@@ -199,8 +247,10 @@ def ms(seconds: float) -> float:
     return round(1e3 * seconds, 3)
 
 
+SAMPLES: dict[str, Draw] = {"some changed": some_changed, "all drawn": all_drawn}
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
-    "speed": speed, "correlation": correlation, "gap": gap, "matchings": matchings
+    "speed": speed, "correlation": correlation, "gap": gap, "seeds": seeds,
+    "matchings": matchings
 }  # fmt: skip
 
 if __name__ == "__main__":

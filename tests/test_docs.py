@@ -48,7 +48,8 @@ def command_line():
     from testbed.cli.app import build_app
 
     def walk(command, words=(), inherited=frozenset()):
-        options = inherited | {opt for param in command.params for opt in param.opts if opt[:2] == "--"}
+        named = (opt for param in command.params for opt in (*param.opts, *param.secondary_opts))
+        options = inherited | {opt for opt in named if opt[:2] == "--"}
         for name, inner in getattr(command, "commands", {}).items():
             yield from walk(inner, (*words, name), options)
         if words and not hasattr(command, "commands"):

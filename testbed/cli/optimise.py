@@ -54,8 +54,14 @@ def optimise(
     device: Device = "a100",
     profile: Profile = "",
     seed: Seed = 0,
-    steps: Annotated[int, typer.Option("--steps", min=0, help="Steps of each chain.")] = 4000,
-    chains: Annotated[int, typer.Option("--chains", min=1, help="Independent searches.")] = 1,
+    steps: Annotated[
+        int | None,
+        typer.Option("--steps", min=0, help="Steps of each chain; default 1000, beyond 32 servers 4000."),
+    ] = None,
+    chains: Annotated[
+        int | None,
+        typer.Option("--chains", min=1, help="Independent searches; default 4, beyond 32 servers 1."),
+    ] = None,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes for the chains.")] = 1,
     scheduler: Annotated[
         str | None,
@@ -134,7 +140,8 @@ def _patches(lab_file: Path | None, plan: Plan, out: Path) -> list[str]:
         raise TopologyError(
             f"the plan is written to {out}, but lab '{here.name}' cannot hold it: {error}"
         ) from error
-    return [f"{len(patch_list(wiring))} patches"]
+    patches = len(patch_list(wiring))
+    return [f"{patches} patch{'' if patches == 1 else 'es'}"]
 
 
 def _lines(plan: Plan) -> list[str]:

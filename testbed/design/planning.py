@@ -15,6 +15,7 @@ from testbed.design.model import Topology
 from testbed.design.plan_file import Plan
 from testbed.design.rates import check_rate
 from testbed.design.search import Found, Progress, optimise
+from testbed.design.search.strategies import FEW_NODES
 from testbed.design.workload_choice import WorkloadChoice
 
 
@@ -38,15 +39,26 @@ class Servers:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long and on what to search; see `search.optimise`."""
+    """How long and on what to search; see `search.optimise`, and `usual_walk` for what is not said."""
 
     seed: int = 0
-    steps: int = 4000
-    chains: int = 1
+    steps: int | None = None
+    chains: int | None = None
     workers: int = 1
     scheduler: str | None = None
     checkpoint: Path | None = None
     resume: bool = False
+
+
+def usual_walk(nodes: int) -> tuple[int, int]:
+    """Steps of each chain, and chains: the published 4,000 steps, on few servers shared out among four chains.
+
+    There a chain finds in 1,000 steps what it will find, and chains differ by more than that.
+
+    >>> usual_walk(12), usual_walk(128)
+    ((1000, 4), (4000, 1))
+    """
+    return (1000, 4) if nodes <= FEW_NODES else (4000, 1)
 
 
 def make_plan(
@@ -57,6 +69,9 @@ def make_plan(
 ) -> tuple[Plan, Found]:
     """Search, and put the result into a plan. Raises as `search.optimise`, and `WorkloadError`."""
     workload = choice.workload(servers.nodes)
+    usual_steps, usual_chains = usual_walk(servers.nodes)
+    steps = usual_steps if effort.steps is None else effort.steps
+    chains = usual_chains if effort.chains is None else effort.chains
     found = optimise(
         workload,
         choice.cluster(servers.nodes),
@@ -64,8 +79,8 @@ def make_plan(
         servers.rate_gbps,
         simplex=servers.simplex,
         seed=effort.seed,
-        steps=effort.steps,
-        chains=effort.chains,
+        steps=steps,
+        chains=chains,
         workers=effort.workers,
         scheduler=effort.scheduler,
         checkpoint=effort.checkpoint,
@@ -80,7 +95,7 @@ def make_plan(
         strategy=found.strategy,
         predicted=_predicted(found),
         why=found.why,
-        search={"seed": effort.seed, "steps": effort.steps, "chains": effort.chains, "done": found.steps},
+        search={"seed": effort.seed, "steps": steps, "chains": chains, "done": found.steps},
         lab=servers.lab,
         hosts=servers.hosts,
     )

@@ -7,6 +7,7 @@
 | `chain` | Metropolis chains with topology search in the loop |
 | `crew` | chains side by side: in processes, and on machines with Dask |
 | `checkpoint` | where a search stands, in a file |
+| `stop` | what ends a search before its time |
 | `strategies` | the walk over strategies of a workload and the topologies made for them |
 | `cost`, `recurrence` | what an iteration costs, in closed form |
 | `exchange_links` | other links for the best, as long as the closed form gets shorter |

@@ -64,7 +64,8 @@ class Costs:
         lengths = np.array([row.lengths for row in rows], dtype=np.int64)
         ends = np.cumsum(lengths.ravel()).reshape(lengths.shape)
         bounds = np.concatenate([(ends[:, -1] - lengths.sum(axis=1))[:, None], ends], axis=1)
-        return float(
+        busy = np.zeros((program.nodes + self._paths.byte_s.size, 4))
+        last = float(
             finish_s(
                 np.array([(item.stage, item.onward) for item in program.items], dtype=np.int64),
                 bounds,
@@ -72,9 +73,10 @@ class Costs:
                 np.concatenate([row.amount for row in rows]),
                 np.array([row.extra_s for row in rows]),
                 np.zeros((program.stages, program.nodes)),
-                np.zeros((program.nodes + self._paths.byte_s.size, 4)),
+                busy,
             )
         )
+        return max(last, float(busy[program.nodes :, 3].max(initial=0.0)))
 
     def _rows_of(self, program: Program) -> list[_Rows]:
         """The rows of all items; each message and each sum takes the set of paths after that of the one before."""

@@ -22,7 +22,7 @@ def finish_s(items: Any, bounds: Any, index: Any, amount: Any, extra_s: Any, rea
     servers that send, and links that carry for `amount` seconds, together; servers that receive, `extra_s[i]` after
     the last link. `index` names servers, and links from `ready.shape[1]` on. `ready[stage, server]` must be 0, `busy`
     (servers and links, 4) too: until when a queue is busy, the gap that may be filled, and until when a link's second
-    queue is busy.
+    queue is busy; what delays gradients after their turn is in there alone.
     """
     nodes = ready.shape[1]
     last = 0.0

@@ -7,6 +7,7 @@ import pytest
 from sim.models.network.latency import Latency
 from testbed.design.fabric_choice import fabric_by_name
 from testbed.design.finder import find
+from testbed.design.planning import Effort, Servers, make_plan
 from testbed.design.search import optimise
 from testbed.design.search.chain import Rules, advance, begin
 from testbed.design.search.crew import crew
@@ -21,6 +22,7 @@ from testbed.design.search.finalists import (
 from testbed.design.search.setting import Setting
 from testbed.design.search.stop import Stop
 from testbed.design.search.strategies import StrategyProblem
+from testbed.design.workload_choice import WorkloadChoice
 from testbed.design.workloads.iteration import iteration
 from testbed.design.workloads.layout import data_layout
 from testbed.design.workloads.model import Operator, Workload
@@ -68,9 +70,9 @@ def test_links_for_pairs_are_bought_exactly_when_the_simulated_iteration_gets_sh
     """
     bought = set()
     for table_bytes, gradient_bytes in ((64, 10**8), (1 << 20, 1 << 22), (1 << 20, 1 << 12)):
-        workload = dlrm(12, table_bytes, gradient_bytes, tables=1)
-        found = optimise(workload, Cluster(12), 4, 25, steps=0, simplex=simplex)
-        demand = traffic(workload, found.strategy, Cluster(12)).demand
+        workload = dlrm(8, table_bytes, gradient_bytes, tables=1)
+        found = optimise(workload, Cluster(8), 4, 25, steps=0, simplex=simplex)
+        demand = traffic(workload, found.strategy, Cluster(8)).demand
         times = {}
         for degree in range(4) if simplex else (0, 2):
             topology = find(demand, 4, simplex=simplex, matching_degree=degree).topology
@@ -105,9 +107,9 @@ def test_no_links_for_pairs_are_bought_for_nothing(little, monkeypatch):
 
 def test_the_search_is_never_worse_than_its_start(random_workload):
     better = 0
-    for number in range(3):
+    for number in range(2):
         workload = random_workload(np.random.default_rng([2, number]))
-        start, found = (optimise(workload, Cluster(6), 2, 25, steps=steps, seed=1) for steps in (0, 300))
+        start, found = (optimise(workload, Cluster(6), 2, 25, steps=steps, seed=1) for steps in (0, 200))
         assert found.predicted.iteration_s <= start.predicted.iteration_s * (1 + SHORTER)
         better += found.predicted.iteration_s < 0.99 * start.predicted.iteration_s
         simulated = [one.simulated_s for one in found.ranking]
@@ -219,7 +221,7 @@ def test_two_and_a_prime_number_of_servers_are_searched():
 
 
 def test_reasons_name_strides_links_and_the_switch():
-    found = optimise(dlrm(12, 1 << 12, 10**7), Cluster(12), 4, 25, steps=20)
+    found = optimise(dlrm(8, 1 << 12, 10**7), Cluster(8), 4, 25, steps=20, finalists=3)
     text = " ".join(found.why)
     assert "operators" in text
     assert "rings of strides ±1" in text
@@ -238,6 +240,21 @@ def test_what_does_not_fit_or_cannot_be_is_named():
         optimise(pure_data(), Cluster(4), 2, 25, steps=-1)
     with pytest.raises(SearchError, match="say which file"):
         optimise(pure_data(), Cluster(4), 2, 25, steps=1, resume=True)
+
+
+def test_a_plan_of_few_servers_comes_from_several_chains_unless_told_otherwise(monkeypatch):
+    asked = []
+
+    def quick(*about, steps, chains, **more):
+        asked.append((steps, chains))
+        return optimise(*about, steps=2, chains=1, **more)
+
+    monkeypatch.setattr("testbed.design.planning.optimise", quick)
+    choice = WorkloadChoice("candle", settings={"batch_per_device": "2"})
+    for effort in (Effort(), Effort(steps=0), Effort(chains=1)):
+        plan, _ = make_plan(choice, Servers(4, 2, 25), effort)
+        assert asked[-1] == (plan.search["steps"], plan.search["chains"])
+    assert asked == [(1000, 4), (0, 4), (1000, 1)]
 
 
 @pytest.mark.parametrize(
