@@ -73,7 +73,7 @@ fuzz: install ## fuzz the codecs until no new edge was reached for ten minutes e
 	.venv/bin/python tests/fuzz/fuzz_codecs.py $(ARGS)
 
 lock: install ## resolve the requirements anew (torch stays unlocked: see docs/decisions/0002)
-	$(UV_COMPILE) --group dev --extra testbed --extra sim --extra hdl --extra service --extra kit --extra onnx --extra cluster \
+	$(UV_COMPILE) --group dev --extra testbed --extra sim --extra hdl --extra serve --extra kit --extra onnx --extra cluster \
 		--override requirements/no-pynq.txt --output-file requirements/ci.lock
 	$(UV_COMPILE) --group board --extra qick --extra pynq --output-file requirements/board.lock
 

@@ -24,7 +24,17 @@
     │   ├── ForeignCalibration    of another device
     │   ├── StaleCalibration      too old, or the device has drifted since
     │   └── UnknownVersion        written by a later version, or no calibration at all
-    └── ScriptError               a script that cannot be run                           (user)
+    ├── ScriptError               a script that cannot be run                           (user)
+    ├── NetworkError              a trained network that cannot be taken                (user)
+    │   ├── UnsupportedNode       an operation that nothing here computes; names the node
+    │   └── CyclicNetwork         nodes that wait for each other
+    ├── CompileError              a network that this hardware or scheme cannot carry   (user)
+    ├── ModelFileError            no `.lng` file, or a damaged one                      (user)
+    ├── InputError                data that the model does not take: shape, type, NaN   (user)
+    ├── DatasetError              data to evaluate on that is not there or not readable (user)
+    └── ServingError              a request that cannot be answered                     (user)
+        ├── UnknownModel          no model of this name is loaded
+        └── DeadlineMissed        the answer would have come too late
 
 `SaturationWarning` and `DarkWarning` are no errors: there is an answer, and it is not to be believed.
 Each class has a stable `code` and says in `who` whose turn it is. A message says what, why, and what to do.
@@ -216,6 +226,66 @@ class ScriptError(LightningError):
     """A script that cannot be run."""
 
     code = "script"
+
+
+class NetworkError(LightningError):
+    """A trained network that cannot be taken."""
+
+    code = "network"
+
+
+class UnsupportedNode(NetworkError):
+    """An operation that nothing here computes."""
+
+    code = "network.unsupported-node"
+
+
+class CyclicNetwork(NetworkError):
+    """Nodes that wait for each other."""
+
+    code = "network.cyclic"
+
+
+class CompileError(LightningError):
+    """A network that this hardware or scheme cannot carry."""
+
+    code = "compile"
+
+
+class ModelFileError(LightningError):
+    """No `.lng` file, or a damaged one."""
+
+    code = "model-file"
+
+
+class InputError(LightningError, ValueError):
+    """Data that the model does not take."""
+
+    code = "input"
+
+
+class DatasetError(LightningError):
+    """Data to evaluate on that is not there, or cannot be read."""
+
+    code = "dataset"
+
+
+class ServingError(LightningError):
+    """A request that cannot be answered."""
+
+    code = "serving"
+
+
+class UnknownModel(ServingError):
+    """No model of this name is loaded."""
+
+    code = "serving.unknown-model"
+
+
+class DeadlineMissed(ServingError):
+    """The answer would have come too late."""
+
+    code = "serving.deadline"
 
 
 class SaturationWarning(UserWarning):

@@ -17,6 +17,17 @@ EXTRAS = {
     "typer": "kit",
     "rich": "kit",
     "pyvisa": "kit",
+    "onnx": "inference",
+    "onnxruntime": "inference",
+    "PIL": "inference",
+    "sklearn": "inference",
+    "fastapi": "serve",
+    "httptools": "serve",
+    "orjson": "serve",
+    "prometheus_client": "serve",
+    "uvicorn": "serve",
+    "uvloop": "serve",
+    "torch": "torch",
 }
 """Which extra of ours brings a library along."""
 

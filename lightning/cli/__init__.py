@@ -24,6 +24,14 @@ COMMANDS = {
     "sweep": "sweep",
     "run": "run",
     "doctor": "doctor",
+    "compile": "compile",
+    "explain": "explain",
+    "infer": "infer",
+    "evaluate": "evaluate",
+    "sensitivity": "sensitivity",
+    "energy": "energy",
+    "serve": "serve",
+    "load": "load",
 }
 """Commands and the modules of this package that hold them."""
 

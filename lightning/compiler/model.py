@@ -1,0 +1,101 @@
+"""A network in the integers that light computes in.
+
+Activations and weights are sign and magnitude, magnitudes 0 .. 255. One product is `(|a| * |w|) >> 8` with the sign of
+a * w; a row's products are added up without loss:
+
+    sums[row] = sum_k sign(a_k w_k) * ((|a_k| * |w_k|) >> 8)             (int32; 16 bits, wrapping, with `wrap`)
+    real[row] = (sums[row] + bias[row]) * output_scale[row]              (float32)
+    output_scale[row] = 256 * input_scale * weight_scale[row]
+
+and the next photonic layer's activations are clip(rint(real / input_scale), 0 or -255, 255). What lies in between is
+digital, in float32. A chain of the `published` scheme has no scales: activations are the sums before them,
+negative ones 0, shifted so that the highest set bit of the largest becomes bit 7 (`shift_normalised`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.hardware import Hardware
+from lightning.networks.network import Network
+
+Integers = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float32]
+
+FULL = 255
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How a convolution becomes rows of products: patches of (channels / groups) * kh * kw activations."""
+
+    channels: int
+    height: int
+    width: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """Top, left, bottom, right."""
+    dilations: tuple[int, int] = (1, 1)
+
+    @property
+    def output(self) -> tuple[int, int]:
+        """Height and width of what comes out."""
+        top, left, bottom, right = self.pads
+        tall = self.height + top + bottom - self.dilations[0] * (self.kernel[0] - 1) - 1
+        wide = self.width + left + right - self.dilations[1] * (self.kernel[1] - 1) - 1
+        return tall // self.strides[0] + 1, wide // self.strides[1] + 1
+
+
+@dataclass(frozen=True)
+class PhotonicLayer:
+    """One `Gemm` or `Conv` of the network, by the name of its node."""
+
+    name: str
+    weights: npt.NDArray[np.int16]
+    """(groups, rows, terms), -255 .. 255; a dense layer has one group."""
+    bias: Integers
+    """(groups, rows), in units of sums; the mean that `>> 8` takes away is in it. Zeros where there is none."""
+    input_scale: float
+    """What one step of an activation is worth; 1 where `shift_normalised`."""
+    output_scale: Floats
+    """(groups, rows) what one step of a sum is worth; 1 where `shift_normalised`."""
+    signed: bool = False
+    """Whether activations may be negative: two passes."""
+    geometry: Geometry | None = None
+    """Of a convolution."""
+
+    @property
+    def positions(self) -> int:
+        """Vectors of activations an image: 1, or the pixels that come out of a convolution."""
+        return 1 if self.geometry is None else int(np.prod(self.geometry.output))
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates an image, zeros included."""
+        return int(self.weights.size) * self.positions
+
+
+@dataclass(frozen=True)
+class CompiledModel:
+    """What a `.lng` file holds. `layers` by the name of the node that each replaces in `network`."""
+
+    network: Network
+    layers: Mapping[str, PhotonicLayer]
+    hardware: Hardware = field(default_factory=Hardware)
+    scheme: str = "scaled"
+    """`published`, or `scaled`."""
+    wrap: bool = False
+    """Sums wrap to 16 bits, as in the published datapath."""
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    """Where it comes from: source file and its hash, version of the toolkit, options, samples, seed."""
+
+    @property
+    def shift_normalised(self) -> bool:
+        """Whether activations of later layers are made by shifting."""
+        return self.scheme == "published"

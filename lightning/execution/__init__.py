@@ -1,0 +1,13 @@
+"""Running a compiled model: four fidelities behind one interface.
+
+    from lightning.execution import Noise, open_executor
+    executor = open_executor(model, "noisy", noise=Noise(sigma=1.657), seed=1)
+    answers = executor.run(images, keys)          # `keys`: image index or request id
+
+| fidelity | how products are had |
+|---|---|
+| `exact` | integers |
+| `noisy` | integers and noise, keyed by seed and image |
+| `device` | waveforms on the kit or its twin |
+| `datapath` | a count-action datapath on a bus, light simulated |
+"""

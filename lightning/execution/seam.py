@@ -1,0 +1,93 @@
+"""What all fidelities share: the noise asked for, the multiplier seam, the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.model import CompiledModel, PhotonicLayer
+
+Keys = npt.NDArray[np.uint64]
+Activations = npt.NDArray[np.int16]
+Fidelity = Literal["exact", "noisy", "device", "datapath"]
+Place = Literal["per-output", "per-product", "per-product-dense"]
+
+MEASURED_SIGMA = 1.6569279459762971
+"""Of 255: measured on Lightning's prototype, as its artifact states."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Gaussian noise of detector readouts, in steps of 255 (a product of 255 and 255 is 254 of them).
+
+    The variance of a readout at `level` is sigma^2 + shot * level + intensity * level^2. `per-product` leaves out
+    products whose weight is 0, `per-product-dense` does not; `per-output` draws once for a sum, on a scale on which
+    the largest sum of the layer is 255, as the published emulation does.
+    """
+
+    place: Place = "per-product"
+    sigma: float = MEASURED_SIGMA
+    mean: float = 0.0
+    shot: float = 0.0
+    """Variance per step of level."""
+    intensity: float = 0.0
+    """Relative variance: of the laser."""
+    average: int = 1
+    """Readouts of which the mean is taken: variances are divided by it, the mean is not."""
+    identity: str = ""
+    """Whose noise this is: the calibration it was fitted in; empty where the numbers were given."""
+
+
+class Multiplier(Protocol):
+    """Sums of products of one layer; where fidelities differ."""
+
+    def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> npt.NDArray[Any]:
+        """(images, positions, groups, rows) of (images, positions, groups, terms); int32, or float32 with noise.
+
+        `keys` (images,) say which image each is, so that its noise does not depend on its neighbours.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What comes out for a batch."""
+
+    scores: npt.NDArray[np.float32]
+    """(images, ...) of the network's output; integers of the last layer in the `published` scheme."""
+    cycles: int = 0
+    """Of the datapath, for one image."""
+    counters: Mapping[str, int] = field(default_factory=dict)
+    """Things that happened: `clipped_activations`, `clipped_readouts`, `wrapped_sums`."""
+
+    @property
+    def classes(self) -> npt.NDArray[np.int64]:
+        """(images,) the first of the largest scores."""
+        return np.asarray(self.scores.reshape(len(self.scores), -1).argmax(axis=1))
+
+
+class Executor(Protocol):
+    """A model that answers. Not for several threads at a time."""
+
+    model: CompiledModel
+    fidelity: Fidelity
+
+    def run(self, inputs: npt.ArrayLike, keys: npt.ArrayLike | None = None) -> Answers:
+        """Answers for raw inputs (images, ...), to which the model's preprocessing is applied.
+
+        `keys` are whole numbers, one an image; by default 0, 1, 2, ... Raises `InputError` for a shape, a data type
+        or values (NaN, infinity) that the model does not take.
+        """
+        ...
+
+    def warm(self) -> None:
+        """Compile and touch everything that the first answer needs, for one image and for a batch."""
+        ...
+
+    def close(self) -> None:
+        """Let go of devices."""
+        ...

@@ -1,0 +1,78 @@
+"""A trained network: nodes in the order of execution, constants, one input, one output.
+
+Tensors carry a batch axis in front, which `shapes` leave out. Operations have the names that ONNX gives them
+(https://onnx.ai/onnx/operators), in a canonical form that importers bring about:
+
+- `Gemm`: activations (..., k), weights (rows, k), bias (rows,) or none.
+- `Conv`: activations (channels, height, width), weights (rows, channels / groups, kh, kw), bias (rows,) or none;
+  attributes `strides` (2), `pads` (top, left, bottom, right), `dilations` (2), `groups`.
+- `MaxPool`, `AveragePool`: attributes `kernel` (2), `strides`, `pads`, and `count_include_pad`.
+- `Add`, `Mul`, `MatMul`: two tensors, either of them a constant or not.
+- `Relu`, `LeakyRelu`, `Gelu`, `Softmax`, `LayerNormalization`, `Flatten`, `Reshape`, ...: attributes as in ONNX, axes
+  counted with the batch axis as axis 0, and never negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+
+PHOTONIC = frozenset({"Gemm", "Conv"})
+"""Operations with constant weights: light multiplies. All others are digital."""
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """From what a data file holds to what the network takes: (raw * scale - mean) / deviation.
+
+    Always applied, whatever the data type. `mean` and `deviation` are numbers or have one entry a channel (or a
+    feature); `layout` is that of the raw data: "as-is", or "HWC", which is turned into channels first.
+    """
+
+    scale: float = 1.0
+    mean: tuple[float, ...] = (0.0,)
+    deviation: tuple[float, ...] = (1.0,)
+    layout: str = "as-is"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation. `inputs` name tensors, of activations or among the constants."""
+
+    name: str
+    operation: str
+    inputs: tuple[str, ...]
+    output: str
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Network:
+    """What importers give. Nodes are sorted; every node's inputs are there before it."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    constants: Mapping[str, npt.NDArray[Any]]
+    input: str
+    output: str
+    shapes: Mapping[str, tuple[int, ...]]
+    """Of every tensor of activations, without the batch axis."""
+    preprocessing: Preprocessing = field(default_factory=Preprocessing)
+    notes: tuple[str, ...] = ()
+    """What the importer did that a person would want to know, as "BatchNormalization bn1 folded into Conv conv1"."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Of one image or row, as the network takes it."""
+        return self.shapes[self.input]
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """Of one answer."""
+        return self.shapes[self.output]
