@@ -13,6 +13,7 @@ import pytest
 
 import ocs_drivers.errors
 import testbed.errors
+from lightning import errors as lightning_errors
 from ocs_drivers import known_schemes
 from sim.twins.families import FAMILIES, make_twin
 from sim.twins.plant import Plant, plant_verbs
@@ -214,7 +215,13 @@ def errors_of(module) -> list[type]:
     return [item for item in classes if issubclass(item, Exception) and item.__module__ == module.__name__]
 
 
-@pytest.mark.parametrize("error", [*errors_of(ocs_drivers.errors), *errors_of(testbed.errors)])
+ERROR_TREES = (lightning_errors, ocs_drivers.errors, testbed.errors)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [error for tree in ERROR_TREES for error in errors_of(tree) if not issubclass(error, Warning)],
+)
 def test_the_errors_page_has_every_error(error):
     text = (REFERENCE / "errors.md").read_text(encoding="utf-8")
     assert f"| `{error.code}` | `{error.__name__}` | {error.who} |" in text

@@ -1,0 +1,156 @@
+"""`lightning energy MODEL`: latency and energy of an inference, part by part, beside digital hardware."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lightning.cli.options import AsJson, Png
+from lightning.cli.output import DONE, print_document
+from lightning.costs import BASELINES, PRESETS, Costs, costs_of
+from lightning.costs.shot_noise import ShotPoint, shot_noise_curve
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A .lng, an .onnx, or an .npz of weights.")]
+Presets = Annotated[
+    str, typer.Option("--preset", help=f"Parts of the system: {', '.join(PRESETS)}, or all of them.")
+]
+Shot = Annotated[
+    str | None,
+    typer.Option(
+        "--shot-limit", metavar="DATA", help="Accuracy against photons on this data, as of `evaluate`."
+    ),
+]
+Limit = Annotated[int, typer.Option(min=1, help="Images of the data.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("energy")(energy)
+
+
+def energy(
+    model: Model,
+    preset: Presets = "all",
+    shot_limit: Shot = None,
+    limit: Limit = 1000,
+    png: Png = None,
+    *,
+    as_json: AsJson = False,
+) -> int:
+    """What an image costs: time, energy with and without converters, and digital hardware beside it.
+
+    For example: lightning energy model.lng --preset chip
+    """
+    from lightning.compiler import load_or_compile
+
+    compiled = load_or_compile(model)
+    costs = [costs_of(compiled, name) for name in (PRESETS if preset == "all" else [preset])]
+    points, exact = _shot_points(compiled, shot_limit, limit) if shot_limit else ((), 0.0)
+    if png is not None:
+        _draw(png, costs, points, exact, Path(model).stem)
+    if as_json:
+        print_document(None, {"model": model, **_document(costs), "shot_limit": [asdict(p) for p in points]})
+        return DONE
+    for each in costs:
+        print("\n".join(_table(each)))
+    print("\n".join(_baseline_table(costs[0].work.macs)))
+    if points:
+        print("\n".join(_shot_table(points, exact)))
+    return DONE
+
+
+def _shot_points(compiled: Any, data: str, limit: int) -> tuple[tuple[ShotPoint, ...], float]:
+    from lightning.evaluation import load_dataset
+    from lightning.execution import open_executor
+
+    dataset = load_dataset(data)
+    inputs, labels = dataset.x[:limit], dataset.y[:limit]
+    exact = float((open_executor(compiled, "exact").run(inputs).classes == labels).mean())
+    return shot_noise_curve(compiled, inputs, labels), exact
+
+
+def _draw(png: Path, costs: list[Costs], points: tuple[ShotPoint, ...], exact: float, name: str) -> None:
+    from lightning.pictures.canvas import save
+    from lightning.pictures.energy import energy_bars, shot_noise_picture
+
+    save(shot_noise_picture(points, name, exact) if points else energy_bars(costs, name), png)
+
+
+def _document(costs: list[Costs]) -> dict[str, Any]:
+    return {
+        "presets": {each.preset.name: _of(each) for each in costs},
+        "baselines": [{**asdict(each), "joules_per_mac": each.joules_per_mac} for each in BASELINES],
+    }
+
+
+def _of(costs: Costs) -> dict[str, Any]:
+    return {
+        "cycles": costs.work.cycles,
+        "clock_hz": costs.clock_hz,
+        "latency_s": costs.latency_s,
+        "joules_per_image": costs.joules_per_image,
+        "joules_without_converters": costs.joules_without_converters,
+        "joules_per_mac": costs.joules_per_mac,
+        "left_out": costs.preset.left_out,
+        "lines": [{**asdict(line), "joules": line.joules} for line in costs.lines],
+        "layers": {name: {**asdict(work), "cycles": work.cycles} for name, work in costs.layers.items()},
+    }
+
+
+def _table(costs: Costs) -> list[str]:
+    cycles = f"{costs.work.cycles:,} cycles at {costs.clock_hz / 1e6:g} MHz"
+    lines = [
+        f"{costs.preset.name}: {costs.preset.title}",
+        f"  {cycles}: {costs.latency_s * 1e6:.1f} us an image",
+    ]
+    lines += [
+        f"  {line.name:<32}{_joules(line.joules):>12}  {line.count:.4g} x {line.each.value:.4g} {line.each.unit}"
+        f"  [{line.each.source}{'; ' + line.each.assumed if line.each.assumed else ''}]"
+        for line in costs.lines
+    ]
+    lines.append(f"  {'all':<32}{_joules(costs.joules_per_image):>12}  {_joules(costs.joules_per_mac)} a MAC")
+    lines.append(f"  {'without converters':<32}{_joules(costs.joules_without_converters):>12}")
+    return [*lines, f"  Not in it: {costs.preset.left_out}", ""]
+
+
+def _baseline_table(macs: int) -> list[str]:
+    lines = [f"digital hardware, {macs:,} MACs an image"]
+    lines += [
+        f"  {each.name:<32}{_joules(each.joules_per_mac * macs):>12}  {_joules(each.joules_per_mac)} a MAC"
+        f"  [{each.source}; {each.assumption}]"
+        for each in BASELINES
+    ]
+    return lines
+
+
+def _shot_table(points: tuple[ShotPoint, ...], exact: float) -> list[str]:
+    head = f"shot noise alone (accuracy without noise: {100 * exact:.2f} %)"
+    lines = [
+        f"  {point.photons:>8g} photons a multiply  {_joules(point.joules):>10}  {100 * point.accuracy:6.2f} %"
+        f" +- {100 * point.spread:.2f}"
+        for point in points
+    ]
+    return ["", head, *lines]
+
+
+def _joules(value: float) -> str:
+    """With a prefix.
+
+    >>> _joules(1.5e-12), _joules(0.0)
+    ('1.5 pJ', '0 J')
+    """
+    for factor, prefix in (
+        (1.0, ""),
+        (1e-3, "m"),
+        (1e-6, "u"),
+        (1e-9, "n"),
+        (1e-12, "p"),
+        (1e-15, "f"),
+        (1e-18, "a"),
+    ):
+        if value >= factor:
+            return f"{value / factor:.3g} {prefix}J"
+    return "0 J" if value == 0 else f"{value:.3g} J"

@@ -1,0 +1,86 @@
+"""Time and energy of one image, line by line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lightning.compiler.hardware import LayerWork
+from lightning.compiler.model import CompiledModel
+from lightning.costs.figures import Figure
+from lightning.costs.presets import PRESETS, Count, Group, Part, Preset
+from lightning.costs.work import Work, layer_works, work_of_model
+from lightning.errors import OutOfRange
+from lightning.networks.macs import digital_macs
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One part: how many of what, how much each."""
+
+    name: str
+    group: Group
+    count: float
+    per: Count
+    each: Figure
+
+    @property
+    def joules(self) -> float:
+        """For one image."""
+        return self.count * self.each.value
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Of one image, batch 1, nothing overlapped."""
+
+    preset: Preset
+    clock_hz: float
+    layers: dict[str, LayerWork]
+    work: Work
+    lines: tuple[Line, ...]
+
+    @property
+    def latency_s(self) -> float:
+        """Cycles of all layers, as the datapath itemises them, over the clock; digital layers are not in it."""
+        return self.work.seconds
+
+    @property
+    def joules_per_image(self) -> float:
+        """All parts."""
+        return sum(line.joules for line in self.lines)
+
+    @property
+    def joules_without_converters(self) -> float:
+        """What optical figures often mean."""
+        return sum(line.joules for line in self.lines if line.group != "converters")
+
+    @property
+    def joules_per_mac(self) -> float:
+        """Over the multiply-accumulates that the network asks for on photonics, zeros included."""
+        return self.joules_per_image / self.work.macs if self.work.macs else 0.0
+
+    @property
+    def images_per_s(self) -> float:
+        """One after the other; infinite where nothing is photonic."""
+        return 1.0 / self.latency_s if self.latency_s else float("inf")
+
+    def joules_of(self, group: Group) -> float:
+        """Of one group of parts."""
+        return sum(line.joules for line in self.lines if line.group == group)
+
+
+def costs_of(model: CompiledModel, preset: str = "chip") -> Costs:
+    """What one image costs with a preset's parts, at the clock of the model's hardware.
+
+    Raises `OutOfRange` for a preset that is not there.
+    """
+    if preset not in PRESETS:
+        raise OutOfRange(f"no preset {preset!r}", cure=f"Choose one of {', '.join(PRESETS)}")
+    chosen = PRESETS[preset]
+    work = work_of_model(model, digital_macs(model.network, set(model.layers)))
+    lines = tuple(_line(part, work) for part in chosen.parts)
+    return Costs(chosen, model.hardware.clock_hz, layer_works(model), work, lines)
+
+
+def _line(part: Part, work: Work) -> Line:
+    return Line(part.name, part.group, getattr(work, part.per), part.per, part.each)

@@ -1,0 +1,138 @@
+"""Sets of parts. Each part costs so much for each of what it does, or for each second.
+
+>>> [part.name for part in PRESETS["prototype"].parts]
+['digital computer', 'waveform generator', 'modulators', 'digitiser']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from lightning.costs.figures import HOROWITZ, SIMPHONY, TALK, Figure
+
+Group = Literal["converters", "optics", "receiver", "digital", "memory"]
+Count = Literal[
+    "seconds",
+    "core_seconds",
+    "wavelength_seconds",
+    "dac_samples",
+    "adc_samples",
+    "additions",
+    "digital_macs",
+    "memory_bytes",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One kind of part. `each` is in J for one of `per`, which is W where that is seconds."""
+
+    name: str
+    group: Group
+    each: Figure
+    per: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """All parts of a system. What is not among them is named in `left_out`."""
+
+    name: str
+    title: str
+    parts: tuple[Part, ...]
+    left_out: str
+
+
+def laser_power_w(received_w: float, modulators: int, insertion_loss_db: float, efficiency: float) -> float:
+    """Electrical power of a laser for so much light on the detector, behind modulators in series.
+
+    By hand: 1 mW behind two modulators of 3 dB each is 3.98 mW of light; at 20 % efficiency 19.9 mW.
+
+    >>> round(laser_power_w(1e-3, 2, 3.0, 0.2) * 1e3, 2)
+    19.91
+    """
+    return float(received_w * 10.0 ** (modulators * insertion_loss_db / 10.0) / efficiency)
+
+
+PROTOTYPE = Preset(
+    "prototype",
+    "the prototype of the talk: instruments on a bench",
+    (
+        Part("digital computer", "digital", Figure(250.0, "W", TALK), "seconds"),
+        Part("waveform generator", "converters", Figure(220.0, "W", TALK), "seconds"),
+        Part("modulators", "optics", Figure(0.001, "W", TALK), "seconds"),
+        Part("digitiser", "converters", Figure(1350.0, "W", TALK), "seconds"),
+    ),
+    "The table has no laser and no receiver; instruments draw their power whatever the clock.",
+)
+
+CHIP = Preset(
+    "chip",
+    "parts of a chip, as published for each",
+    (
+        Part(
+            "laser",
+            "optics",
+            Figure(
+                laser_power_w(1e-3, 2, 3.0, 0.2),
+                "W",
+                SIMPHONY,
+                "1 mW on the detector at full light, two modulators of 3 dB, wall-plug efficiency 0.2",
+            ),
+            "wavelength_seconds",
+        ),
+        Part(
+            "modulators",
+            "optics",
+            Figure(450e-15, "J", SIMPHONY, "450 fJ a bit, taken as 450 fJ for each sample of 8 bits"),
+            "dac_samples",
+        ),
+        Part(
+            "digital-to-analogue converters",
+            "converters",
+            Figure(50e-3 / 14e9, "J", SIMPHONY, "8 bits, 50 mW at 14 GS/s: 3.6 pJ a sample at any rate"),
+            "dac_samples",
+        ),
+        Part(
+            "receiver",
+            "receiver",
+            Figure(3e-3, "W", SIMPHONY, "one transimpedance amplifier a core"),
+            "core_seconds",
+        ),
+        Part(
+            "analogue-to-digital converters",
+            "converters",
+            Figure(14.8e-3 / 10e9, "J", SIMPHONY, "8 bits, 14.8 mW at 10 GS/s: 1.5 pJ a sample at any rate"),
+            "adc_samples",
+        ),
+        Part(
+            "additions",
+            "digital",
+            Figure(0.1e-12, "J", HOROWITZ, "one addition of 32 bits a readout"),
+            "additions",
+        ),
+        Part(
+            "digital multiply-accumulates",
+            "digital",
+            Figure(0.3e-12, "J", HOROWITZ, "8-bit multiplication 0.2 pJ, 32-bit addition 0.1 pJ"),
+            "digital_macs",
+        ),
+        Part(
+            "memory",
+            "memory",
+            Figure(
+                100e-12 / 8,
+                "J",
+                HOROWITZ,
+                "a byte of weight and one of activation a product, from 1 MB of SRAM",
+            ),
+            "memory_bytes",
+        ),
+    ),
+    "Network interface, clock distribution, leakage, cooling, and temperature control of the optics.",
+)
+
+PRESETS: Mapping[str, Preset] = MappingProxyType({"prototype": PROTOTYPE, "chip": CHIP})

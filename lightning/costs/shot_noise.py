@@ -1,0 +1,105 @@
+"""The limit that photons set: they are counted, and counts scatter by their square root.
+
+A product of `level` 0 .. 255 lets n * level / 255 of n photons through; of these eta are detected. The count's variance
+is its mean (Poisson), so in steps of 255 a readout has
+
+    variance(level) = (255 / (eta n))^2 * eta n level / 255 = 255 level / (eta n)
+
+which is `Noise(sigma=0, shot=255 / (eta n))`. Source: the standard quantum limit as used by Sludds et al.,
+Delocalized photonic deep learning on the internet's edge (Netcast), Science 378:270 (2022).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.model import FULL, CompiledModel
+from lightning.errors import OutOfRange
+from lightning.execution.seam import Noise
+from sim.models.photonics.laser import photon_energy_j
+
+WAVELENGTH_M = 1550e-9
+EFFICIENCY = 0.8
+"""Quantum efficiency of a responsivity of 1 A/W at 1550 nm."""
+
+
+def photons_for_bits(bits: float, terms: int, efficiency: float = 1.0) -> float:
+    """Photons a multiply for which shot noise of a sum of full products is a quantiser's of so many bits.
+
+    12 * 2^(2 b) / (eta K). By hand: 12 * 65536 / 784 = 1003, at 0.128 aJ each 129 aJ.
+
+    >>> (
+    ...     round(photons_for_bits(8, 784)),
+    ...     round(photons_for_bits(8, 784) * photon_energy_j(WAVELENGTH_M) * 1e18),
+    ... )
+    (1003, 129)
+    """
+    return 12.0 * 2.0 ** (2.0 * bits) / (efficiency * terms)
+
+
+def shot_noise(photons: float, efficiency: float = EFFICIENCY) -> Noise:
+    """Noise of light alone, for so many photons in a product of 255 and 255. Raises `OutOfRange` for none.
+
+    >>> shot_noise(255.0, 1.0).shot
+    1.0
+    """
+    if not (photons > 0 and 0 < efficiency <= 1):
+        raise OutOfRange(
+            f"{photons} photons at an efficiency of {efficiency} are no light",
+            cure="Give more than 0 photons, and an efficiency above 0 and up to 1",
+        )
+    return Noise(sigma=0.0, shot=FULL / (efficiency * photons), identity=f"shot noise, {photons:g} photons")
+
+
+@dataclass(frozen=True, slots=True)
+class ShotPoint:
+    """Accuracy with so much light."""
+
+    photons: float
+    """In a product of 255 and 255, before the detector."""
+    joules: float
+    """Of that light."""
+    accuracy: float
+    """Mean over seeds, 0 .. 1."""
+    spread: float
+    """Deviation over seeds."""
+
+
+def shot_noise_curve(
+    model: CompiledModel,
+    inputs: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    photons: Sequence[float] = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100),
+    *,
+    efficiency: float = EFFICIENCY,
+    seeds: int = 3,
+) -> tuple[ShotPoint, ...]:
+    """Accuracy against photons a multiply, no other noise: what no receiver can beat with this scheme.
+
+    `inputs` are raw (images, ...), `labels` (images,). Raises as executors do.
+    """
+    return tuple(_point(model, inputs, labels, each, efficiency, seeds) for each in photons)
+
+
+def _point(
+    model: CompiledModel,
+    inputs: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    photons: float,
+    efficiency: float,
+    seeds: int,
+) -> ShotPoint:
+    from lightning.execution import open_executor
+
+    truth = np.asarray(labels)
+    found = []
+    for seed in range(seeds):
+        executor = open_executor(model, "noisy", noise=shot_noise(photons, efficiency), seed=seed)
+        found.append(float((executor.run(inputs).classes == truth).mean()))
+    spread = math.sqrt(float(np.var(found)))
+    return ShotPoint(photons, photons * photon_energy_j(WAVELENGTH_M), float(np.mean(found)), spread)
