@@ -6,16 +6,16 @@ What the registers do is written in docs/reference/registers.md.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fpga.beats import Beats, Samples, packed_beats, stream_bits, unpack
-from fpga.bus.protocol import RegisterBus
+from fpga.bus.protocol import Access, RegisterBus, transfer_of
 from fpga.count_action.model import Datapath, Signal, SignalKind
-from fpga.registers.layout import output_streams
+from fpga.registers.layout import FIFO_DEPTH, output_streams
 from fpga.registers.table import WORD_BITS, RegisterMap
 
 _WORD = (1 << WORD_BITS) - 1
@@ -53,6 +53,7 @@ class Portal:
 
     def __init__(self, bus: RegisterBus, table: RegisterMap, datapath: Datapath) -> None:
         self._bus = bus
+        self._transfer = transfer_of(bus)
         self._table = table
         self._datapath = datapath
         self._sources = {
@@ -82,9 +83,9 @@ class Portal:
         sinks = [_Sink(*each) for each in output_streams(self._datapath)]
         quiet = 0
         while quiet < looks and (self._sources or sinks):
-            moved = [self._feed(each) for each in self._sources.values()]
-            moved += [self._drain(each) for each in sinks]
-            quiet = 0 if any(moved) else quiet + 1
+            fed = self._feed_all()
+            drained = [self._drain(each) for each in sinks]
+            quiet = 0 if fed or any(drained) else quiet + 1
         return {
             f"{sink.module}.{sink.name}": np.array(sink.taken, np.int64).reshape(-1, sink.samples)
             for sink in sinks
@@ -96,6 +97,16 @@ class Portal:
         for source in self._sources.values():
             source.queue.clear()
         return left
+
+    def _feed_all(self) -> bool:
+        """Push as long as beats are taken, at most as many as wait behind an output; whether anything moved.
+
+        Reading what came out after every push would be half of all accesses.
+        """
+        for times in range(FIFO_DEPTH):
+            if not any([self._feed(each) for each in self._sources.values()]):
+                return times > 0
+        return True
 
     def _feed(self, source: _Source) -> bool:
         """Push the next beat if the streams it is for are free; whether anything moved."""
@@ -113,13 +124,14 @@ class Portal:
         changed = stream_bits(mask, source.signal)
         data = source.data & ~changed | bits & changed
         register = self._table["IN", name, "DATA"]
+        writes: list[Access] = []
         for word in range(register.words):
             value = data >> WORD_BITS * word & _WORD
             if value != source.data >> WORD_BITS * word & _WORD:
-                self._bus.write32(register.at(word), value)
+                writes.append((register.at(word), value))
         push = self._table["IN", name, "PUSH"]
-        for word in range(push.words):
-            self._bus.write32(push.at(word), mask >> WORD_BITS * word & _WORD)
+        writes += [(push.at(word), mask >> WORD_BITS * word & _WORD) for word in range(push.words)]
+        self._transfer(writes)
         source.data = data
         source.waiting |= mask
 
@@ -127,10 +139,12 @@ class Portal:
         """Take all beats out of a FIFO; whether there were any."""
         stream = ("OUT", sink.module, sink.name)
         level = self._read(*stream, "LEVEL")
-        for _ in range(level):
-            bits = self._read(*stream, "DATA")
+        data, pop = self._table[(*stream, "DATA")], self._table[(*stream, "POP")]
+        one: list[Access] = [*((data.at(word), None) for word in range(data.words)), (pop.offset, 1)]
+        words = self._transfer(one * level)
+        for first in range(0, len(words), data.words):
+            bits = _joined(words[first : first + data.words])
             sink.taken.append(unpack(bits, sink.samples, sink.width, signed=sink.signed))
-            self._bus.write32(self._table[(*stream, "POP")].offset, 1)
         return bool(level)
 
     def _read(self, *key: str) -> int:
@@ -140,4 +154,8 @@ class Portal:
 def read_words(bus: RegisterBus, table: RegisterMap, key: tuple[str, ...]) -> int:
     """All words of a register as one number."""
     register = table[key]
-    return sum(bus.read32(register.at(word)) << WORD_BITS * word for word in range(register.words))
+    return _joined([bus.read32(register.at(word)) for word in range(register.words)])
+
+
+def _joined(words: Sequence[int]) -> int:
+    return sum(word << WORD_BITS * place for place, word in enumerate(words))

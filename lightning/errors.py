@@ -34,6 +34,9 @@
     ├── DatasetError              data to evaluate on that is not there or not readable (user)
     └── ServingError              a request that cannot be answered                     (user)
         ├── UnknownModel          no model of this name is loaded
+        ├── MalformedRequest      not what the protocol says
+        ├── RequestTooLarge       more bytes than the server takes
+        ├── Busy                  too many requests wait already
         └── DeadlineMissed        the answer would have come too late
 
 `SaturationWarning` and `DarkWarning` are no errors: there is an answer, and it is not to be believed.
@@ -280,6 +283,24 @@ class UnknownModel(ServingError):
     """No model of this name is loaded."""
 
     code = "serving.unknown-model"
+
+
+class MalformedRequest(ServingError, ValueError):
+    """A request that is not what the protocol says."""
+
+    code = "serving.malformed"
+
+
+class RequestTooLarge(ServingError):
+    """A request of more bytes than the server takes."""
+
+    code = "serving.too-large"
+
+
+class Busy(ServingError):
+    """Too many requests wait already."""
+
+    code = "serving.busy"
 
 
 class DeadlineMissed(ServingError):

@@ -38,7 +38,7 @@ def open_bus(address: str) -> RegisterBus:
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     engine = options.pop("engine", "fast")
     datapath = load_datapath(Path(parts.netloc + parts.path), _numbers(address, options))
-    return _verilator(datapath) if parts.scheme == "verilator" else simulated_bus(datapath, engine)
+    return verilated_bus(datapath) if parts.scheme == "verilator" else simulated_bus(datapath, engine)
 
 
 def load_datapath(path: Path, parameters: Mapping[str, int] | None = None) -> Datapath:
@@ -80,7 +80,8 @@ def _engine(datapath: Datapath, engine: str) -> Engine:
         raise BusUnavailable(f"{error}, or take the plain one: engine=reference") from error
 
 
-def _verilator(datapath: Datapath) -> RegisterBus:
+def verilated_bus(datapath: Datapath) -> RegisterBus:
+    """The AXI4-Lite top of a datapath under Verilator, built at the first use. Raises BusUnavailable without it."""
     from fpga.bus.axi_pins import AxiPinsBus
     from fpga.hdl.tools import ToolMissing
     from fpga.hdl.verilator import build

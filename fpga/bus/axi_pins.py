@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
-from fpga.bus.protocol import BusFault, checked
+import numpy as np
+from numpy.typing import NDArray
+
+from fpga.bus.protocol import Access, BusFault, checked
 from fpga.count_action.ports import Ports, Rows
 from fpga.hdl.verilator import Simulator
 
+Row = NDArray[np.uint64]
+
 _PATIENCE = 64
 """Cycles within which the register file must answer; it needs about four."""
+_SLOT = 3
+"""Cycles of an access in a burst: handed over in the first, answered by the last."""
+_READ = ("ar", "r")
+_WRITE = ("aw", "b")
 
 
 class AxiPinsBus:
@@ -17,7 +26,10 @@ class AxiPinsBus:
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
-        self._ports: Ports = simulator.design.ports
+        ports: Ports = simulator.design.ports
+        self._into = {port.name: port.column for port in ports.inputs}
+        self._out_of = {port.name: port.column for port in ports.outputs}
+        self._columns = ports.input_columns
         self.cycles = 0
         """Clock cycles so far, those of reset apart."""
 
@@ -33,6 +45,48 @@ class AxiPinsBus:
         checked(offset, value)
         self._hand_over({"aw": {"awaddr": offset}, "w": {"wdata": value, "wstrb": 15}})
         self._await("b")
+
+    def transfer(self, accesses: Sequence[Access]) -> list[int]:
+        """Accesses one after the other in one run of the simulator; the words that were read."""
+        if not accesses:
+            return []
+        rows = np.zeros((_SLOT * len(accesses), self._columns), np.uint64)
+        rows[:, self._into["bready"]] = rows[:, self._into["rready"]] = 1
+        for place, (offset, value) in enumerate(accesses):
+            self._put_access(rows[_SLOT * place], offset, value)
+        outputs = self._simulator.run(rows).reshape(len(accesses), _SLOT, -1)
+        self.cycles += len(rows)
+        answers = [
+            self._answer(each, _READ if value is None else _WRITE)
+            for each, (_, value) in zip(outputs.tolist(), accesses, strict=True)
+        ]
+        return [
+            answer[self._out_of["rdata"]]
+            for answer, (_, value) in zip(answers, accesses, strict=True)
+            if value is None
+        ]
+
+    def _put_access(self, row: Row, offset: int, value: int | None) -> None:
+        checked(offset, value or 0)
+        into = self._into
+        if value is None:
+            row[into["arvalid"]], row[into["araddr"]] = 1, offset
+            return
+        row[into["awvalid"]], row[into["awaddr"]] = 1, offset
+        row[into["wvalid"]], row[into["wdata"]], row[into["wstrb"]] = 1, value, 15
+
+    def _answer(self, slot: list[list[int]], channels: tuple[str, str]) -> list[int]:
+        """The cycle of a slot in which the response came."""
+        request, response = channels
+        taken = slot[0][self._out_of[f"{request}ready"]] and (
+            request != "aw" or slot[0][self._out_of["wready"]]
+        )
+        answers = [cycle for cycle in slot if cycle[self._out_of[f"{response}valid"]]]
+        if not taken or len(answers) != 1:
+            raise BusFault(f"the register file does not answer a burst within {_SLOT} cycles an access")
+        if answers[0][self._out_of[f"{response}resp"]]:
+            raise BusFault("the register file answers with an error")
+        return answers[0]
 
     def close(self) -> None:
         """Let go of the simulator."""
@@ -64,12 +118,12 @@ class AxiPinsBus:
         raise BusFault(f"the register file does not answer within {_PATIENCE} cycles")
 
     def _cycle(self, pins: dict[str, int]) -> Rows:
-        row = np.zeros((1, self._ports.input_columns), np.uint64)
+        row = np.zeros((1, self._columns), np.uint64)
         for name, value in pins.items():
-            row[0, self._ports.input(name).column] = value
+            row[0, self._into[name]] = value
         self.cycles += 1
         outputs: Rows = self._simulator.run(row)[0]
         return outputs
 
     def _value(self, outputs: Rows, name: str) -> int:
-        return int(outputs[self._ports.output(name).column])
+        return int(outputs[self._out_of[name]])

@@ -7,7 +7,13 @@ BusError
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol, runtime_checkable
+
+Access = tuple[int, int | None]
+"""An offset and the value to put there, or None to read it."""
+Transfer = Callable[[Sequence[Access]], list[int]]
 
 
 class BusError(Exception):
@@ -41,6 +47,30 @@ class RegisterBus(Protocol):
     def close(self) -> None:
         """Let go of the other end; a second time does nothing."""
         ...
+
+
+@runtime_checkable
+class BurstBus(RegisterBus, Protocol):
+    """A bus that takes several accesses in one go faster than one by one."""
+
+    def transfer(self, accesses: Sequence[Access]) -> list[int]:
+        """Carry out accesses in their order; the words that were read. Raises BusFault."""
+        ...
+
+
+def transfer_of(bus: RegisterBus) -> Transfer:
+    """How to carry out accesses in their order, and get the words that were read: at once where the bus can."""
+    return bus.transfer if isinstance(bus, BurstBus) else partial(_one_by_one, bus)
+
+
+def _one_by_one(bus: RegisterBus, accesses: Sequence[Access]) -> list[int]:
+    found = []
+    for offset, value in accesses:
+        if value is None:
+            found.append(bus.read32(offset))
+        else:
+            bus.write32(offset, value)
+    return found
 
 
 def checked(offset: int, value: int = 0) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from fpga.bus.protocol import checked
 from fpga.count_action.model import ActionKind, Datapath, SignalKind
 from fpga.count_action.ports import WORD_BITS as COLUMN_BITS
-from fpga.count_action.ports import Port, Rows, ports_of
+from fpga.count_action.ports import Rows, ports_of
 from fpga.registers.layout import (
     CLEAR_STATUS,
     COMMIT,
@@ -72,6 +72,8 @@ class SimulatedBus:
         """Clock cycles of the datapath so far."""
         self._engine = engine
         self._ports = ports_of(datapath)
+        self._into = {port.name: port for port in self._ports.inputs}
+        self._out_of = {port.name: port for port in self._ports.outputs}
         self._table = register_map(datapath)
         self._words = {
             register.at(word): (register, word) for register in self._table for word in range(register.words)
@@ -148,7 +150,8 @@ class SimulatedBus:
             (module, name): 0 for module, name, kind, _ in effects(self.datapath) if kind is ActionKind.PULSE
         }
         self._row = np.zeros((1, self._ports.input_columns), np.uint64)
-        self._seen = np.zeros(self._ports.output_columns, np.uint64)
+        self._shown: dict[str, int] = dict.fromkeys(self._into, 0)
+        self._seen = [0] * self._ports.output_columns
         for register in self._table:
             if register.access is Access.WRITE:
                 self._place(register.key)
@@ -156,23 +159,22 @@ class SimulatedBus:
     # ------------------------------------------------------------------------------- one clock cycle
     def _step(self, *, commit: bool = False, clear_status: bool = False) -> None:
         self._set_inputs(commit=commit, clear_status=clear_status)
-        ready = {key: sink.ready for key, sink in self._sinks.items()}
-        self._seen = self._engine.run(self._row)[0]
+        self._seen = self._engine.run(self._row)[0].tolist()
         self.cycles += 1
         for name, source in self._sources.items():
-            source.waiting &= ~self._get(f"{name}_ready_o")
-        for key, sink in self._sinks.items():
-            stream = "_".join(key)
-            if ready[key] and self._get(f"{stream}_valid_o"):
-                sink.beats.append(self._get(f"{stream}_data_o"))
+            if source.waiting:
+                source.waiting &= ~self._get(f"{name}_ready_o")
+        for (module, name), sink in self._sinks.items():
+            if sink.ready and self._get(f"{module}_{name}_valid_o"):
+                sink.beats.append(self._get(f"{module}_{name}_data_o"))
         for module, name in self._pulses:
             self._pulses[module, name] += self._get(f"{module}_{name}_o")
 
     def _set_inputs(self, *, commit: bool, clear_status: bool) -> None:
         for name, source in self._sources.items():
             self._set(f"{name}_valid_i", source.waiting)
-        for key, sink in self._sinks.items():
-            self._set(f"{'_'.join(key)}_ready_i", int(sink.ready))
+        for (module, name), sink in self._sinks.items():
+            self._set(f"{module}_{name}_ready_i", int(sink.ready))
         self._set("commit_i", int(commit))
         self._set("clear_status_i", int(clear_status))
 
@@ -201,13 +203,20 @@ class SimulatedBus:
         return value
 
     def _set(self, name: str, value: int) -> None:
-        port = self._ports.input(name)
+        """Most inputs are as they were in the cycle before, and left alone."""
+        if self._shown[name] == value:
+            return
+        self._shown[name] = value
+        port = self._into[name]
         value &= (1 << port.width) - 1
         for word in range(port.words):
             self._row[0, port.column + word] = value >> COLUMN_BITS * word & _COLUMN_MASK
 
     def _get(self, name: str) -> int:
-        return _number(self._seen, self._ports.output(name))
+        port = self._out_of[name]
+        if port.words == 1:
+            return self._seen[port.column]
+        return sum(self._seen[port.column + word] << COLUMN_BITS * word for word in range(port.words))
 
     # --------------------------------------------------------------- what registers show that are read
     def _make_readers(self) -> dict[Key, Callable[[], int]]:
@@ -247,6 +256,3 @@ class SimulatedBus:
     def _head_reader(self, key: Key) -> Callable[[], int]:
         return lambda: self._sinks[key].beats[0] if self._sinks[key].beats else 0
 
-
-def _number(row: Rows, port: Port) -> int:
-    return sum(int(row[port.column + word]) << COLUMN_BITS * word for word in range(port.words))

@@ -88,7 +88,7 @@ def fit_noise(
     design = np.vander(y / scale, 3, increasing=True)
     weights = np.full(y.size, 1.0 / max(float(v.mean()), 1e-30))
     for _ in range(8):
-        found = _nonnegative(design * weights[:, None], v * weights)
+        found = nonnegative(design * weights[:, None], v * weights)
         weights = 1.0 / np.maximum(design @ found, 1e-6 * max(float(v.mean()), 1e-30))
     constant, shot, rin = (float(c) for c in found)
     return NoiseModel(constant, shot / scale, rin / scale**2, mean, window)
@@ -107,7 +107,7 @@ def measured_noise(
     return fit_noise(readings.levels, readings.singles.var(axis=1, ddof=1), READINGS, mean=mean)
 
 
-def _nonnegative(design: Floats, target: Floats) -> Floats:
+def nonnegative(design: Floats, target: Floats) -> Floats:
     """Least squares with no coefficient below zero: the best of the eight ways to leave terms out."""
     best, found = np.inf, np.zeros(design.shape[1])
     for used in itertools.product([False, True], repeat=design.shape[1]):

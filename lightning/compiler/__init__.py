@@ -1,11 +1,47 @@
 """From a trained network to integers for light: quantised, tiled, and as an `fpga.Program`.
 
-    from lightning.compiler import compile_network, load_model
+    from lightning.compiler import Options, compile_network, load_model
     model = compile_network(network, samples, Options(...))     # `samples`: raw inputs, for ranges
     model.save("model.lng"); model = load_model("model.lng")
 
 | module | what it is for |
 |---|---|
-| `model` | `CompiledModel`, `PhotonicLayer`, `Geometry` |
-| `hardware` | `Hardware`: lanes, wavelengths, cores |
+| `model`, `hardware`, `options` | `CompiledModel`, `PhotonicLayer`, `Geometry`; lanes, wavelengths, cores; choices |
+| `compilation`, `source` | `compile_network`; `load_or_compile` for any file that a command takes |
+| `lowering`, `quantisation`, `ranges` | layers as rows of products; floats as magnitudes of 8 bits; what is kept |
+| `published`, `scaled` | the two schemes; `observed` runs the samples |
+| `schedule`, `cycles`, `memory` | which product is sent when, what that costs, where activations lie |
+| `program` | `program_of`: targets of the count-action datapath |
+| `archive`, `document`, `check` | the `.lng` file |
+| `explain` | `report`: layer by layer, what light computes and what not |
 """
+
+from lightning.compiler.archive import load_model, model_hash, save_model
+from lightning.compiler.compilation import compile_network
+from lightning.compiler.cycles import cycles_of, cycles_of_model, work_of
+from lightning.compiler.hardware import Hardware, LayerWork
+from lightning.compiler.model import CompiledModel, Geometry, PhotonicLayer
+from lightning.compiler.options import Options
+from lightning.compiler.program import program_of
+from lightning.compiler.schedule import readouts_of, schedule_of
+from lightning.compiler.source import load_or_compile
+
+__all__ = [
+    "CompiledModel",
+    "Geometry",
+    "Hardware",
+    "LayerWork",
+    "Options",
+    "PhotonicLayer",
+    "compile_network",
+    "cycles_of",
+    "cycles_of_model",
+    "load_model",
+    "load_or_compile",
+    "model_hash",
+    "program_of",
+    "readouts_of",
+    "save_model",
+    "schedule_of",
+    "work_of",
+]

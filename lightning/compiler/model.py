@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,18 +63,20 @@ class PhotonicLayer:
     bias: Integers
     """(groups, rows), in units of sums; the mean that `>> 8` takes away is in it. Zeros where there is none."""
     input_scale: float
-    """What one step of an activation is worth; 1 where `shift_normalised`."""
+    """What one step of an activation is worth. Where `shift_normalised`: of the raw data in the first layer, then 1."""
     output_scale: Floats
     """(groups, rows) what one step of a sum is worth; 1 where `shift_normalised`."""
     signed: bool = False
     """Whether activations may be negative: two passes."""
     geometry: Geometry | None = None
     """Of a convolution."""
+    vectors: int = 1
+    """Of a dense layer: vectors of activations an image, more than 1 for (..., terms) as in sequences."""
 
     @property
     def positions(self) -> int:
-        """Vectors of activations an image: 1, or the pixels that come out of a convolution."""
-        return 1 if self.geometry is None else int(np.prod(self.geometry.output))
+        """Vectors of activations an image: those of a dense layer, or the pixels that come out of a convolution."""
+        return self.vectors if self.geometry is None else int(np.prod(self.geometry.output))
 
     @property
     def macs(self) -> int:
@@ -99,3 +102,9 @@ class CompiledModel:
     def shift_normalised(self) -> bool:
         """Whether activations of later layers are made by shifting."""
         return self.scheme == "published"
+
+    def save(self, path: str | Path) -> None:
+        """Write a `.lng` file. Raises `ModelFileError` where it cannot be written."""
+        from lightning.compiler.archive import save_model
+
+        save_model(self, path)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lightning.compiler.hardware import LayerWork
 from lightning.compiler.model import CompiledModel
-from lightning.compiler.schedule import work_of
+from lightning.compiler.cycles import work_of
 
 MODULATORS = 2
 """In series for a product: activation and weight."""

@@ -40,6 +40,8 @@ class Noise:
     """Readouts of which the mean is taken: variances are divided by it, the mean is not."""
     identity: str = ""
     """Whose noise this is: the calibration it was fitted in; empty where the numbers were given."""
+    full_scale: float = 510.0
+    """Where the converter clips a readout, both ways, in steps for each wavelength: twice a full product by default."""
 
 
 class Multiplier(Protocol):

@@ -7,5 +7,16 @@
 |---|---|
 | `network` | `Network`, `Node`, `Preprocessing` |
 | `imports` | ONNX files, `torch.nn` modules, `.npz` of weights |
+| `preprocess` | from raw data to what a network takes |
+| `operations`, `windows`, `patches` | what every operation means in float32 |
 | `reference` | the network in float32, which everything is compared with |
 """
+
+from __future__ import annotations
+
+from lightning.networks.imports import load_network
+from lightning.networks.network import Network, Node, Preprocessing
+from lightning.networks.preprocess import preprocess
+from lightning.networks.reference import run_float
+
+__all__ = ["Network", "Node", "Preprocessing", "load_network", "preprocess", "run_float"]

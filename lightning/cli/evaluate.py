@@ -1,0 +1,164 @@
+"""`lightning evaluate MODEL DATA`: how many answers are right, and the same network side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from lightning.cli import fidelity as how
+from lightning.cli.options import AsJson
+from lightning.cli.output import DONE, print_document
+from lightning.compiler import CompiledModel
+from lightning.errors import OutOfRange
+from lightning.evaluation.accuracy import Evaluation, evaluate
+from lightning.evaluation.dataset import NAMES, Dataset, load_dataset
+from lightning.evaluation.models import compiled_for
+from lightning.evaluation.result import Provenance, rounded
+from lightning.execution.seam import Noise
+
+Data = Annotated[str, typer.Argument(metavar="DATA", help=f"{NAMES}.")]
+Seeds = Annotated[
+    int | None,
+    typer.Option("--seeds", min=1, help="Seeds of the noise, from --seed on; 1, and 5 in the table."),
+]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first images.")]
+Part = Annotated[str, typer.Option("--part", help="test, or train where there is such a part.")]
+Compare = Annotated[
+    str | None,
+    typer.Option("--compare", metavar="WITH", help="onnxruntime: the table, float32 and int8 beside."),
+]
+Table = Annotated[bool, typer.Option("--table", help="The same as --compare onnxruntime.")]
+
+SEEDS_OF_TABLE = 5
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("evaluate")(evaluate_command)
+
+
+def evaluate_command(
+    model: how.Model,
+    data: Data,
+    fidelity: how.Fidelities = None,
+    noise: how.Places = None,
+    sigma: how.Sigma = None,
+    mean: how.Mean = None,
+    average: how.Average = 1,
+    seed: how.Seed = 0,
+    seeds: Seeds = None,
+    limit: Limit = None,
+    part: Part = "test",
+    compare: Compare = None,
+    device: how.MaybeDevice = None,
+    bus: how.Bus = None,
+    *,
+    calibrated: how.Calibrated = False,
+    table: Table = False,
+    as_json: AsJson = False,
+) -> int:
+    """Count right answers of a model on data.
+
+    For example: lightning evaluate weights.npz mnist:DIR --noise per-product --seeds 5
+    """
+    how.one_of("compare", compare or "onnxruntime", ("onnxruntime",))
+    run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
+    compiled, dataset = compiled_for(model, part_of(load_dataset(data), part))
+    dataset = dataset.first(limit)
+    with_table = table or compare is not None
+    several = seeds or (SEEDS_OF_TABLE if with_table else 1)
+    if several > 1 and run.fidelity == "exact" and not with_table:
+        raise OutOfRange("fidelity exact has no seeds", cure="Leave --seeds out, or say --fidelity noisy")
+    used = tuple(range(seed, seed + several))
+    found = counted(run, compiled, dataset, used if run.fidelity == "noisy" else used[:1])
+    origin = run.provenance(compiled, used if run.fidelity == "noisy" else used[:1])
+    rows = _table(compiled, dataset, run.noise or Noise(average=1), used) if with_table else []
+    if as_json:
+        document = {**origin.document, "data": dataset.name, **figures(found)}
+        print_document(
+            None, {**document, **({"table": [rounded(asdict(row)) for row in rows]} if rows else {})}
+        )
+    else:
+        _say(origin, dataset, found)
+        _say_table(rows, run.noise or Noise(), used)
+    return DONE
+
+
+def part_of(dataset: Dataset, part: str) -> Dataset:
+    """The data with the part to be tested on in its place. Raises `OutOfRange` and `DatasetError`."""
+    how.one_of("part", part, ("test", "train"))
+    return dataset.of_training() if part == "train" else dataset
+
+
+def counted(run: how.Run, model: CompiledModel, dataset: Dataset, seeds: Sequence[int]) -> list[Evaluation]:
+    """One evaluation a seed."""
+    found = []
+    for seed in seeds:
+        executor = run.open(model, seed)
+        try:
+            found.append(evaluate(executor, dataset))
+        finally:
+            executor.close()
+    return found
+
+
+def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
+    """Means over seeds, and what they are means of."""
+    from lightning.evaluation.table import spread_of
+
+    each = [evaluation.accuracy for evaluation in found]
+    counters: Counter[str] = Counter()
+    for evaluation in found:
+        counters.update(evaluation.counters)
+    told = {
+        "accuracy": float(np.mean(each)),
+        "spread": spread_of(each),
+        "images": found[0].images,
+        "images_per_s": round(sum(e.images for e in found) / sum(e.seconds for e in found), 1),
+        "cycles": found[0].cycles,
+    }
+    return {
+        **rounded(told),
+        "accuracies": [round(accuracy, 6) for accuracy in each],
+        "counters": dict(counters),
+    }
+
+
+def _table(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: Sequence[int]) -> list[Any]:
+    from lightning.evaluation.table import compare
+
+    return compare(model, dataset, noise, seeds)
+
+
+def _say(origin: Provenance, dataset: Dataset, found: Sequence[Evaluation]) -> None:
+    told = figures(found)
+    document = origin.document
+    print(
+        f"{dataset.name}: {told['images']:,} images; {document['model']},"
+        f" scheme {document['scheme']}, {document['model_hash'][:8]}"
+    )
+    spread = "" if told["spread"] is None else f" (spread {100 * told['spread']:.2f})"
+    mark = "  SIMULATED" if origin.device.simulated else ""
+    print(
+        f"{origin.line}: {100 * told['accuracy']:.2f} %{spread}, {told['images_per_s']:,.0f} images/s{mark}"
+    )
+    for name, count in told["counters"].items():
+        if count:
+            print(f"{name.replace('_', ' ')}: {count:,}")
+
+
+def _say_table(rows: Sequence[Any], noise: Noise, seeds: Sequence[int]) -> None:
+    from lightning.evaluation.table import as_text
+
+    if rows:
+        told = replace(noise, identity="")
+        print(f"\n{as_text(rows)}")
+        print(
+            f"Noise {told.place}, sigma {told.sigma:.4g} of 255, {len(seeds)} seeds. Images/s from raw inputs, one"
+            " batch, one thread, here; J/image of photonic hardware by `lightning energy`, preset chip."
+        )

@@ -1,0 +1,157 @@
+"""How a model is run: options that `infer`, `evaluate` and `sensitivity` share, and what they amount to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, get_args
+
+import typer
+
+from lightning.cli.options import TWIN
+from lightning.compiler import CompiledModel
+from lightning.devices.identity import DeviceIdentity
+from lightning.errors import ConfigError, OutOfRange
+from lightning.evaluation.result import MODELLED, Provenance
+from lightning.execution.seam import MEASURED_SIGMA, Executor, Fidelity, Noise, Place
+
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A .lng, an .onnx, or an .npz of weights w1, w2, ...")
+]
+Fidelities = Annotated[
+    str | None,
+    typer.Option(
+        "--fidelity",
+        metavar="KIND",
+        help="exact, noisy, device or datapath; exact where nothing is said of noise.",
+    ),
+]
+Places = Annotated[
+    str | None,
+    typer.Option("--noise", metavar="PLACE", help="per-output, per-product (default) or per-product-dense."),
+]
+Sigma = Annotated[
+    float | None,
+    typer.Option("--sigma", min=0, help="Noise of a readout, of 255; default 1.657, as measured."),
+]
+Mean = Annotated[float | None, typer.Option("--mean", help="Error that is always there, of 255.")]
+Average = Annotated[int, typer.Option("--average", min=1, help="Readouts of which the mean is taken.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the noise.")]
+MaybeDevice = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        "-d",
+        metavar="ADDRESS",
+        envvar="LIGHTBED_DEVICE",
+        help="Of --fidelity device, and of --calibrated.",
+    ),
+]
+Bus = Annotated[
+    str | None, typer.Option("--bus", metavar="ADDRESS", help="Of --fidelity datapath, e.g. fastsim://.")
+]
+Calibrated = Annotated[
+    bool, typer.Option("--calibrated", help="Noise as the calibration of --device measured it.")
+]
+
+SIMULATED_BUS = "fastsim://"
+
+
+@dataclass(frozen=True)
+class Run:
+    """Fidelity, noise and whereabouts, checked."""
+
+    fidelity: Fidelity
+    noise: Noise | None
+    device: str
+    bus: str
+    average: int
+    identity: DeviceIdentity = MODELLED
+    calibration: str = ""
+
+    def open(self, model: CompiledModel, seed: int) -> Executor:
+        """An executor for this model."""
+        from lightning.execution import open_executor
+
+        return open_executor(
+            model,
+            self.fidelity,
+            noise=self.noise,
+            seed=seed,
+            device=self.device,
+            bus=self.bus,
+            average=self.average,
+        )
+
+    def provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
+        """What a result says of its origin."""
+        return Provenance(model, self.fidelity, seeds, self.noise, self.identity, self.calibration)
+
+
+def chosen(
+    fidelity: str | None,
+    place: str | None,
+    sigma: float | None,
+    mean: float | None,
+    average: int = 1,
+    device: str | None = None,
+    bus: str | None = None,
+    *,
+    calibrated: bool = False,
+) -> Run:
+    """What the options amount to. Raises `OutOfRange` and `ConfigError` for what does not go together."""
+    told = calibrated or any(each is not None for each in (place, sigma, mean))
+    kind = one_of("fidelity", fidelity or ("noisy" if told else "exact"), get_args(Fidelity))
+    if told and kind != "noisy":
+        raise ConfigError(
+            f"noise is chosen, and fidelity {kind} has none to choose",
+            cure="Say --fidelity noisy, or leave noise out",
+        )
+    if average > 1 and kind not in ("noisy", "device"):
+        raise ConfigError(
+            f"fidelity {kind} has nothing to average", cure="Leave --average out, or say --fidelity noisy"
+        )
+    noise = noise_of(place, sigma, mean, average, device, calibrated=calibrated) if kind == "noisy" else None
+    run = Run(kind, noise, device or TWIN, bus or SIMULATED_BUS, average)
+    return _of_device(run) if kind == "device" else run
+
+
+def noise_of(
+    place: str | None,
+    sigma: float | None,
+    mean: float | None,
+    average: int,
+    device: str | None,
+    *,
+    calibrated: bool,
+) -> Noise:
+    """As given, as measured on the prototype, or as a device's calibration has it."""
+    where: Place = one_of("noise", place or "per-product", get_args(Place))
+    if not calibrated:
+        return Noise(where, MEASURED_SIGMA if sigma is None else sigma, mean or 0.0, average=average)
+    if sigma is not None or mean is not None:
+        raise ConfigError(
+            "--calibrated takes sigma and mean from a calibration, and others are given",
+            cure="Leave --sigma and --mean out",
+        )
+    from lightning.calibration.store import require
+    from lightning.devices import connect
+    from lightning.execution.fitted import noise_of_calibration
+
+    return replace(noise_of_calibration(require(connect(device or TWIN))), place=where, average=average)
+
+
+def one_of(option: str, word: str, known: tuple[str, ...]) -> Any:
+    """The word, if it is known. Raises `OutOfRange`."""
+    if word not in known:
+        raise OutOfRange(f"--{option} {word!r} is not known", cure=f"Choose {', '.join(known)}")
+    return word
+
+
+def _of_device(run: Run) -> Run:
+    """With the identity and the calibration of the device."""
+    from lightning.calibration.store import require
+    from lightning.devices import connect
+    from lightning.devices.identity import identity_of
+
+    soc = connect(run.device)
+    return replace(run, identity=identity_of(soc), calibration=require(soc).describe())

@@ -1,0 +1,78 @@
+"""`lightning infer MODEL IMAGE`: the answer for one picture, or for one array of raw values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from lightning.cli import fidelity as how
+from lightning.cli.options import AsJson
+from lightning.cli.output import DONE, print_document
+from lightning.compiler.source import load_or_compile
+from lightning.evaluation.accuracy import classes_of
+from lightning.evaluation.images import read_input
+from lightning.execution.seam import Answers
+
+Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="A picture (.png), or an .npy of raw values.")]
+Resize = Annotated[bool, typer.Option("--resize", help="Scale a picture of another size.")]
+Key = Annotated[int, typer.Option("--key", min=0, help="Which image it is: another key, other noise.")]
+
+BEST = 5
+"""Classes that are listed."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("infer")(infer)
+
+
+def infer(
+    model: how.Model,
+    image: Image,
+    fidelity: how.Fidelities = None,
+    noise: how.Places = None,
+    sigma: how.Sigma = None,
+    mean: how.Mean = None,
+    average: how.Average = 1,
+    seed: how.Seed = 0,
+    key: Key = 0,
+    device: how.MaybeDevice = None,
+    bus: how.Bus = None,
+    *,
+    calibrated: how.Calibrated = False,
+    resize: Resize = False,
+    as_json: AsJson = False,
+) -> int:
+    """Ask a model what a picture shows.
+
+    For example: lightning infer model.lng seven.png --fidelity noisy
+    """
+    run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
+    compiled = load_or_compile(model)
+    raw = read_input(image, compiled.network, resize=resize)
+    executor = run.open(compiled, seed)
+    try:
+        answers = executor.run(raw, np.array([key], dtype=np.uint64))
+    finally:
+        executor.close()
+    origin = run.provenance(compiled, (seed,))
+    best = best_of(answers)
+    if as_json:
+        told = {"class": int(classes_of(answers.scores)[0]), "scores": answers.scores[0].ravel().tolist()}
+        counted = {"cycles": answers.cycles, "counters": dict(answers.counters)}
+        print_document(None, {**origin.document, "image": str(image), "key": key, **told, **counted})
+    else:
+        mark = "  SIMULATED" if origin.device.simulated else ""
+        print(f"class {classes_of(answers.scores)[0]} ({origin.line}){mark}")
+        print("\n".join(f"  {each['class']:>5}  {each['score']:g}" for each in best))
+    return DONE
+
+
+def best_of(answers: Answers) -> list[dict[str, Any]]:
+    """The largest scores of the one image, the first of equal ones first."""
+    scores = answers.scores[0].ravel()
+    order = np.argsort(-scores, kind="stable")[:BEST]
+    return [{"class": int(each), "score": float(scores[each])} for each in order]

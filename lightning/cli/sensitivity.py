@@ -1,0 +1,117 @@
+"""`lightning sensitivity MODEL DATA`: which layer the noise hurts, and how much of it the network bears."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from lightning.cli import fidelity as how
+from lightning.cli.evaluate import Data, Limit, Part, part_of
+from lightning.cli.options import AsJson, Png
+from lightning.cli.output import DONE, print_document, written
+from lightning.evaluation.dataset import Dataset, load_dataset
+from lightning.evaluation.models import compiled_for
+from lightning.evaluation.result import Provenance, rounded
+from lightning.evaluation.sensitivity import Sensitivity
+from lightning.evaluation.sensitivity import sensitivity as look
+
+Loss = Annotated[float, typer.Option("--loss", help="Points of accuracy that may be lost.")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Seeds of which every figure is the mean.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("sensitivity")(sensitivity)
+
+
+def sensitivity(
+    model: how.Model,
+    data: Data,
+    noise: how.Places = None,
+    sigma: how.Sigma = None,
+    mean: how.Mean = None,
+    average: how.Average = 1,
+    loss: Loss = 1.0,
+    seed: how.Seed = 0,
+    seeds: Seeds = 3,
+    limit: Limit = None,
+    part: Part = "test",
+    device: how.MaybeDevice = None,
+    png: Png = None,
+    *,
+    calibrated: how.Calibrated = False,
+    as_json: AsJson = False,
+) -> int:
+    """Say what noise in each layer costs, and which sigma or averaging keeps the loss small.
+
+    For example: lightning sensitivity model.lng digits --loss 1 --png layers.png
+    """
+    run = how.chosen("noisy", noise, sigma, mean, average, device, calibrated=calibrated)
+    assert run.noise is not None
+    compiled, dataset = compiled_for(model, part_of(load_dataset(data), part))
+    dataset = dataset.first(limit)
+    used = tuple(range(seed, seed + seeds))
+    found = look(compiled, dataset, run.noise, used, loss)
+    origin = run.provenance(compiled, used)
+    if png is not None:
+        from lightning.pictures import save
+        from lightning.pictures.sensitivity import layer_losses
+
+        save(layer_losses(found, compiled.network.name, dataset.name), png)
+    if as_json:
+        about = {"data": dataset.name, "images": len(dataset.x), "written": written((png,))}
+        print_document(None, {**origin.document, **about, **document_of(found)})
+    else:
+        _say(found, origin, dataset)
+        for name in written((png,)):
+            print(f"written: {name}")
+    return DONE
+
+
+def document_of(found: Sensitivity) -> dict[str, Any]:
+    """Plain values; `factor` and `sigma` are null where no limit was found."""
+    bounded = math.isfinite(found.factor)
+    return {
+        "exact": round(found.exact, 6),
+        "allowed_loss": found.allowed,
+        "layers": [rounded(asdict(each)) for each in found.layers],
+        "sigma": round(found.sigma, 4) if bounded else None,
+        "factor": round(found.factor, 4) if bounded else None,
+        "average": found.average,
+        "averages": [
+            {**rounded(asdict(each)), "loss": round(found.loss(each), 4)} for each in found.averaged
+        ],
+        "tried": [{**rounded(asdict(each)), "loss": round(found.loss(each), 4)} for each in found.tried],
+    }
+
+
+def _say(found: Sensitivity, origin: Provenance, dataset: Dataset) -> None:
+    print(f"{dataset.name}: {len(dataset.x):,} images; exact {100 * found.exact:.2f} %")
+    print(f"{origin.line}  SIMULATED")
+    width = max(len("all layers"), *(len(each.layer) for each in found.layers))
+    lines = [(each.layer, each.accuracy, each.loss) for each in found.layers]
+    everything = found.averaged[0]
+    lines.append(("all layers", everything.accuracy, found.loss(everything)))
+    print(f"{'noise in':<{width}}  accuracy  points lost")
+    for name, accuracy, lost in lines:
+        print(f"{name:<{width}}  {100 * accuracy:6.2f} %  {lost:+11.2f}")
+    print(_bearable(found))
+    print(_averaging(found))
+
+
+def _bearable(found: Sensitivity) -> str:
+    told = f"for a loss of at most {found.allowed:g} points"
+    if not found.factor:
+        return f"no sigma is small enough {told}: the mean error alone costs more"
+    if math.isinf(found.factor):
+        return f"no sigma that was looked at is too large {told}"
+    return f"{told}: sigma up to {found.sigma:.3g} of 255"
+
+
+def _averaging(found: Sensitivity) -> str:
+    if found.average is None:
+        return f"or averaging: {found.averaged[-1].average} readouts are not enough"
+    return f"or averaging of {found.average} at sigma {found.noise.sigma:.4g}"

@@ -1,0 +1,102 @@
+"""`lightning serve MODEL ...`: answers over HTTP, and in UDP packets."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lightning.cli import fidelity as how
+from lightning.cli.options import AsJson
+from lightning.cli.output import DONE
+from lightning.errors import ConfigError
+from lightning.optional import needed
+from lightning.serving.repository import Repository
+
+Models = Annotated[
+    list[Path], typer.Argument(metavar="MODEL...", help="Files (.lng, .npz), or a directory of .lng files.")
+]
+Host = Annotated[str, typer.Option("--host", help="Address to listen on.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Of HTTP; 0 takes a free one.")]
+Udp = Annotated[
+    int | None, typer.Option("--udp", metavar="PORT", min=0, max=65535, help="Take packets, too.")
+]
+Name = Annotated[str | None, typer.Option("--name", help="Of the one model; else files give the names.")]
+MaxBody = Annotated[int, typer.Option("--max-body", metavar="MIB", min=1, help="Of a request.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("serve")(serve)
+
+
+def serve(
+    models: Models,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    udp: Udp = None,
+    name: Name = None,
+    fidelity: how.Fidelities = None,
+    noise: how.Places = None,
+    sigma: how.Sigma = None,
+    mean: how.Mean = None,
+    average: how.Average = 1,
+    seed: how.Seed = 0,
+    device: how.MaybeDevice = None,
+    bus: how.Bus = None,
+    max_body: MaxBody = 64,
+    *,
+    calibrated: how.Calibrated = False,
+    as_json: AsJson = False,
+) -> int:
+    """Answer questions over the network until SIGINT or SIGTERM: Open Inference Protocol over HTTP, and UDP.
+
+    For example: lightning serve lenet.lng --fidelity noisy --udp 8500
+    """
+    run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
+    for library in ("fastapi", "uvicorn", "uvloop", "httptools", "orjson", "prometheus_client"):
+        needed(library, "to serve models")
+    named = dict(_named(models, name))
+    directory = next((each for each in models if each.is_dir()), None)
+    repository = Repository(lambda model: run.open(model, seed), directory)
+    from lightning.serving.hot import MEBIBYTE, Infer, Limits
+    from lightning.serving.server import listening, serve_all
+
+    infer = Infer(repository, Limits(body_bytes=max_body * MEBIBYTE))
+    opened = listening(host, port)
+    try:
+        for each, path in named.items():
+            repository.load(each, path)
+        serve_all(infer, opened, udp, lambda found: _say(found | {"seed": seed}, as_json=as_json))
+    finally:
+        opened.close()
+        repository.close()
+    return DONE
+
+
+def _named(paths: Sequence[Path], name: str | None) -> Iterator[tuple[str, Path]]:
+    """Files with the names of their models. Raises `ConfigError`."""
+    files = [
+        each for path in paths for each in (sorted(path.glob("*.lng")) if path.is_dir() else [path])
+    ]
+    names = [name or each.stem for each in files]
+    if not files or len(set(names)) < len(names):
+        raise ConfigError(
+            f"{', '.join(map(str, paths))}: no models, or several of one name",
+            cure="Name files of different names; --name is for one file",
+        )
+    return zip(names, files, strict=True)
+
+
+def _say(found: dict[str, Any], *, as_json: bool) -> None:
+    """The one line that says that requests are answered."""
+    if as_json:
+        print(json.dumps({"ready": True, **found, "pid": os.getpid()}), flush=True)
+        return
+    models = ", ".join(f"{each['name']} ({each['fidelity']})" for each in found["models"])
+    packets = f" and udp://{found['udp']}" if found["udp"] else ""
+    print(f"ready: {models} at {found['http']}{packets}", flush=True)

@@ -1,0 +1,70 @@
+"""From a network to a compiled model."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.model import CompiledModel
+from lightning.compiler.options import Options
+from lightning.compiler.published import published_layers
+from lightning.errors import CompileError
+from lightning.networks.network import Network
+
+
+def compile_network(
+    network: Network,
+    samples: npt.ArrayLike | None = None,
+    options: Options | None = None,
+    *,
+    source: Mapping[str, Any] | None = None,
+) -> CompiledModel:
+    """The network in integers.
+
+    `samples` are raw inputs (n, ...) as in a data file, of which ranges are measured: training data, a hundred or so,
+    never those on which accuracy is measured later. The `published` scheme needs none. `source` says where the
+    network comes from and is kept. Raises `CompileError` for a network that the scheme cannot carry, and `InputError`
+    for samples that the network does not take.
+    """
+    options = options or Options()
+    if options.scheme == "published":
+        layers, seen = published_layers(network), {}
+    else:
+        from lightning.compiler.scaled import scaled_layers
+
+        raw = _needed(network, samples)
+        layers, seen = scaled_layers(network, raw, options), _origin_of_samples(raw)
+    origin = {
+        "toolkit": toolkit_version(),
+        "source": dict(source or {}),
+        "options": dict(options.document),
+        "samples": seen,
+    }
+    return CompiledModel(network, layers, options.hardware, options.scheme, options.wrap, origin)
+
+
+def toolkit_version() -> str:
+    """Of the installed distribution; "unknown" in a checkout that is not installed."""
+    try:
+        return version("lightbed")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _needed(network: Network, samples: npt.ArrayLike | None) -> npt.NDArray[Any]:
+    if samples is None:
+        raise CompileError(
+            f"the scheme `scaled` measures the ranges of activations of {network.name} on samples, and there are none",
+            cure="Give raw inputs: compile_network(network, samples), or --samples FILE.npy|FILE.npz|digits",
+        )
+    return np.asarray(samples)
+
+
+def _origin_of_samples(raw: npt.NDArray[Any]) -> dict[str, Any]:
+    digest = hashlib.sha256(np.ascontiguousarray(raw).tobytes()).hexdigest()
+    return {"images": len(raw), "shape": list(raw.shape[1:]), "type": str(raw.dtype), "sha256": digest}

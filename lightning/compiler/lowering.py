@@ -1,0 +1,106 @@
+"""`Gemm` and `Conv` as rows of products: weights (groups, rows, terms), and how activations meet them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.model import Geometry
+from lightning.errors import CompileError
+from lightning.networks.network import PHOTONIC, Network, Node
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A photonic node before it is quantised."""
+
+    node: Node
+    weights: Floats
+    """(groups, rows, terms)."""
+    bias: Floats | None
+    """(groups, rows), or none."""
+    geometry: Geometry | None = None
+    vectors: int = 1
+
+
+def photonic_nodes(network: Network) -> tuple[Node, ...]:
+    """Those whose products are computed by light, in the order of execution."""
+    return tuple(
+        node for node in network.nodes if node.operation in PHOTONIC and node.inputs[1] in network.constants
+    )
+
+
+def lowered(network: Network, node: Node) -> Lowered:
+    """Rows of products of a photonic node. Raises `CompileError` for weights that do not fit, or are not finite."""
+    weights = _constant(network, node, node.inputs[1])
+    bias = _constant(network, node, node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
+    shape = network.shapes[node.inputs[0]]
+    if node.operation == "Gemm":
+        vectors = int(np.prod(shape[:-1], dtype=np.int64))
+        return Lowered(node, weights[None], None if bias is None else bias.reshape(1, -1), None, vectors)
+    groups = int(node.attributes.get("groups", 1))
+    rows = weights.shape[0] // groups
+    return Lowered(
+        node,
+        weights.reshape(groups, rows, -1),
+        None if bias is None else bias.reshape(groups, rows),
+        geometry_of(node, shape, (int(weights.shape[2]), int(weights.shape[3]))),
+    )
+
+
+def geometry_of(node: Node, shape: tuple[int, ...], kernel: tuple[int, int]) -> Geometry:
+    """Of a convolution of activations (channels, height, width)."""
+    channels, height, width = shape
+    attributes = node.attributes
+    return Geometry(
+        channels,
+        height,
+        width,
+        kernel,
+        _pair(attributes.get("strides", (1, 1))),
+        _four(attributes.get("pads", (0, 0, 0, 0))),
+        _pair(attributes.get("dilations", (1, 1))),
+    )
+
+
+def vectors_of(layer: Lowered, activations: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """(images * positions, groups, terms) of activations (images, ...), in the order of the weights' terms."""
+    geometry = layer.geometry
+    if geometry is None:
+        return activations.reshape(-1, 1, layer.weights.shape[2])
+    from lightning.networks.patches import patches
+
+    found = patches(
+        activations,
+        geometry.kernel,
+        strides=geometry.strides,
+        pads=geometry.pads,
+        dilations=geometry.dilations,
+        groups=len(layer.weights),
+    )
+    return np.asarray(found).reshape(-1, *layer.weights.shape[::2])
+
+
+def _constant(network: Network, node: Node, name: str) -> Floats:
+    found = np.asarray(network.constants[name], np.float32)
+    if not np.isfinite(found).all():
+        raise CompileError(
+            f"{node.operation} {node.name}: {name} holds values that are not finite",
+            cure="Train the network anew, or repair the file",
+        )
+    return found
+
+
+def _pair(values: Any) -> tuple[int, int]:
+    first, second = values
+    return int(first), int(second)
+
+
+def _four(values: Any) -> tuple[int, int, int, int]:
+    top, left, bottom, right = values
+    return int(top), int(left), int(bottom), int(right)

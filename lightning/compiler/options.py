@@ -1,0 +1,57 @@
+"""What is chosen when a network is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
+
+from lightning.compiler.hardware import Hardware
+from lightning.errors import OutOfRange
+
+Scheme = Literal["published", "scaled"]
+Ranges = Literal["error", "min-max", "percentile", "entropy"]
+Rounding = Literal["fitted", "nearest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a network becomes integers. Raises `OutOfRange` for what cannot be chosen."""
+
+    scheme: Scheme = "scaled"
+    """`published`: one scale for all weights, no biases, activations normalised by shifting. `scaled`: all else."""
+    per_channel: bool = True
+    """Every row has a weight scale of its own, not every layer."""
+    ranges: Ranges = "error"
+    """How the largest activation that is kept is chosen (`lightning.compiler.ranges`)."""
+    percentile: float = 99.9
+    """Of the magnitudes seen, where `ranges` is `percentile`."""
+    rounding: Rounding = "fitted"
+    """Of weights: `fitted` to what `>> 8` takes away (`lightning.compiler.rounding`), or to the `nearest` step."""
+    correct_floor: bool = True
+    """The mean error of a row (the mean that `>> 8` takes away, mostly) goes into its bias."""
+    wrap: bool = False
+    """Sums wrap to 16 bits, as in the published datapath."""
+    hardware: Hardware = field(default_factory=Hardware)
+    seed: int = 0
+    """Of the choice of samples, where there are more than are needed."""
+
+    def __post_init__(self) -> None:
+        _one_of("scheme", self.scheme, get_args(Scheme))
+        _one_of("ranges", self.ranges, get_args(Ranges))
+        _one_of("rounding", self.rounding, get_args(Rounding))
+        if not 50 < self.percentile <= 100:
+            raise OutOfRange(
+                f"percentile is {self.percentile}, and must be above 50, and at most 100",
+                cure="Take 99.9, or choose --ranges min-max",
+            )
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """As plain values, without the hardware, which a model keeps anyway."""
+        return {name: value for name, value in asdict(self).items() if name != "hardware"}
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise OutOfRange(f"{name} {value!r} is not known", cure=f"Choose one of: {', '.join(known)}")

@@ -1,0 +1,75 @@
+"""The largest activation that is kept; larger ones are cut off, so that small ones are rounded more finely.
+
+| `ranges` | largest kept |
+|---|---|
+| `min-max` | the largest seen |
+| `percentile` | of the magnitudes seen that are not 0 |
+| `entropy` | where the distribution, rounded to 256 levels, differs least from the one seen |
+| `error` | of several, where the outputs of the layer differ least from the float ones, in the integers of the hardware |
+
+`entropy` is the method of S. Migacz, "8-bit inference with TensorRT" (GPU Technology Conference, 2017): the
+Kullback-Leibler divergence over candidates of a histogram with 2,048 bins.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.model import FULL
+from lightning.compiler.options import Options
+
+Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
+
+PARTS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
+"""Of the largest seen, among which `error` chooses."""
+_BINS = 2048
+_LEVELS = FULL + 1
+_STEP = 16
+
+
+def candidates(magnitudes: Floats, options: Options) -> tuple[float, ...]:
+    """Largest activations to keep, among which the layer's error decides; one, unless `ranges` is `error`."""
+    largest = float(magnitudes.max(initial=0.0))
+    if largest == 0:
+        return (1.0,)
+    if options.ranges == "error":
+        return tuple(part * largest for part in PARTS)
+    if options.ranges == "percentile":
+        return (float(np.percentile(magnitudes[magnitudes > 0], options.percentile)),)
+    return (least_divergent(magnitudes) if options.ranges == "entropy" else largest,)
+
+
+def least_divergent(magnitudes: Floats) -> float:
+    """The largest value kept at which rounding to 256 levels loses the least information (Kullback-Leibler)."""
+    largest = float(magnitudes.max())
+    counts, _ = np.histogram(magnitudes[magnitudes > 0], _BINS, (0.0, largest))
+    kept = range(_LEVELS, _BINS + 1, _STEP)
+    divergences = [_divergence(counts.astype(np.float64), bins) for bins in kept]
+    return largest * kept[int(np.argmin(divergences))] / _BINS
+
+
+def _divergence(counts: Doubles, bins: int) -> float:
+    """Of the first `bins` bins, what is beyond them added to the last, from the same in 256 levels.
+
+    A level's counts are spread evenly over those of its bins that held anything.
+    """
+    seen = counts[:bins].copy()
+    levels = np.arange(bins) * _LEVELS // bins
+    held = (seen > 0).astype(np.float64)
+    totals = np.bincount(levels, seen, _LEVELS)
+    places = np.maximum(np.bincount(levels, held, _LEVELS), 1)
+    rounded = (totals / places)[levels] * held
+    seen[-1] += counts[bins:].sum()
+    return _kullback_leibler(seen / seen.sum(), rounded / max(rounded.sum(), 1.0))
+
+
+def _kullback_leibler(seen: Doubles, rounded: Doubles) -> float:
+    """sum p log(p / q); what q cannot have and p has counts as a millionth.
+
+    >>> round(_kullback_leibler(np.array([0.5, 0.5]), np.array([0.25, 0.75])), 4)
+    0.1438
+    """
+    there = seen > 0
+    return float(np.sum(seen[there] * np.log(seen[there] / np.maximum(rounded[there], 1e-6))))

@@ -1,0 +1,45 @@
+"""A compiled model from any file that a command takes: compiled already, or a network."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.archive import load_model
+from lightning.compiler.compilation import compile_network
+from lightning.compiler.lowering import photonic_nodes
+from lightning.compiler.model import CompiledModel
+from lightning.compiler.options import Options
+from lightning.networks.network import Network, Preprocessing
+
+
+def load_or_compile(
+    path: str | Path,
+    samples: npt.ArrayLike | None = None,
+    options: Options | None = None,
+    preprocessing: Preprocessing | None = None,
+) -> CompiledModel:
+    """The model in a `.lng`; or the network in an `.onnx` or `.npz`, compiled.
+
+    Without `options` an `.npz` of weights without biases is compiled as `published`, everything else as `scaled`,
+    which needs `samples`. Raises what `load_model`, `load_network` and `compile_network` raise.
+    """
+    path = Path(path)
+    if path.suffix == ".lng":
+        return load_model(path)
+    from lightning.networks import load_network
+
+    network = load_network(path, preprocessing)
+    chosen = options or Options(
+        scheme="published" if path.suffix == ".npz" and _unbiased(network) else "scaled"
+    )
+    content = hashlib.sha256(path.read_bytes()).hexdigest()
+    return compile_network(network, samples, chosen, source={"file": path.name, "sha256": content})
+
+
+def _unbiased(network: Network) -> bool:
+    biases = [network.constants[node.inputs[2]] for node in photonic_nodes(network) if len(node.inputs) > 2]
+    return not any(np.any(bias) for bias in biases)

@@ -1,0 +1,24 @@
+"""How good a network is on light: accuracy beside ONNX Runtime, and which layer the noise hurts.
+
+    from lightning.evaluation import evaluate, load_dataset
+    found = evaluate(executor, load_dataset("digits"))
+    print(found.accuracy, found.images_per_s)
+
+| module | what it is for |
+|---|---|
+| `dataset` | `load_dataset("digits")`, `mnist:DIR`, `nsl-kdd:DIR`, `FILE.npz`: test images, and those of training |
+| `idx`, `nsl_kdd` | the files of MNIST and of NSL-KDD |
+| `accuracy` | how many answers are right, and how fast they come |
+| `onnx_runtime` | the same network in float32 and in int8 under ONNX Runtime |
+| `table` | all of them side by side |
+| `sensitivity` | what one noisy layer costs; how much noise is bearable |
+| `images` | one picture or array as a model takes it |
+| `result` | what a result says of its origin: version, hashes, seed, calibration |
+"""
+
+from __future__ import annotations
+
+from lightning.evaluation.accuracy import Evaluation, evaluate
+from lightning.evaluation.dataset import Dataset, load_dataset
+
+__all__ = ["Dataset", "Evaluation", "evaluate", "load_dataset"]

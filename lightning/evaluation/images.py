@@ -1,0 +1,98 @@
+"""Raw inputs in the shape that a model takes them in: of a data set, of a picture, of an array in a file."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import InputError
+from lightning.execution.inputs import raw_shape
+from lightning.networks.network import Network
+from lightning.optional import needed
+
+Raw = npt.NDArray[Any]
+
+
+def fitted(x: Raw, network: Network) -> Raw:
+    """(n, ...) with the axes of the network's raw input: a picture of 28 x 28 as 784 numbers, or with one channel.
+
+    Nothing is cut, padded or exchanged. Raises `InputError` where the numbers are not as many.
+    """
+    wanted = raw_shape(network)
+    if x.shape[1:] == wanted:
+        return x
+    if math.prod(x.shape[1:]) != math.prod(wanted):
+        raise InputError(
+            f"an image has {_told(x.shape[1:])} values, and {network.name} takes {_told(wanted)}",
+            cure="Name data that the network was trained for; a picture is resized with --resize",
+        )
+    return x.reshape(len(x), *wanted)
+
+
+def read_input(path: Path, network: Network, *, resize: bool = False) -> Raw:
+    """(1, ...) raw input from a picture or an `.npy`. Raises `InputError`."""
+    if path.suffix.lower() == ".npy":
+        return fitted(_array(path)[None], network)
+    return fitted(read_picture(path, raw_shape(network), resize=resize)[None], network)
+
+
+def read_picture(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> Raw:
+    """Levels 0 .. 255 of a picture: (height, width), or with 3 colours where the model's raw `shape` has them.
+
+    Colours come where `shape` has them, in front or behind. Raises `InputError` for what is no picture, and for
+    another size unless `resize`.
+    """
+    image = needed("PIL.Image", "to read pictures")
+    width, height, colours = picture_size(shape)
+    try:
+        with image.open(path) as opened:
+            picture = opened.convert("RGB" if colours == 3 else "L")
+    except (OSError, ValueError, SyntaxError) as error:
+        raise InputError(
+            f"{path} is no picture ({error})", cure="Name a PNG, or an .npy of raw values"
+        ) from error
+    if picture.size != (width, height):
+        if not resize:
+            raise InputError(
+                f"{path} has {picture.width} x {picture.height} pixels, and the model takes {width} x {height}",
+                cure="Say --resize to have it scaled, or cut it out yourself",
+            )
+        picture = picture.resize((width, height), image.Resampling.BILINEAR)
+    levels = np.asarray(picture, dtype=np.uint8)
+    return levels.transpose(2, 0, 1) if colours == 3 and shape[0] == 3 else levels
+
+
+def picture_size(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Width, height and colours of pictures for a raw input of this shape. Raises `InputError`.
+
+    >>> picture_size((784,)), picture_size((1, 8, 6)), picture_size((32, 32, 3))
+    ((28, 28, 1), (6, 8, 1), (32, 32, 3))
+    """
+    side = math.isqrt(math.prod(shape))
+    if len(shape) == 1 and side * side == shape[0]:
+        return side, side, 1
+    if len(shape) == 2:
+        return shape[1], shape[0], 1
+    if len(shape) == 3 and shape[0] in (1, 3):
+        return shape[2], shape[1], shape[0]
+    if len(shape) == 3 and shape[2] in (1, 3):
+        return shape[1], shape[0], shape[2]
+    raise InputError(
+        f"the model takes {_told(shape)} values, which is no picture", cure="Give them as an .npy"
+    )
+
+
+def _array(path: Path) -> Raw:
+    try:
+        found: Raw = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"{path} is no array ({error})", cure="Write it with numpy.save") from error
+    return found
+
+
+def _told(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "1"

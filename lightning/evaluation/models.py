@@ -1,0 +1,27 @@
+"""Models by file name: compiled ones as they are, networks compiled on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lightning.compiler import CompiledModel
+from lightning.compiler.source import load_or_compile
+from lightning.evaluation.dataset import SAMPLES, Dataset, evenly
+from lightning.evaluation.images import fitted
+
+
+def compiled_for(path: str | Path, dataset: Dataset) -> tuple[CompiledModel, Dataset]:
+    """The model in this file, and the data to test it on.
+
+    An `.onnx` or `.npz` is compiled with ranges from the training part. Where there is none and the scheme needs
+    ranges, images are put aside for them, and are not in the data that come back. Raises what `load_or_compile`
+    raises, and `DatasetError` and `InputError` where the data do not do.
+    """
+    if Path(path).suffix == ".lng":
+        return load_or_compile(path), dataset
+    from lightning.networks import load_network
+
+    part = dataset.train_x if len(dataset.train_x) else dataset.x
+    samples = fitted(part[evenly(len(part), SAMPLES)], load_network(path))
+    model = load_or_compile(path, samples)
+    return model, dataset if model.scheme == "published" else dataset.with_samples(SAMPLES)

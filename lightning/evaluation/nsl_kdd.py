@@ -1,0 +1,141 @@
+"""NSL-KDD: connections of a network, normal or an attack, as 0 .. 1 for light.
+
+A line is 41 features, the name of the attack (or `normal`), and a difficulty that is left out. Three features are
+categories, which become one column for each category that the training part has; a category never seen is 0 in all of
+them. Rates are 0 .. 1 already. Everything that counts (seconds, bytes, times) becomes
+
+    log(1 + value) / log(1 + largest value in the training part)
+
+and is cut at 1. So no input is negative, and light needs one pass. Attacks of the test part that training has
+never seen are why KDDTest+, and no random split, is what a detector is judged by (M. Tavallaee et al., A detailed
+analysis of the KDD CUP 99 data set, CISDA 2009).
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import DatasetError
+from lightning.evaluation.dataset import Dataset, content_of, sha256_of
+
+Floats = npt.NDArray[np.float32]
+Rows = list[list[str]]
+
+FEATURES = 41
+CATEGORIES = (1, 2, 3)
+"""Protocol, service, flag."""
+COUNTED = (0, 4, 5, 7, 8, 9, 10, 12, 15, 16, 17, 18, 19, 22, 23, 31, 32)
+"""Features without an upper end: seconds, bytes, times, and numbers of connections."""
+CLASSES = ("normal", "attack")
+TRAINING = ("KDDTrain+_20Percent", "KDDTrain+")
+TEST = ("KDDTest+",)
+ENDINGS = (".txt", ".csv", ".txt.gz", ".csv.gz")
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What the training part says of columns."""
+
+    categories: tuple[tuple[str, ...], ...]
+    """Of each categorical feature, sorted."""
+    largest: Floats
+    """(41 - 3,) of each other feature, at least 1, and 1 of those that are not counted."""
+
+    @property
+    def width(self) -> int:
+        """Columns of an encoded connection."""
+        return len(self.largest) + sum(map(len, self.categories))
+
+
+def load_nsl_kdd(folder: Path) -> Dataset:
+    """Both parts, encoded by what the training part knows. Raises `DatasetError`."""
+    paths = [_required(folder, names) for names in (TRAINING, TEST)]
+    contents = [content_of(path) for path in paths]
+    train, test = (parse_rows(content, str(path)) for content, path in zip(contents, paths, strict=True))
+    encoding = encoding_of(train)
+    origin = {path.name: sha256_of(content) for path, content in zip(paths, contents, strict=True)}
+    return Dataset(
+        f"nsl-kdd:{folder}",
+        encoded(test, encoding),
+        labels_of(test),
+        encoded(train, encoding),
+        labels_of(train),
+        origin,
+        CLASSES,
+    )
+
+
+def parse_rows(content: bytes, name: str = "the file") -> Rows:
+    """Lines as words. Raises `DatasetError` for a line that is no connection; `name` is for errors."""
+    try:
+        plain = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+        lines = plain.decode("ascii").splitlines()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise DatasetError(f"{name} cannot be read ({error})", cure="Get the file again") from error
+    rows = [line.split(",") for line in lines if line]
+    for number, row in enumerate(rows, 1):
+        if len(row) not in (FEATURES + 1, FEATURES + 2):
+            raise DatasetError(
+                f"{name}, line {number} has {len(row)} columns instead of {FEATURES + 1} or {FEATURES + 2}",
+                cure="Name the folder of NSL-KDD's own text files, which have no line of names",
+            )
+    if not rows:
+        raise DatasetError(f"{name} has no lines", cure="Get the file again")
+    return rows
+
+
+def encoding_of(rows: Rows) -> Encoding:
+    """Categories and largest values of these rows."""
+    columns = list(zip(*rows, strict=False))
+    categories = tuple(tuple(sorted(set(columns[index]))) for index in CATEGORIES)
+    largest = np.maximum(_numbers(rows).max(axis=0), 1)
+    counted = np.isin(_plain(), COUNTED)
+    return Encoding(categories, np.where(counted, largest, 1).astype(np.float32))
+
+
+def encoded(rows: Rows, encoding: Encoding) -> Floats:
+    """(n, width) of 0 .. 1: numbers first, then a column for each category."""
+    numbers = _numbers(rows)
+    counted = np.isin(_plain(), COUNTED)
+    scaled = np.where(counted, np.log1p(np.maximum(numbers, 0)) / np.log1p(encoding.largest), numbers)
+    columns = [np.clip(scaled, 0, 1)]
+    for index, known in zip(CATEGORIES, encoding.categories, strict=True):
+        words = np.array([row[index] for row in rows])
+        columns.append(words[:, None] == np.array(known)[None, :])
+    return np.concatenate(columns, axis=1).astype(np.float32)
+
+
+def labels_of(rows: Rows) -> npt.NDArray[np.int64]:
+    """(n,) 0 for normal, 1 for every attack."""
+    return np.array([row[FEATURES] != "normal" for row in rows], dtype=np.int64)
+
+
+def _plain() -> list[int]:
+    """Features that are numbers."""
+    return [index for index in range(FEATURES) if index not in CATEGORIES]
+
+
+def _numbers(rows: Rows) -> npt.NDArray[np.float64]:
+    try:
+        return np.array([[float(row[index]) for index in _plain()] for row in rows])
+    except ValueError as error:
+        raise DatasetError(f"a feature is no number ({error})", cure="Get NSL-KDD's own files") from error
+
+
+def _required(folder: Path, names: tuple[str, ...]) -> Path:
+    candidates = [folder / f"{name}{ending}" for name in names for ending in ENDINGS]
+    found = next((path for path in candidates if path.is_file()), None)
+    if found is None:
+        raise DatasetError(
+            f"{folder} holds no {names[0]}.txt, nor {names[0]}.txt.gz"
+            if folder.is_dir()
+            else f"{folder} is no folder",
+            cure="Name the folder of NSL-KDD's text files",
+        )
+    return found

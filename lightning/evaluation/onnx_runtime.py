@@ -1,0 +1,125 @@
+"""The same network under ONNX Runtime, in float32 and in int8: what digital hardware makes of it.
+
+int8 is ONNX Runtime's static quantisation in its QDQ form, a scale for each channel of the weights, ranges of
+activations measured on samples (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.evaluation.accuracy import BATCH, count_right
+from lightning.evaluation.dataset import SAMPLES, Dataset, Raw, evenly
+from lightning.evaluation.images import fitted
+from lightning.networks.network import Network
+from lightning.optional import needed
+
+Floats = npt.NDArray[np.float32]
+
+_BATCH_OF_SAMPLES = 50
+
+
+@dataclass(frozen=True)
+class Session:
+    """A network in ONNX Runtime, one thread; raw inputs in, scores out, as an executor's."""
+
+    network: Network
+    session: Any
+
+    def scores(self, raw: Raw) -> Floats:
+        """(images, ...) of raw inputs (images, ...)."""
+        from lightning.networks.preprocess import preprocess
+
+        (found,) = self.session.run(None, {self.session.get_inputs()[0].name: preprocess(self.network, raw)})
+        scores: Floats = found
+        return scores
+
+    def right(self, dataset: Dataset) -> int:
+        """How many test images get their class."""
+        inputs = fitted(dataset.x, self.network)
+        parts = [slice(start, start + BATCH) for start in range(0, len(inputs), BATCH)]
+        return sum(count_right(self.scores(inputs[part]), dataset.y[part]) for part in parts)
+
+
+def float32_session(network: Network) -> Session:
+    """The network as it was trained."""
+    from lightning.networks.onnx_writer import to_onnx
+
+    return Session(network, _opened(to_onnx(network).SerializeToString()))
+
+
+def int8_session(network: Network, samples: Raw) -> Session:
+    """The network in int8, its ranges from raw samples (n, ...), which must not be tested on afterwards."""
+    quantization = needed("onnxruntime.quantization", "to compare with int8")
+    shapes = needed("onnxruntime.quantization.shape_inference", "to compare with int8")
+    onnx = needed("onnx", "to compare with int8")
+    from lightning.networks.onnx_writer import to_onnx
+
+    with tempfile.TemporaryDirectory() as folder:
+        plain, prepared, int8 = (str(Path(folder) / name) for name in ("plain", "prepared", "int8"))
+        onnx.save(to_onnx(network), plain)
+        shapes.quant_pre_process(plain, prepared, skip_symbolic_shape=True)
+        quantization.quantize_static(
+            prepared,
+            int8,
+            _Samples(network, fitted(samples, network)),
+            quant_format=quantization.QuantFormat.QDQ,
+            activation_type=quantization.QuantType.QUInt8,
+            weight_type=quantization.QuantType.QInt8,
+            per_channel=True,
+        )
+        return Session(network, _opened(Path(int8).read_bytes()))
+
+
+def samples_and_tests(dataset: Dataset) -> Iterator[tuple[Raw, Dataset]]:
+    """Samples for ranges, and the test images that they may serve; all test images once.
+
+    Samples are of the training part. Where there is none, each half of the test images is served by samples of the
+    other half, so that no image is tested on ranges it had a part in.
+    """
+    if len(dataset.train_x):
+        yield _spread(dataset.train_x), dataset
+        return
+    half = (len(dataset.x) + 1) // 2
+    halves = (slice(None, half), slice(half, None))
+    for tested, other in (halves, halves[::-1]):
+        yield _spread(dataset.x[other]), _part(dataset, tested)
+
+
+def _spread(x: Raw) -> Raw:
+    return x[evenly(len(x), SAMPLES)]
+
+
+def _part(dataset: Dataset, part: slice) -> Dataset:
+    return Dataset(dataset.name, dataset.x[part], dataset.y[part], dataset.train_x, dataset.train_y)
+
+
+class _Samples:
+    """Batches of preprocessed samples, as ONNX Runtime's calibration asks for them."""
+
+    def __init__(self, network: Network, raw: Raw) -> None:
+        starts = range(0, len(raw), _BATCH_OF_SAMPLES)
+        self._batches = iter([raw[start : start + _BATCH_OF_SAMPLES] for start in starts])
+        self._network = network
+
+    def get_next(self) -> dict[str, Floats] | None:
+        """The next batch under the name of the input, or None after the last one."""
+        from lightning.networks.preprocess import preprocess
+
+        batch = next(self._batches, None)
+        return None if batch is None else {self._network.input: preprocess(self._network, batch)}
+
+
+def _opened(model: bytes) -> Any:
+    runtime = needed("onnxruntime", "to compare with ONNX Runtime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

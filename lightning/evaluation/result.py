@@ -1,0 +1,73 @@
+"""What every result says of its origin, so that it can be told from others and had again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lightning.compiler import CompiledModel
+from lightning.compiler.archive import model_hash
+from lightning.compiler.compilation import toolkit_version
+from lightning.devices.identity import DeviceIdentity
+from lightning.execution.seam import Fidelity, Noise
+
+MODELLED = DeviceIdentity("model of light", simulated=True)
+"""Where no device took part: integers, with noise or not."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Which model, run how, on what."""
+
+    model: CompiledModel
+    fidelity: Fidelity
+    seeds: tuple[int, ...] = (0,)
+    noise: Noise | None = None
+    device: DeviceIdentity = MODELLED
+    calibration: str = ""
+    """Identity of the calibration that answers or noise come from."""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """As plain values, for a result that programs read."""
+        return {
+            "version": toolkit_version(),
+            "model": self.model.network.name,
+            "model_hash": model_hash(self.model),
+            "scheme": self.model.scheme,
+            "fidelity": self.fidelity,
+            "seed": self.seeds[0],
+            "seeds": list(self.seeds),
+            "noise": None if self.noise is None else asdict(self.noise),
+            "calibration": self.calibration or (self.noise.identity if self.noise else "") or None,
+            "device": self.device.name,
+            "simulated": self.device.simulated,
+        }
+
+    @property
+    def line(self) -> str:
+        """For people: `noisy, per-product, sigma 1.657 of 255, seed 0`."""
+        return ", ".join([self.fidelity, *self._noise_words(), *self._seed_words()])
+
+    def _noise_words(self) -> list[str]:
+        noise = self.noise
+        if noise is None:
+            return []
+        words = [noise.place, f"sigma {noise.sigma:.4g} of 255"]
+        words += [f"mean {noise.mean:.4g}"] if noise.mean else []
+        words += [f"average of {noise.average}"] if noise.average > 1 else []
+        return words + ([f"noise of {noise.identity}"] if noise.identity else [])
+
+    def _seed_words(self) -> list[str]:
+        if self.fidelity == "exact":
+            return []
+        first, last = self.seeds[0], self.seeds[-1]
+        return [f"seed {first}" if first == last else f"seeds {first} to {last}"]
+
+
+def rounded(values: Mapping[str, Any], digits: int = 6) -> dict[str, Any]:
+    """With floats cut to what is measured."""
+    return {
+        name: round(value, digits) if isinstance(value, float) else value for name, value in values.items()
+    }

@@ -1,0 +1,206 @@
+"""Which layer the noise hurts, and how much of it the network bears.
+
+Noise is put into one layer at a time, all others exact; then into all, weaker and weaker until no more than the
+allowed accuracy is lost, or averaged over more and more readouts. Every figure is a mean over seeds, and all of
+them see the same images.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning import execution
+from lightning.compiler import CompiledModel, PhotonicLayer
+from lightning.errors import OutOfRange
+from lightning.evaluation.accuracy import evaluate
+from lightning.evaluation.dataset import Dataset
+from lightning.execution.exact import exact_multiplier
+from lightning.execution.noisy import NoisyMultiplier
+from lightning.execution.seam import Activations, Executor, Keys, Multiplier, Noise
+from lightning.execution.walk import WalkingExecutor
+
+PRECISE = 1.05
+"""The bearable noise is found to 5 %."""
+LEAST, MOST = 2.0**-10, 2.0**10
+"""Times the given noise: what is looked at."""
+AVERAGES = tuple(2**power for power in range(11))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerLoss:
+    """What noise in this layer alone does."""
+
+    layer: str
+    accuracy: float
+    """0 .. 1, mean over seeds."""
+    loss: float
+    """Points lost against no noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """Noise in all layers, at one strength."""
+
+    sigma: float
+    """Of 255."""
+    average: int
+    accuracy: float
+    """0 .. 1, mean over seeds."""
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What was found."""
+
+    exact: float
+    """Accuracy without noise, 0 .. 1."""
+    noise: Noise
+    allowed: float
+    """Points."""
+    layers: tuple[LayerLoss, ...]
+    """In the order of the network."""
+    tried: tuple[Tried, ...]
+    """Every strength that was looked at, by sigma."""
+    averaged: tuple[Tried, ...]
+    """The given noise, averaged."""
+    factor: float
+    """Times the given noise is bearable: 0 where not even the weakest is, infinity where the strongest still is."""
+
+    @property
+    def sigma(self) -> float:
+        """Of 255: the largest with which no more than the allowed accuracy is lost."""
+        return self.factor * self.noise.sigma
+
+    @property
+    def average(self) -> int | None:
+        """The smallest averaging with which no more is lost; None where none that was looked at is enough."""
+        return next((each.average for each in self.averaged if self.loss(each) <= self.allowed), None)
+
+    @property
+    def weakest(self) -> LayerLoss:
+        """The layer whose noise costs most."""
+        return max(self.layers, key=lambda each: each.loss)
+
+    def loss(self, tried: Tried) -> float:
+        """Points lost against no noise."""
+        return 100 * (self.exact - tried.accuracy)
+
+
+class OneNoisyLayer:
+    """Products of one layer with noise, of all others without."""
+
+    def __init__(self, exact: Multiplier, noisy: Multiplier, layer: str) -> None:
+        self._exact, self._noisy, self._layer = exact, noisy, layer
+
+    def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> npt.NDArray[Any]:
+        """As every multiplier."""
+        chosen = self._noisy if layer.name == self._layer else self._exact
+        return chosen.sums(layer, activations, keys)
+
+
+def one_noisy_layer(model: CompiledModel, layer: str, noise: Noise, seed: int) -> Executor:
+    """An executor with noise in this layer alone."""
+    products = OneNoisyLayer(exact_multiplier(), NoisyMultiplier(model, noise, seed), layer)
+    return WalkingExecutor(model, products, "noisy")
+
+
+def sensitivity(
+    model: CompiledModel,
+    dataset: Dataset,
+    noise: Noise,
+    seeds: Sequence[int] = (0, 1, 2),
+    allowed: float = 1.0,
+) -> Sensitivity:
+    """Look at every layer and at all together. `allowed` is the bearable loss in points.
+
+    Raises `OutOfRange` for noise that is none, or for a loss that is not above 0.
+    """
+    if not (noise.sigma or noise.shot or noise.intensity):
+        raise OutOfRange("there is no noise to look at", cure="Give a sigma above 0")
+    if not allowed > 0:
+        raise OutOfRange(f"a loss of {allowed} points is not above 0", cure="Allow 1 point, or 0.5")
+    exact = evaluate(execution.open_executor(model, "exact"), dataset).accuracy
+    search = _Search(model, dataset, noise, tuple(seeds), exact - allowed / 100)
+    layers = tuple(
+        LayerLoss(name, accuracy, 100 * (exact - accuracy))
+        for name, accuracy in ((name, search.of_layer(name)) for name in _in_order(model))
+    )
+    averaged = search.averaged()
+    factor = search.bearable()
+    tried = tuple(sorted(search.tried, key=lambda each: each.sigma))
+    return Sensitivity(exact, noise, allowed, layers, tried, averaged, factor)
+
+
+def scaled(noise: Noise, factor: float) -> Noise:
+    """The same noise with `factor` times the standard deviation; its mean stays.
+
+    >>> scaled(Noise(sigma=2.0, shot=0.1), 3.0).sigma, round(scaled(Noise(shot=0.1), 3.0).shot, 12)
+    (6.0, 0.9)
+    """
+    square = factor * factor
+    return replace(
+        noise, sigma=noise.sigma * factor, shot=noise.shot * square, intensity=noise.intensity * square
+    )
+
+
+class _Search:
+    """Runs the network with this noise and that."""
+
+    def __init__(
+        self, model: CompiledModel, dataset: Dataset, noise: Noise, seeds: tuple[int, ...], wanted: float
+    ) -> None:
+        self.model, self.dataset, self.noise, self.seeds, self.wanted = model, dataset, noise, seeds, wanted
+        self.tried: list[Tried] = []
+
+    def of_layer(self, layer: str) -> float:
+        return self._mean([one_noisy_layer(self.model, layer, self.noise, seed) for seed in self.seeds])
+
+    def of_all(self, noise: Noise) -> Tried:
+        executors = [
+            execution.open_executor(self.model, "noisy", noise=noise, seed=seed) for seed in self.seeds
+        ]
+        return Tried(noise.sigma, noise.average, self._mean(executors))
+
+    def averaged(self) -> tuple[Tried, ...]:
+        """1, 2, 4, ... times as many readouts, until it is enough."""
+        found: list[Tried] = []
+        for times in AVERAGES:
+            found.append(self.of_all(replace(self.noise, average=self.noise.average * times)))
+            if found[-1].accuracy >= self.wanted:
+                break
+        return tuple(found)
+
+    def bearable(self) -> float:
+        """By doubling or halving to a bracket, then by bisection of its logarithm."""
+        low = high = 1.0
+        if self._borne(1.0):
+            while self._borne(high := 2 * low):
+                low = high
+                if low >= MOST:
+                    return math.inf
+        else:
+            while not self._borne(low := high / 2):
+                high = low
+                if high <= LEAST:
+                    return 0.0
+        while high / low > PRECISE:
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if self._borne(middle) else (low, middle)
+        return low
+
+    def _borne(self, factor: float) -> bool:
+        self.tried.append(self.of_all(scaled(self.noise, factor)))
+        return self.tried[-1].accuracy >= self.wanted
+
+    def _mean(self, executors: Sequence[Executor]) -> float:
+        return float(np.mean([evaluate(executor, self.dataset).accuracy for executor in executors]))
+
+
+def _in_order(model: CompiledModel) -> list[str]:
+    return [node.name for node in model.network.nodes if node.name in model.layers]

@@ -1,0 +1,207 @@
+"""A chain of dense layers from bytes to scores, without a step of Python in between. Machine code.
+
+`table` has a row for each layer: its rows, its terms, where its values, its pointers (-1: dense) and its rows begin in the
+arrays of all layers, and whether it is rectified, takes signs. `steps` are the input scales. `noise`: kind, mean,
+variance, shot, intensity, the last three divided by the readouts averaged.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.execution.compiled import compiled
+from lightning.execution.kernels import add_levels, add_products, constant_noise, output_noise, varying_noise
+
+Array = npt.NDArray[Any]
+
+ROWS, TERMS, VALUES, POINTERS, FIRST_ROW, RECTIFIED, SIGNED = range(7)
+WITHOUT, CONSTANT, VARYING, PER_OUTPUT = range(4)
+CLIPPED_ACTIVATIONS, WRAPPED_SUMS = range(2)
+PUBLISHED, WRAPS, LAST_SHIFTED = 1, 2, 4
+"""Bits of `rules`."""
+
+_CONSTANT = "Array({}, {}, 'C', readonly=True)"
+_BYTES, _KEYS = _CONSTANT.format("uint8", 2), _CONSTANT.format("uint64", 1)
+
+
+@compiled(
+    f"void({_BYTES}, {_KEYS}, int16[:, ::1], int64[:, ::1], float32[::1], int16[::1], int64[::1], int32[::1],"
+    " int32[::1], float32[::1], float64[::1], float64[::1], float64[::1], uint64, int64, float32[:, ::1],"
+    " int64[::1])"
+)
+def answers(
+    raw: Array,
+    keys: Array,
+    looked_up: Array,
+    table: Array,
+    steps: Array,
+    values: Array,
+    pointers: Array,
+    places: Array,
+    biases: Array,
+    scales: Array,
+    means: Array,
+    spreads: Array,
+    noise: Array,
+    seed: Any,
+    rules: Any,
+    out: Array,
+    counters: Array,
+) -> None:
+    """Scores `out` (images, rows of the last layer) of bytes `raw` (images, terms of the first)."""
+    widest = max(table[:, ROWS].max(), table[:, TERMS].max())
+    activations = np.empty(widest, np.int16)
+    sums = np.empty(widest, np.int32)
+    for image in range(len(raw)):
+        look_up(raw[image], looked_up, activations, counters)
+        for layer in range(len(table)):
+            rows, terms, first = table[layer, ROWS], table[layer, TERMS], table[layer, FIRST_ROW]
+            found, sent = sums[:rows], activations[:terms]
+            begin = table[layer, VALUES]
+            if table[layer, POINTERS] < 0:
+                weights = values[begin : begin + rows * terms]
+                starts = pointers[:0]
+                rows_of = places[:0]
+            else:
+                start = table[layer, POINTERS]
+                starts = pointers[start : start + terms + 1]
+                weights = values[begin : begin + starts[terms]]
+                rows_of = places[begin : begin + starts[terms]]
+            found[:] = 0
+            add_products(sent, weights, starts, rows_of, found)
+            if noise[0] != WITHOUT:
+                disturb(
+                    sent,
+                    weights,
+                    starts,
+                    rows_of,
+                    found,
+                    means[first : first + rows],
+                    spreads[first : first + rows],
+                    noise,
+                    seed,
+                    keys[image],
+                    np.uint64(layer),
+                )
+            if rules & WRAPS:
+                wrap(found, counters)
+            bias, scale = biases[first : first + rows], scales[first : first + rows]
+            if layer + 1 == len(table):
+                if rules & LAST_SHIFTED:
+                    shift(found)
+                give(found, bias, scale, table[layer, RECTIFIED], out[image])
+            elif rules & PUBLISHED:
+                normalise(found, activations)
+            else:
+                quantise(found, bias, scale, table[layer], table[layer + 1, SIGNED], steps[layer + 1], activations, counters)
+
+
+@compiled()
+def look_up(raw: Array, looked_up: Array, activations: Array, counters: Array) -> None:
+    """Bytes as activations, by a table for all features or for each. Beyond 255 means that it is clipped."""
+    each = np.int64(len(looked_up) > 1)
+    for term in range(len(raw)):
+        activation = looked_up[term * each, raw[term]]
+        if abs(activation) > 255:
+            counters[CLIPPED_ACTIVATIONS] += 1
+            activation = np.int16(255) if activation > 0 else np.int16(-255)
+        activations[term] = activation
+
+
+@compiled()
+def disturb(
+    sent: Array,
+    weights: Array,
+    starts: Array,
+    rows_of: Array,
+    sums: Array,
+    means: Array,
+    spreads: Array,
+    noise: Array,
+    seed: Any,
+    key: Any,
+    stream: Any,
+) -> None:
+    """Noise on the sums of one layer, rounded to whole numbers."""
+    rows = len(sums)
+    noisy = np.empty((1, rows), np.float32)
+    exact = sums.reshape(1, rows)
+    if noise[0] == CONSTANT:
+        constant_noise(exact, means, spreads, seed, key, stream, noisy)
+    elif noise[0] == PER_OUTPUT:
+        output_noise(exact, noise[1:], seed, key, stream, noisy)
+    else:
+        levels, squares = np.zeros((1, rows)), np.zeros((1, rows))
+        add_levels(sent, weights, starts, rows_of, levels[0], squares[0])
+        growing = noise[3] * levels + noise[4] * squares
+        varying_noise(exact, growing, means, spreads, seed, key, stream, noisy)
+    for row in range(rows):
+        sums[row] = np.int32(np.rint(noisy[0, row]))
+
+
+@compiled()
+def wrap(sums: Array, counters: Array) -> None:
+    """Keep 16 bits of every sum."""
+    for row in range(len(sums)):
+        low = np.int32(np.int16(sums[row]))
+        counters[WRAPPED_SUMS] += np.int64(low != sums[row])
+        sums[row] = low
+
+
+@compiled()
+def highest_bit(largest: Any) -> Any:
+    """The place of the highest set bit; 0 for 0."""
+    place = 0
+    while largest > 1:
+        largest >>= 1
+        place += 1
+    return place
+
+
+@compiled()
+def normalise(sums: Array, activations: Array) -> None:
+    """The published datapath's: negative ones 0, the highest set bit of the largest in place 7."""
+    largest = np.int64(0)
+    for row in range(len(sums)):
+        largest = max(largest, np.int64(sums[row]))
+    place = highest_bit(largest)
+    for row in range(len(sums)):
+        activations[row] = np.int16((max(np.int64(sums[row]), np.int64(0)) << 7) >> place)
+
+
+@compiled()
+def shift(sums: Array) -> None:
+    """The emulator's fault: as `normalise`, for the last layer, with signs."""
+    largest = np.int64(0)
+    for row in range(len(sums)):
+        largest = max(largest, abs(np.int64(sums[row])))
+    place = highest_bit(largest)
+    for row in range(len(sums)):
+        sums[row] = np.int32((np.int64(sums[row]) << 7) >> place)
+
+
+@compiled()
+def give(sums: Array, bias: Array, scale: Array, rectified: Any, out: Array) -> None:
+    """Scores of the last layer."""
+    for row in range(len(sums)):
+        real = np.float32(np.int32(sums[row] + bias[row])) * scale[row]
+        out[row] = np.float32(0.0) if rectified and real < 0 else real
+
+
+@compiled()
+def quantise(
+    sums: Array, bias: Array, scale: Array, layer: Array, signed: Any, step: Any, activations: Array, counters: Array
+) -> None:
+    """Sums as the activations of the next layer, in its steps."""
+    lowest = np.float32(-255.0) if signed else np.float32(0.0)
+    for row in range(len(sums)):
+        real = np.float32(np.int32(sums[row] + bias[row])) * scale[row]
+        if layer[RECTIFIED] and real < 0:
+            real = np.float32(0.0)
+        steps = np.rint(np.float32(real / step))
+        if steps > 255 or (signed and steps < -255):
+            counters[CLIPPED_ACTIVATIONS] += 1
+        activations[row] = np.int16(min(max(steps, lowest), np.float32(255.0)))

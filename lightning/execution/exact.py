@@ -1,0 +1,65 @@
+"""Sums of products in whole numbers: `sign(a w) * ((|a| * |w|) >> 8)`, added up without loss."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import numpy as np
+
+from lightning.compiler.model import Integers, PhotonicLayer
+from lightning.execution.seam import Activations, Keys, Multiplier
+from lightning.execution.weights import OrderedWeights, groups_of
+
+
+def exact_multiplier() -> Multiplier:
+    """Machine code where numba is installed, else numpy; both give the same integers."""
+    return CompiledMultiplier() if find_spec("numba") else ExactMultiplier()
+
+
+class ExactMultiplier:
+    """Integers of light without noise, in plain numpy: nothing to install, and tens of times slower."""
+
+    def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
+        """(images, positions, groups, rows) of (images, positions, groups, terms). `keys` do not matter."""
+        images, positions, groups, _ = activations.shape
+        found = np.empty((images, positions, groups, layer.weights.shape[1]), np.int32)
+        for group, rows in enumerate(layer.weights):
+            for row, weights in enumerate(rows):
+                found[:, :, group, row] = _row(weights, activations[:, :, group])
+        return found
+
+
+def _row(weights: Activations, activations: Activations) -> Integers:
+    """(images, positions): only products with weights other than 0, which are most often few."""
+    used = np.flatnonzero(weights)
+    chosen = activations[..., used].astype(np.int32)
+    products = (np.abs(chosen) * np.abs(weights[used].astype(np.int32))) >> 8
+    signed = np.where((chosen < 0) != (weights[used] < 0), -products, products)
+    return np.asarray(signed.sum(axis=-1, dtype=np.int32))
+
+
+class CompiledMultiplier:
+    """The same integers from machine code."""
+
+    def __init__(self) -> None:
+        self._ordered: dict[str, tuple[OrderedWeights, ...]] = {}
+
+    def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
+        """As those of `ExactMultiplier`."""
+        from lightning.execution.kernels import sums_into
+
+        images, positions, groups, terms = activations.shape
+        rows = layer.weights.shape[1]
+        found = np.empty((images, positions, groups, rows), np.int32)
+        for group, weights in enumerate(self.ordered(layer)):
+            vectors = np.ascontiguousarray(activations[:, :, group]).reshape(-1, terms)
+            sums = np.empty((len(vectors), rows), np.int32)
+            sums_into(vectors, *weights.arrays, sums)
+            found[:, :, group] = sums.reshape(images, positions, rows)
+        return found
+
+    def ordered(self, layer: PhotonicLayer) -> tuple[OrderedWeights, ...]:
+        """The layer's weights as kernels read them, made once."""
+        if layer.name not in self._ordered:
+            self._ordered[layer.name] = groups_of(layer)
+        return self._ordered[layer.name]

@@ -1,0 +1,190 @@
+"""Sums with noise, one draw for each: the exact integer sum, and a normal number with the variance of all readouts.
+
+The readouts of a sum are independent and normal, so their signed sum is normal, too, and one draw says the same as
+all of them (`brute` takes them one by one; tests hold the two together):
+
+    mean      = exact sum + noise.mean * (positive readouts - negative readouts)
+    variance  = (sigma^2 * readouts + shot * sum of levels + intensity * sum of levels^2) / average
+
+A level is the light of one readout: of up to W products of one sign. Signed activations are sent in two passes, the
+second of which counts negative: twice the readouts, and a mean that cancels. This holds as long as the converter clips
+nothing: `may_clip` says when that is not sure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.hardware import Hardware
+from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
+from lightning.compiler.schedule import passes_of, readouts_of, schedule_of
+from lightning.errors import OutOfRange
+from lightning.execution.exact import CompiledMultiplier
+from lightning.execution.seam import Activations, Keys, Noise
+
+Doubles = npt.NDArray[np.float64]
+
+LARGEST_PRODUCT = 254
+SURE_DEVIATIONS = 6.5
+"""A readout is farther off than this once in 10^10."""
+
+
+def checked_noise(noise: Noise) -> Noise:
+    """The noise, if it can be. Raises `OutOfRange`."""
+    for name in ("sigma", "shot", "intensity"):
+        value = getattr(noise, name)
+        if not (np.isfinite(value) and value >= 0):
+            raise OutOfRange(f"noise.{name} is {value}, and must be 0 or more")
+    if not np.isfinite(noise.mean):
+        raise OutOfRange(f"noise.mean is {noise.mean}, and must be a number")
+    if noise.average < 1:
+        raise OutOfRange(f"noise.average is {noise.average}", cure="Average at least one readout")
+    if not noise.full_scale > 0:
+        raise OutOfRange(f"noise.full_scale is {noise.full_scale}, and must be above 0")
+    return noise
+
+
+def may_clip(noise: Noise, hardware: Hardware) -> bool:
+    """Whether a readout could lie beyond the converter's full scale, other than once in ten thousand millions."""
+    if noise.place == "per-output":
+        return False
+    brightest = float(LARGEST_PRODUCT * hardware.wavelengths)
+    variance = noise.sigma**2 + noise.shot * brightest + noise.intensity * brightest**2
+    reach = brightest + abs(noise.mean) + SURE_DEVIATIONS * variance**0.5
+    return reach > noise.full_scale * hardware.wavelengths
+
+
+@dataclass(frozen=True)
+class RowNoise:
+    """What is known of the noise of every row (groups * rows) before there is light."""
+
+    means: Doubles
+    variances: Doubles
+
+
+def row_noise(layer: PhotonicLayer, noise: Noise, hardware: Hardware) -> RowNoise:
+    """Of a layer, by how often the detector is read for each sum."""
+    readouts = readouts_of(layer, hardware, dense=noise.place == "per-product-dense")
+    net = readouts.net_sign.reshape(-1) * (0.0 if layer.signed else noise.mean)
+    counts = readouts.count.reshape(-1) * passes_of(layer)
+    return RowNoise(net.astype(np.float64), counts * (noise.sigma**2 / noise.average))
+
+
+class NoisyMultiplier:
+    """Exact sums and one draw each. `seed` and an image's key name its noise; neighbours do not matter."""
+
+    def __init__(self, model: CompiledModel, noise: Noise, seed: int = 0) -> None:
+        self.noise = checked_noise(noise)
+        self._hardware = model.hardware
+        self._seed = np.uint64(seed)
+        self._streams = streams_of(model)
+        self._exact = CompiledMultiplier()
+        self._rows: dict[str, RowNoise] = {}
+        self._orders: dict[str, list[npt.NDArray[np.int32]]] = {}
+
+    def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
+        """(images, positions, groups, rows) float32, not rounded, of (images, positions, groups, terms)."""
+        exact = self._exact.sums(layer, activations, keys)
+        images, positions, groups, rows = exact.shape
+        flat = exact.reshape(images, positions, groups * rows)
+        stream = self._streams[layer.name]
+        out = np.empty(flat.shape, np.float32)
+        if self.noise.place == "per-output":
+            self._per_output(flat, keys, stream, out)
+        elif self.noise.shot or self.noise.intensity:
+            self._varying(layer, activations, flat, keys, stream, out)
+        else:
+            self._constant(layer, flat, keys, stream, out)
+        return out.reshape(exact.shape)
+
+    def _per_output(
+        self, sums: npt.NDArray[np.int32], keys: Keys, stream: np.uint64, out: Floats
+    ) -> None:
+        from lightning.execution.kernels import output_noise
+
+        numbers = output_numbers(self.noise)
+        for image, key in enumerate(keys):
+            output_noise(sums[image], numbers, self._seed, key, stream, out[image])
+
+    def _constant(
+        self, layer: PhotonicLayer, sums: npt.NDArray[np.int32], keys: Keys, stream: np.uint64, out: Floats
+    ) -> None:
+        from lightning.execution.kernels import constant_noise
+
+        known = self._known(layer)
+        deviations = np.sqrt(known.variances)
+        for image, key in enumerate(keys):
+            constant_noise(sums[image], known.means, deviations, self._seed, key, stream, out[image])
+
+    def _varying(
+        self,
+        layer: PhotonicLayer,
+        activations: Activations,
+        sums: npt.NDArray[np.int32],
+        keys: Keys,
+        stream: np.uint64,
+        out: Floats,
+    ) -> None:
+        from lightning.execution.kernels import varying_noise
+
+        known, growing = self._known(layer), self._growing(layer, activations)
+        for image, key in enumerate(keys):
+            varying_noise(
+                sums[image], growing[image], known.means, known.variances, self._seed, key, stream, out[image]
+            )
+
+    def _known(self, layer: PhotonicLayer) -> RowNoise:
+        if layer.name not in self._rows:
+            self._rows[layer.name] = row_noise(layer, self.noise, self._hardware)
+        return self._rows[layer.name]
+
+    def _growing(self, layer: PhotonicLayer, activations: Activations) -> Doubles:
+        """(images, positions, groups * rows): the variance that comes with light."""
+        images, positions, groups, terms = activations.shape
+        rows = layer.weights.shape[1]
+        found = np.empty((images, positions, groups, rows))
+        for group in range(groups):
+            vectors = np.ascontiguousarray(activations[:, :, group]).reshape(-1, terms)
+            levels, squares = self._levels(layer, group, vectors)
+            variance = (self.noise.shot * levels + self.noise.intensity * squares) / self.noise.average
+            found[:, :, group] = variance.reshape(images, positions, rows)
+        return found.reshape(images, positions, groups * rows)
+
+    def _levels(
+        self, layer: PhotonicLayer, group: int, vectors: Activations
+    ) -> tuple[Doubles, Doubles]:
+        """(vectors, rows): light of all readouts, and its squares, added up."""
+        from lightning.execution.kernels import levels_into, squares_into
+
+        levels = np.empty((len(vectors), layer.weights.shape[1]))
+        squares = np.empty_like(levels)
+        levels_into(vectors, *self._exact.ordered(layer)[group].arrays, levels, squares)
+        if self.noise.intensity and self._hardware.wavelengths > 1:
+            order = self._order(layer)[group]
+            weights = np.ascontiguousarray(layer.weights[group])
+            squares_into(vectors, weights, order, passes_of(layer), squares)
+        return levels, squares
+
+    def _order(self, layer: PhotonicLayer) -> list[npt.NDArray[np.int32]]:
+        """Which products share a readout: only intensity noise asks."""
+        if layer.name not in self._orders:
+            dense = self.noise.place == "per-product-dense"
+            schedules = schedule_of(layer, self._hardware, dense=dense)
+            self._orders[layer.name] = [np.ascontiguousarray(each.order) for each in schedules]
+        return self._orders[layer.name]
+
+
+def streams_of(model: CompiledModel) -> dict[str, np.uint64]:
+    """A number for each photonic layer, in the order of the network: its noise is its own."""
+    photonic = (node.name for node in model.network.nodes if node.name in model.layers)
+    return {name: np.uint64(place) for place, name in enumerate(photonic)}
+
+
+def output_numbers(noise: Noise) -> Doubles:
+    """As the kernel of noise per output takes them."""
+    variances = np.array([noise.sigma**2, noise.shot, noise.intensity]) / noise.average
+    return cast("Doubles", np.concatenate([[noise.mean], variances]))

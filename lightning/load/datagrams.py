@@ -1,0 +1,135 @@
+"""Load of inference packets on a server: sent when they are due, whatever comes back.
+
+Sending and receiving take as many datagrams at a time as are due or there, so that the generator gets cheaper for each
+the higher the rate is.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from time import perf_counter_ns as clock
+
+import numpy as np
+
+from lightning.load.errors import LoadError
+from lightning.load.inputs import Rows, kept_rows, random_rows
+from lightning.load.outcome import WAITING, Outcome, Traces
+from lightning.load.schedule import Times, poisson_schedule
+from lightning.load.sending import BLOCK, HEADER_FIELDS, Outbox
+from lightning.load.targets import Target
+from lightning.serving.many import SLOT, Inbox
+from lightning.serving.packets import MAGIC, Code, Kind
+
+GRACE_NS = 500_000_000
+"""How long answers are waited for after the last request was due."""
+SPIN_NS = 200_000
+"""Waits shorter than this are spent asking."""
+MEMORY = 4 << 20
+"""Of the socket, for answers."""
+FIRST = 1 << 20
+"""Numbers of requests: the seed times this, and on from there. A seed asks the same again; another asks anew."""
+
+
+def drive_datagrams(
+    target: Target,
+    model: int,
+    rate: float,
+    seconds: float,
+    *,
+    data: str = "random",
+    size: int = 784,
+    seed: int = 0,
+    deadline_us: int = 0,
+) -> Outcome:
+    """Send a model `rate` requests a second on average; `size` values each where data are random.
+
+    Raises `LoadError` for data that cannot be had.
+    """
+    due = poisson_schedule(rate, seconds, seed)
+    rows = random_rows((size,), seed) if data == "random" else kept_rows(data)
+    traces = exchange(target, model, rows, due, first=seed * FIRST, deadline_us=deadline_us)
+    return Outcome(
+        target.url, rate, seed, traces, deadline_us, {code.value: code.name.lower() for code in Code}
+    )
+
+
+def exchange(
+    target: Target, model: int, rows: Rows, due: Times, *, first: int = 0, deadline_us: int = 0
+) -> Traces:
+    """Send a row when it is due, and take what comes back. Raises `LoadError` where the network refuses."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
+        try:
+            made.connect(target.address())
+            return _Exchange(made, Outbox(made, model, rows, first, deadline_us), due, first).run()
+        except OSError as error:
+            raise LoadError(
+                f"{target.url} cannot be reached ({error})", cure="Give the address of a running server"
+            ) from error
+
+
+class _Exchange:
+    """One load in progress."""
+
+    def __init__(self, through: socket.socket, out: Outbox, due: Times, first: int) -> None:
+        self.socket = through
+        self.out = out
+        self.due = due
+        self.first = first
+        self.inbox = Inbox(through, BLOCK)
+        self.headers = np.ndarray((BLOCK,), HEADER_FIELDS, self.inbox.bytes, strides=(SLOT,))  # type: ignore[call-overload]
+        self.latency = np.full(len(due), WAITING, dtype=np.int64)
+        self.lag = self.latency.copy()
+        self.refusal = np.zeros(len(due), dtype=np.int32)
+        self.pieces = np.zeros(len(due), dtype=np.int64)
+        self.came = 0
+
+    def run(self) -> Traces:
+        """Until everything is answered, or has been waited for."""
+        each = self.out.fragments
+        count, sent = len(self.due) * each, 0
+        due = np.repeat(self.due, each).tolist()
+        end = (due[-1] if due else 0) + GRACE_NS
+        start = clock()
+        while True:
+            now = clock() - start
+            ready = sent
+            while ready < count and ready - sent < BLOCK and due[ready] <= now:
+                ready += 1
+            if ready > sent:
+                sent += self._send(sent, ready - sent, now)
+            came = self._receive(start)
+            if now > end or self.came == len(self.due):
+                return Traces(self.latency, self.lag, self.refusal, (clock() - start) / 1e9)
+            if not came:
+                self._wait((due[sent] if sent < count else end) - now)
+
+    def _send(self, sent: int, count: int, now: int) -> int:
+        left = self.out.send(sent, count)
+        requests = np.arange(sent, sent + left) // self.out.fragments
+        self.lag[requests] = now - self.due[requests]
+        return left
+
+    def _receive(self, start: int) -> int:
+        found = self.inbox.receive()
+        if found:
+            now = clock() - start
+            headers = self.headers[:found]
+            numbers = headers["request"].astype(np.int64) - self.first
+            ours = (headers["magic"] == MAGIC) & (numbers >= 0) & (numbers < len(self.due))
+            self._note(headers[ours], numbers[ours], now)
+        return found
+
+    def _note(self, headers: Rows, numbers: Times, now: int) -> None:
+        np.add.at(self.pieces, numbers, 1)
+        refused = headers["kind"] == Kind.REFUSAL
+        whole = (refused | (self.pieces[numbers] == headers["fragments"])) & (self.latency[numbers] == WAITING)
+        done = numbers[whole]
+        self.latency[done] = now - self.due[done]
+        self.refusal[done] = headers["code"][whole]
+        self.came = int(self.came + len(np.unique(done)))
+
+    def _wait(self, left: int) -> None:
+        if left > SPIN_NS:
+            select.select([self.socket], [], [], (left - SPIN_NS) / 1e9)

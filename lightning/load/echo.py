@@ -1,0 +1,97 @@
+"""A server that does nothing: what the generator reaches against it is what the generator can do.
+
+`python -m lightning.load.echo http|udp` prints the port, and answers until its standard input is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+from lightning.load.http_messages import message_length
+from lightning.load.targets import Target
+
+ANSWER = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{"outputs": []}'
+HOST = "127.0.0.1"
+
+
+@contextlib.contextmanager
+def running_echo(scheme: str) -> Iterator[Target]:
+    """An echo in a process of its own, on the last core where there are several."""
+    command = [sys.executable, "-m", "lightning.load.echo", scheme]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            port = int(process.stdout.readline())
+            yield Target("http" if scheme == "http" else "udp", HOST, port)
+        finally:
+            process.stdin.close()
+
+
+def echo_datagrams(server: socket.socket, stop: int) -> None:
+    """Send every datagram back, until `stop` (a descriptor) can be read."""
+    buffer = bytearray(1 << 16)
+    view = memoryview(buffer)
+    server.setblocking(False)
+    while stop not in select.select([server, stop], [], [])[0]:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                length, sender = server.recvfrom_into(buffer)
+                server.sendto(view[:length], sender)
+
+
+def echo_http(server: socket.socket, stop: int) -> None:
+    """Answer every request with the same few bytes, until `stop` can be read."""
+    poll = select.epoll()
+    clients: dict[int, tuple[socket.socket, bytes]] = {}
+    poll.register(server, select.EPOLLIN)
+    poll.register(stop, select.EPOLLIN | select.EPOLLHUP)
+    while True:
+        for descriptor, _ in poll.poll():
+            if descriptor == stop:
+                return
+            if descriptor == server.fileno():
+                client, _ = server.accept()
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                clients[client.fileno()] = client, b""
+                poll.register(client, select.EPOLLIN)
+            else:
+                client, kept = clients[descriptor]
+                came = client.recv(1 << 16)
+                if came:
+                    clients[descriptor] = client, _answered(client, kept + came)
+                else:
+                    poll.unregister(descriptor)
+                    clients.pop(descriptor)[0].close()
+
+
+def _answered(client: socket.socket, received: bytes) -> bytes:
+    """Answer what is whole; give what is left."""
+    while length := message_length(received):
+        received = received[length:]
+        client.sendall(ANSWER)
+    return received
+
+
+def main(scheme: str) -> None:
+    """Run until standard input ends."""
+    with contextlib.suppress(AttributeError, OSError):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    kind = socket.SOCK_DGRAM if scheme == "udp" else socket.SOCK_STREAM
+    with socket.socket(socket.AF_INET, kind) as server:
+        server.bind((HOST, 0))
+        if scheme == "http":
+            server.listen(64)
+        print(server.getsockname()[1], flush=True)
+        (echo_datagrams if scheme == "udp" else echo_http)(server, sys.stdin.fileno())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

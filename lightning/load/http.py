@@ -1,0 +1,233 @@
+"""Load on a server of the Open Inference Protocol: keep-alive connections, one request at a time on each.
+
+A request that is due while all connections are busy waits for the next free one; its latency counts from when it was
+due. Requests are made beforehand, and sockets are raw: the generator must not be what is measured.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import select
+import socket
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter_ns as clock
+from typing import Any
+
+import numpy as np
+
+from lightning.load.errors import LoadError
+from lightning.load.http_messages import input_of, reply_in, requests_of
+from lightning.load.inputs import rows_of
+from lightning.load.outcome import WAITING, Outcome, Traces
+from lightning.load.schedule import Times, poisson_schedule
+from lightning.load.targets import Target
+
+CONNECTIONS = 16
+GRACE_S = 2.0
+"""How long answers are waited for after the last request was due."""
+SPIN_NS = 1_500_000
+"""Waits shorter than this are spent asking: the kernel's own waiting has a grain of a millisecond."""
+RECEIVE = 1 << 16
+BROKEN = 599
+"""Stands for a status where the connection broke."""
+
+
+def drive_http(
+    target: Target,
+    model: str,
+    rate: float,
+    seconds: float,
+    *,
+    data: str = "random",
+    binary: bool = False,
+    seed: int = 0,
+    connections: int = CONNECTIONS,
+    deadline_us: int = 0,
+) -> Outcome:
+    """Ask a model `rate` times a second on average. Raises `LoadError` where the server or the model is not there."""
+    due = poisson_schedule(rate, seconds, seed)
+    into = input_of(metadata_of(target, model))
+    rows = rows_of(data, into.shape, seed)
+    requests = requests_of(target, model, into, rows, binary=binary)
+    traces = send_on_time(target.address(), requests, due, connections=connections)
+    return Outcome(target.url, rate, seed, traces, deadline_us, {BROKEN: "broken"})
+
+
+def metadata_of(target: Target, model: str) -> Any:
+    """What the server tells of a model. Raises `LoadError`."""
+    asked = http.client.HTTPConnection(target.host, target.port, timeout=10)
+    try:
+        asked.request("GET", f"/v2/models/{model}")
+        answer = asked.getresponse()
+        content = answer.read()
+        if answer.status != http.client.OK:
+            raise LoadError(
+                f"{target.url} has no model {model!r} (status {answer.status})",
+                cure="Give the name of a model that the server has loaded",
+            )
+        return json.loads(content)
+    except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
+        raise LoadError(
+            f"{target.url} does not tell of model {model!r} ({error})",
+            cure="Start a server of the Open Inference Protocol there, or give another address",
+        ) from error
+    finally:
+        asked.close()
+
+
+@dataclass
+class _Connection:
+    """`request` is the number of the one that it waits for."""
+
+    socket: socket.socket
+    request: int = -1
+    received: bytes = b""
+
+
+@dataclass
+class _Load:
+    """A load in progress."""
+
+    address: tuple[str, int]
+    requests: Sequence[bytes]
+    due: Times
+    latency: Times
+    lag: Times
+    status: Any
+    start: int
+    poll: select.epoll = field(default_factory=select.epoll)
+    all: dict[int, _Connection] = field(default_factory=dict)
+    idle: deque[_Connection] = field(default_factory=deque)
+
+    def connect(self) -> None:
+        """One connection more."""
+        made = socket.create_connection(self.address, timeout=10)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setblocking(False)
+        self.all[made.fileno()] = connection = _Connection(made)
+        self.poll.register(made, select.EPOLLIN)
+        self.idle.append(connection)
+
+    def send(self, number: int) -> None:
+        """Request `number`, on a connection that is free."""
+        connection = self.idle.popleft()
+        connection.request = number
+        self.lag[number] = clock() - self.start - self.due[number]
+        request = self.requests[number % len(self.requests)]
+        try:
+            left = connection.socket.send(request)
+            if left < len(request):
+                _send_rest(connection.socket, request[left:])
+        except OSError:
+            self.broken(connection)
+
+    def receive(self, descriptor: int) -> None:
+        """What came on a connection; it is free again when its answer is whole."""
+        connection = self.all[descriptor]
+        try:
+            came = connection.socket.recv(RECEIVE)
+        except BlockingIOError:
+            return
+        except OSError:
+            came = b""
+        if not came:
+            self.broken(connection)
+            return
+        whole = connection.received + came if connection.received else came
+        reply = reply_in(whole)
+        if reply is None:
+            connection.received = whole
+        elif reply.closes:
+            self.done(connection, reply.status)
+            self.broken(connection)
+        else:
+            self.done(connection, reply.status)
+            connection.received = whole[reply.length :]
+            self.idle.append(connection)
+
+    def done(self, connection: _Connection, status: int) -> None:
+        """The answer to its request is there."""
+        number, connection.request = connection.request, -1
+        if number >= 0:
+            self.latency[number] = clock() - self.start - self.due[number]
+            self.status[number] = 0 if 200 <= status < 300 else status
+
+    def broken(self, connection: _Connection) -> None:
+        """Another takes its place; the request that it carried, if any, is refused."""
+        self.done(connection, BROKEN)
+        descriptor = connection.socket.fileno()
+        self.poll.unregister(descriptor)
+        del self.all[descriptor]
+        if connection in self.idle:
+            self.idle.remove(connection)
+        connection.socket.close()
+        self.connect()
+
+    def close(self) -> None:
+        """All connections."""
+        self.poll.close()
+        for each in self.all.values():
+            each.socket.close()
+
+
+def _send_rest(to: socket.socket, rest: bytes) -> None:
+    to.settimeout(10)
+    try:
+        to.sendall(rest)
+    finally:
+        to.setblocking(False)
+
+
+def send_on_time(
+    address: tuple[str, int],
+    requests: Sequence[bytes],
+    due: Times,
+    *,
+    connections: int = CONNECTIONS,
+    grace_s: float = GRACE_S,
+) -> Traces:
+    """Send requests, over and over again, when they are due. Raises `LoadError` where nobody listens."""
+    waiting = np.full(len(due), WAITING, dtype=np.int64)
+    load = _Load(
+        address, requests, due, waiting, waiting.copy(), np.zeros(len(due), dtype=np.int32), clock()
+    )
+    try:
+        for _ in range(connections):
+            load.connect()
+        load.start = clock()
+        elapsed = _run(load, int(grace_s * 1e9))
+    except OSError as error:
+        raise LoadError(
+            f"{address[0]}:{address[1]} takes no connection ({error})",
+            cure="Start a server there, or give another address",
+        ) from error
+    finally:
+        load.close()
+    return Traces(load.latency, load.lag, load.status, elapsed / 1e9)
+
+
+def _run(load: _Load, grace: int) -> int:
+    due = load.due.tolist()
+    count, number = len(due), 0
+    end = (due[-1] if due else 0) + grace
+    connections = len(load.all)
+    poll, idle = load.poll.poll, load.idle
+    while True:
+        now = clock() - load.start
+        while number < count and due[number] <= now and idle:
+            load.send(number)
+            number += 1
+        if now > end or (number == count and len(idle) == connections):
+            return now
+        following = due[number] if number < count and idle else end
+        for descriptor, _ in poll(_patience(following - now)):
+            if descriptor in load.all:
+                load.receive(descriptor)
+
+
+def _patience(left: int) -> float:
+    """Seconds to sleep when this many nanoseconds are left: whole milliseconds, one less than there are."""
+    return 0 if left < SPIN_NS else (left // 1_000_000 - 1) / 1000

@@ -1,0 +1,143 @@
+"""Requests of the Open Inference Protocol as bytes made beforehand, and where an answer ends.
+
+The protocol is https://github.com/kserve/open-inference-protocol; tensors in binary are Triton's extension of it: after
+a JSON header, whose length `Inference-Header-Content-Length` tells, come the tensors' bytes, little-endian.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lightning.load.errors import LoadError
+from lightning.load.inputs import Rows
+from lightning.load.targets import Target
+
+DATATYPES = {
+    "BOOL": "?",
+    "UINT8": "u1",
+    "UINT16": "<u2",
+    "UINT32": "<u4",
+    "UINT64": "<u8",
+    "INT8": "i1",
+    "INT16": "<i2",
+    "INT32": "<i4",
+    "INT64": "<i8",
+    "FP16": "<f2",
+    "FP32": "<f4",
+    "FP64": "<f8",
+}
+
+
+@dataclass(frozen=True)
+class ModelInput:
+    """The one input tensor of a model, as its metadata tell; `shape` is that of one row."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+def input_of(metadata: Any) -> ModelInput:
+    """Read a model's metadata. The first axis is the batch. Raises `LoadError` for what this generator cannot feed."""
+    try:
+        (found,) = metadata["inputs"]
+        name, datatype, axes = str(found["name"]), str(found["datatype"]), [int(n) for n in found["shape"]]
+    except (TypeError, KeyError, ValueError) as error:
+        raise LoadError(
+            f"the model's metadata name no single input tensor ({metadata!r:.200})",
+            cure="Load models with one input",
+        ) from error
+    if datatype not in DATATYPES or any(n < 1 for n in axes[1:]):
+        raise LoadError(
+            f"input {name!r} is {datatype} {axes}, for which no data can be made",
+            cure="Load models with numbers as input, and a fixed shape behind the batch axis",
+        )
+    return ModelInput(name, datatype, tuple(axes[1:]))
+
+
+def requests_of(target: Target, model: str, into: ModelInput, rows: Rows, *, binary: bool) -> list[bytes]:
+    """An HTTP request for each row, of batch 1."""
+    body = _binary_body if binary else _json_body
+    start = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: {target.host}:{target.port}\r\n"
+    made = []
+    for row in rows:
+        headers, content = body(into, row.astype(DATATYPES[into.datatype])[None])
+        head = f"{start}{headers}Content-Length: {len(content)}\r\n\r\n"
+        made.append(head.encode() + content)
+    return made
+
+
+def _json_body(into: ModelInput, tensor: Rows) -> tuple[str, bytes]:
+    described = {
+        "name": into.name,
+        "shape": tensor.shape,
+        "datatype": into.datatype,
+        "data": tensor.ravel().tolist(),
+    }
+    content = json.dumps({"inputs": [described]}, separators=(",", ":")).encode()
+    return "Content-Type: application/json\r\n", content
+
+
+def _binary_body(into: ModelInput, tensor: Rows) -> tuple[str, bytes]:
+    described = {
+        "name": into.name,
+        "shape": tensor.shape,
+        "datatype": into.datatype,
+        "parameters": {"binary_data_size": tensor.nbytes},
+    }
+    document = {"inputs": [described], "parameters": {"binary_data_output": True}}
+    head = json.dumps(document, separators=(",", ":")).encode()
+    headers = f"Content-Type: application/octet-stream\r\nInference-Header-Content-Length: {len(head)}\r\n"
+    return headers, head + np.ascontiguousarray(tensor).tobytes()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A whole HTTP answer at the start of a buffer."""
+
+    status: int
+    length: int
+    """Bytes of the buffer that it takes."""
+    closes: bool
+    """The server closes the connection after it."""
+
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
+_CLOSES = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
+
+
+def reply_in(buffer: bytes) -> Reply | None:
+    """The answer at the start, or None while it is incomplete. Raises `LoadError` for what is no HTTP.
+
+    >>> reply_in(b"HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\n\\r\\n{}")
+    Reply(status=200, length=40, closes=False)
+    >>> reply_in(b"HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\n\\r\\n{")
+    """
+    if not (buffer.startswith(b"HTTP/1.") and buffer[9:12].isdigit()) and len(buffer) >= 12:
+        raise LoadError("the server does not speak HTTP/1.1", cure="Give the address of an HTTP server")
+    length = message_length(buffer)
+    if length is None:
+        return None
+    closes = _CLOSES.search(buffer, 0, buffer.index(b"\r\n\r\n")) is not None
+    return Reply(int(buffer[9:12]), length, closes)
+
+
+def message_length(buffer: bytes) -> int | None:
+    """Bytes of the HTTP message, request or answer, at the start of the buffer; None while it is incomplete."""
+    start = buffer.find(b"\r\n\r\n") + 4
+    if start < 4:
+        return None
+    if told := _LENGTH.search(buffer, 0, start):
+        end = start + int(told[1])
+    elif _CHUNKED.search(buffer, 0, start):
+        last = buffer.find(b"0\r\n\r\n", start)
+        end = last + 5 if last >= 0 else len(buffer) + 1
+    else:
+        end = start
+    return end if len(buffer) >= end else None

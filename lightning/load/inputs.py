@@ -1,0 +1,60 @@
+"""What requests carry: rows of a file, scikit-learn's digits, or random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.load.errors import LoadError
+
+Rows = npt.NDArray[Any]
+
+RANDOM_ROWS = 64
+
+
+def random_rows(shape: Sequence[int], seed: int) -> Rows:
+    """(64, *shape) whole numbers, 0 .. 255."""
+    draw = np.random.default_rng(seed)
+    return draw.integers(0, 256, size=(RANDOM_ROWS, *shape), dtype=np.uint8)
+
+
+def kept_rows(data: str) -> Rows:
+    """(rows, ...) inputs: `digits`, or what a file `.npy` holds. Raises `LoadError`."""
+    rows = _digits() if data == "digits" else _from_file(Path(data))
+    if not rows.size or rows.dtype.kind not in "uifb":
+        raise LoadError(f"{data} holds no numbers", cure="Give an .npy file of numbers, shape (rows, ...)")
+    return rows
+
+
+def rows_of(data: str, shape: Sequence[int], seed: int) -> Rows:
+    """(rows, *shape) inputs: `random`, or kept ones, which must have the size of `shape`. Raises `LoadError`."""
+    if data == "random":
+        return random_rows(shape, seed)
+    rows = kept_rows(data)
+    size = int(np.prod(shape))
+    if rows.size != len(rows) * size:
+        raise LoadError(
+            f"rows of {data} have {rows[0].size} values, the model takes {size}",
+            cure="Give data of the model's shape, with one row for each input",
+        )
+    return rows.reshape(len(rows), *shape)
+
+
+def _digits() -> Rows:
+    from lightning.evaluation import load_dataset
+
+    return np.asarray(load_dataset("digits").x)
+
+
+def _from_file(path: Path) -> Rows:
+    try:
+        found = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise LoadError(f"{str(path)!r} cannot be read ({error})", cure="Give an .npy file of rows") from error
+    if not isinstance(found, np.ndarray) or found.ndim == 0:
+        raise LoadError(f"{str(path)!r} holds no rows", cure="Give an .npy file of shape (rows, ...)")
+    return found

@@ -1,0 +1,116 @@
+"""What came of a load: how many were answered, refused, lost, and how long answers took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Nanoseconds = npt.NDArray[np.int64]
+
+WAITING = -1
+"""In an array of latencies: no answer came."""
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What a driver measured, an entry a scheduled request."""
+
+    latency: Nanoseconds
+    """From the scheduled time to the answer, or to the refusal; `WAITING` where neither came."""
+    lag: Nanoseconds
+    """From the scheduled time to the time of sending; `WAITING` where it was never sent."""
+    refusal: npt.NDArray[np.int32]
+    """The code, or HTTP's status, of a refusal; 0 for an answer."""
+    elapsed_s: float
+    """From the first scheduled time to the last answer, or to the end of waiting."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One load at one rate."""
+
+    target: str
+    rate: float
+    """Requests a second that were asked for."""
+    seed: int
+    traces: Traces = field(repr=False)
+    deadline_us: int = 0
+    """Answers that take longer are `late`; 0: none is."""
+    names: Mapping[int, str] = field(default_factory=dict, repr=False)
+    """Of refusals."""
+
+    @property
+    def scheduled(self) -> int:
+        """Requests."""
+        return len(self.traces.latency)
+
+    @property
+    def sent(self) -> int:
+        """Requests that left."""
+        return int(np.count_nonzero(self.traces.lag != WAITING))
+
+    @property
+    def latencies_us(self) -> npt.NDArray[np.float64]:
+        """Of answers, ascending."""
+        good = (self.traces.latency != WAITING) & (self.traces.refusal == 0)
+        return np.asarray(np.sort(self.traces.latency[good]) / 1e3)
+
+    @property
+    def answered(self) -> int:
+        """Answers that are no refusals."""
+        return len(self.latencies_us)
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Refusals by name."""
+        codes, counts = np.unique(self.traces.refusal[self.traces.refusal != 0], return_counts=True)
+        return {
+            self.names.get(code, str(code)): count
+            for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
+        }
+
+    @property
+    def lost(self) -> int:
+        """Requests to which nothing came back."""
+        return int(np.count_nonzero(self.traces.latency == WAITING))
+
+    @property
+    def late(self) -> int:
+        """Answers that took longer than the deadline."""
+        return int(np.count_nonzero(self.latencies_us > self.deadline_us)) if self.deadline_us else 0
+
+    def percentile_us(self, percent: float) -> float:
+        """Latency that this share of answers does not exceed; NaN without answers."""
+        found = self.latencies_us
+        return float(np.percentile(found, percent, method="higher")) if len(found) else float("nan")
+
+    def lag_us(self, percent: float) -> float:
+        """How far the generator itself was behind its schedule."""
+        sent = self.traces.lag[self.traces.lag != WAITING]
+        return float(np.percentile(sent, percent, method="higher")) / 1e3 if len(sent) else float("nan")
+
+    def figures(self) -> dict[str, Any]:
+        """For a JSON document; times in microseconds, None where there are none."""
+        return {
+            "rate": self.rate,
+            "scheduled": self.scheduled,
+            "sent": self.sent,
+            "answered": self.answered,
+            "answered_per_s": round(self.answered / self.traces.elapsed_s, 1),
+            "refused": self.refused,
+            "lost": self.lost,
+            "loss": round(self.lost / self.scheduled, 6),
+            "late": self.late,
+            "p50_us": _number(self.percentile_us(50)),
+            "p99_us": _number(self.percentile_us(99)),
+            "p999_us": _number(self.percentile_us(99.9)),
+            "generator_lag_p99_us": _number(self.lag_us(99)),
+        }
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else round(value, 1)

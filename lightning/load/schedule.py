@@ -1,0 +1,31 @@
+"""When requests are sent: a Poisson process, drawn before the first of them goes out."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.load.errors import LoadError
+
+Times = npt.NDArray[np.int64]
+
+
+def poisson_schedule(rate: float, seconds: float, seed: int) -> Times:
+    """Nanoseconds from the start at which requests are due, ascending: `rate` a second on average, for `seconds`.
+
+    A Poisson process has independent, exponentially distributed gaps of mean 1 / rate. Raises `LoadError` where
+    nothing would be sent.
+
+    >>> due = poisson_schedule(1000, 10, seed=1)
+    >>> abs(len(due) - 10_000) < 400  # four standard deviations, of sqrt(10,000) each
+    True
+    """
+    if not (rate > 0 and seconds > 0 and np.isfinite(rate * seconds)):
+        raise LoadError(
+            f"no load can be drawn at {rate} requests/s for {seconds} s",
+            cure="Give a rate and a time above 0",
+        )
+    draw = np.random.default_rng(seed)
+    expected = rate * seconds
+    due = np.cumsum(draw.exponential(1 / rate, size=int(expected + 8 * expected**0.5 + 16)))
+    return np.asarray(due[due < seconds] * 1e9).astype(np.int64)

@@ -1,0 +1,55 @@
+"""Where a load goes: `http://HOST:PORT` or `udp://HOST:PORT`."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from lightning.load.errors import LoadError
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server."""
+
+    scheme: Literal["http", "udp"]
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """As it was given."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+    def address(self) -> tuple[str, int]:
+        """The number of the host (IPv4) and the port. Raises `LoadError` where the name is unknown."""
+        try:
+            found = socket.getaddrinfo(self.host, self.port, socket.AF_INET)
+        except OSError as error:
+            raise LoadError(
+                f"{self.host!r} is no host that is known here ({error.strerror})",
+                cure="Give the name or the IPv4 number of the server's host",
+            ) from error
+        host, port = found[0][4][:2]
+        return str(host), int(port)
+
+
+def target_of(url: str) -> Target:
+    """Read an address. Raises `LoadError`.
+
+    >>> target_of("udp://127.0.0.1:9000")
+    Target(scheme='udp', host='127.0.0.1', port=9000)
+    """
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    if parts.scheme not in ("http", "udp") or not parts.hostname or not port or parts.path.strip("/"):
+        raise LoadError(
+            f"{url!r} is no address of a server", cure="Give http://HOST:PORT or udp://HOST:PORT"
+        )
+    return Target("http" if parts.scheme == "http" else "udp", parts.hostname, port)

@@ -1,0 +1,39 @@
+"""Trained networks from files and from modules.
+
+| module | what it reads |
+|---|---|
+| `weight_file` | `.npz` of weights w1, w2, ... |
+| `onnx_file` | ONNX files |
+| `torch_module` | modules of `torch.nn` |
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lightning.errors import NetworkError
+from lightning.networks.imports.weight_file import from_weights
+from lightning.networks.network import Network, Preprocessing
+from lightning.networks.preprocess import check_preprocessing
+
+
+def load_network(path: str | Path, preprocessing: Preprocessing | None = None) -> Network:
+    """The network in an `.onnx` file, or of the weights in an `.npz` file.
+
+    `preprocessing` replaces what the file stands for: pixels / 255 for `.npz`, nothing for `.onnx`. Raises
+    `NetworkError` for a file that is missing, damaged or of another kind, `UnsupportedNode` and `CyclicNetwork`
+    as their names say, `OutOfRange` for preprocessing that does not fit.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise NetworkError(f"there is no file {path}", cure="Check the path")
+    if path.suffix == ".npz":
+        network = from_weights(path, preprocessing)
+    elif path.suffix == ".onnx":
+        from lightning.networks.imports.onnx_file import from_onnx
+
+        network = from_onnx(path, preprocessing)
+    else:
+        raise NetworkError(f"{path.name} is neither .onnx nor .npz", cure="Export the network as ONNX")
+    check_preprocessing(network.preprocessing, network.input_shape)
+    return network

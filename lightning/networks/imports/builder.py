@@ -1,0 +1,184 @@
+"""A network while it is built: nodes in canonical form, shapes that are found by sending an empty batch through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import NetworkError, UnsupportedNode
+from lightning.networks.network import Node
+from lightning.networks.operations import apply
+
+Array = npt.NDArray[Any]
+
+LARGEST = 1 << 28
+"""Numbers in one activation of one image; more is a damaged file rather than a network."""
+
+BATCH = (1 << 31) - 1
+"""Stands for the number of images in shapes that are computed; a prime that no real shape has as a factor."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operation in ONNX's vocabulary, its inputs among the tensors of a `Builder`; "" where one is left out."""
+
+    name: str
+    operation: str
+    inputs: tuple[str, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    outputs: int = 1
+    domain: str = ""
+    opset: int = 21
+
+    @property
+    def title(self) -> str:
+        """For messages: which node of which file or module."""
+        operation = f"{self.domain}::{self.operation}" if self.domain else self.operation
+        return f"node {self.name} ({operation}, opset {self.opset})"
+
+    def refused(self, why: str, cure: str = "") -> UnsupportedNode:
+        """The error that says why this node cannot be taken."""
+        return UnsupportedNode(f"{self.title} {why}", cure=cure)
+
+    def given(self, place: int) -> str:
+        """The name of an input, "" where it is left out."""
+        return self.inputs[place] if place < len(self.inputs) else ""
+
+    def number(self, name: str, default: float) -> float:
+        """A float attribute."""
+        value = self.attributes.get(name, default)
+        if not isinstance(value, (int, float)):
+            raise self.refused(f"has {name} = {value!r}", "Give a number")
+        return float(value)
+
+    def whole(self, name: str, default: int) -> int:
+        """A whole-number attribute."""
+        return int(self.number(name, default))
+
+    def wholes(self, name: str, default: Sequence[int], least: int = 0) -> tuple[int, ...]:
+        """An attribute of as many whole numbers as `default` has, each at least `least`."""
+        value = self.attributes.get(name, default)
+        numbers = tuple(value) if isinstance(value, (list, tuple)) else ()
+        fits = len(numbers) == len(default) and all(isinstance(n, int) and n >= least for n in numbers)
+        if not fits:
+            raise self.refused(f"has {name} = {value!r}", f"Give {len(default)} numbers of at least {least}")
+        return numbers
+
+
+@dataclass
+class Builder:
+    """Grows node by node; `batched` tells whether the batch axis is symbolic (else it is 1)."""
+
+    batched: bool = True
+    nodes: list[Node] = field(default_factory=list)
+    constants: dict[str, Array] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def constant(self, array: npt.ArrayLike, name: str) -> str:
+        """Keep `array` under `name`, or under a name like it; floats as float32."""
+        kept = np.asarray(array)
+        if kept.dtype.kind == "f" or kept.dtype.name == "bfloat16":
+            kept = kept.astype(np.float32)
+        unique = self._unique(name, self.constants)
+        self.constants[unique] = np.ascontiguousarray(kept).reshape(kept.shape)
+        return unique
+
+    def input(self, name: str, shape: Sequence[int]) -> str:
+        """Declare the network's input."""
+        self.shapes[name] = self._checked(name, tuple(shape))
+        return name
+
+    def emit(
+        self, operation: str, inputs: Sequence[str], name: str, attributes: Mapping[str, Any] | None = None
+    ) -> str:
+        """Add a node in canonical form, and give the name of its output."""
+        unique = self._unique(name, {node.name for node in self.nodes})
+        output = self._unique(unique, self.shapes)
+        node = Node(unique, operation, tuple(inputs), output, dict(attributes or {}))
+        self.shapes[output] = self._checked(unique, self.shape_after(node))
+        self.nodes.append(node)
+        return output
+
+    def shape_after(self, node: Node) -> tuple[int, ...]:
+        """Of one image, after `node`; found with no image at all."""
+        empty = {
+            name: np.zeros((0, *shape), np.float32)
+            for name, shape in self.shapes.items()
+            if name in node.inputs
+        }
+        after = apply(node, empty, self.constants)
+        if after.ndim == 0 or after.shape[0] != 0:
+            raise NetworkError(
+                f"node {node.name} ({node.operation}) loses the batch axis", cure="Keep it in front"
+            )
+        return after.shape[1:]
+
+    def reshape(self, tensor: str, shape: Sequence[int], name: str) -> str:
+        """`tensor` with another shape an image; nothing where it has that shape."""
+        wanted = tuple(int(size) for size in shape)
+        if wanted == self.shapes[tensor]:
+            return tensor
+        if prod(wanted) != prod(self.shapes[tensor]) or min(wanted, default=1) < 1:
+            raise NetworkError(f"node {name}: {self.shapes[tensor]} numbers an image do not make {wanted}")
+        return self.emit("Reshape", [tensor], name, {"shape": wanted})
+
+    def is_constant(self, tensor: str) -> bool:
+        """Whether a tensor is known before any image is."""
+        return tensor in self.constants
+
+    def rank(self, tensor: str) -> int:
+        """Number of axes with the batch axis."""
+        return len(self.shapes[tensor]) + 1
+
+    def activation(self, call: Call, place: int = 0) -> str:
+        """An input that depends on the image. Raises `UnsupportedNode` where it is missing or constant."""
+        tensor = call.given(place)
+        if tensor in self.shapes:
+            return tensor
+        raise call.refused(f"takes no activation as input {place}, but {tensor or 'nothing'}")
+
+    def fixed(self, call: Call, place: int) -> Array:
+        """An input that is constant. Raises `UnsupportedNode` where it is missing or depends on the image."""
+        tensor = call.given(place)
+        if tensor in self.constants:
+            return self.constants[tensor]
+        what = "depends on the image" if tensor else "is missing"
+        raise call.refused(
+            f"needs a constant as input {place}, which {what}", "Export it with constant folding"
+        )
+
+    def optional(self, call: Call, place: int) -> Array | None:
+        """As `fixed`, None where it is left out."""
+        return self.fixed(call, place) if call.given(place) else None
+
+    def axis(self, call: Call, axis: int, rank: int) -> int:
+        """`axis` counted from the front; raises where it is the batch axis or does not exist."""
+        counted = axis + rank if axis < 0 else axis
+        if not 0 <= counted < rank:
+            raise call.refused(f"names axis {axis} of {rank}")
+        if counted == 0:
+            raise call.refused("works across images: along the batch axis", "Keep images apart")
+        return counted
+
+    def note(self, sentence: str) -> None:
+        """Say what was changed."""
+        self.notes.append(sentence)
+
+    def _checked(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if min(shape, default=1) < 1 or prod(shape) > LARGEST:
+            raise NetworkError(f"{name}: an activation of shape {shape} cannot be", cure="Check the shapes")
+        return shape
+
+    @staticmethod
+    def _unique(name: str, taken: Any) -> str:
+        unique, number = name, 1
+        while unique in taken:
+            number += 1
+            unique = f"{name}_{number}"
+        return unique

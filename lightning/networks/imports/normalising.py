@@ -1,0 +1,71 @@
+"""Operations along axes: normalisation, softmax, means and sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lightning.networks.imports.builder import Builder, Call
+
+
+def batch_normalisation(builder: Builder, call: Call) -> str:
+    """Scale and shift of every channel, from constant statistics; folded later where that can be."""
+    x = builder.activation(call)
+    scale, bias, mean, variance = (builder.fixed(call, place).astype(np.float64) for place in (1, 2, 3, 4))
+    if call.whole("training_mode", 0):
+        raise call.refused("is in training mode", "Export the network for inference")
+    channels = builder.shapes[x][:1]
+    if any(values.shape != channels for values in (scale, bias, mean, variance)):
+        raise call.refused(f"has statistics that do not fit {channels} channels")
+    factor = scale / np.sqrt(variance + call.number("epsilon", 1e-5))
+    along = (-1, *(1,) * (builder.rank(x) - 2))
+    scaled = builder.constant(factor.reshape(along), f"{call.name}.scale")
+    shift = builder.constant((bias - mean * factor).reshape(along), f"{call.name}.shift")
+    return builder.emit("BatchNormalization", [x, scaled, shift], call.name)
+
+
+def layer_normalisation(builder: Builder, call: Call) -> str:
+    """Over the last axes, with constant scale and bias."""
+    x, scale, bias = builder.activation(call), builder.fixed(call, 1), builder.optional(call, 2)
+    if call.outputs > 1:
+        raise call.refused("gives its statistics too", "Export it with one output")
+    axis = builder.axis(call, call.whole("axis", -1), builder.rank(x))
+    shape = builder.shapes[x][axis - 1 :]
+    if any(np.broadcast_shapes(given.shape, shape) != shape for given in (scale, bias) if given is not None):
+        raise call.refused(f"has scale and bias that do not fit {shape}")
+    inputs = [x, builder.constant(scale, f"{call.name}.scale")]
+    if bias is not None:
+        inputs.append(builder.constant(bias, f"{call.name}.bias"))
+    attributes = {"axis": axis, "epsilon": call.number("epsilon", 1e-5)}
+    return builder.emit("LayerNormalization", inputs, call.name, attributes)
+
+
+def softmax(builder: Builder, call: Call) -> str:
+    """`Softmax` or `LogSoftmax` along one axis."""
+    x = builder.activation(call)
+    axis = builder.axis(call, call.whole("axis", -1), builder.rank(x))
+    return builder.emit(call.operation, [x], call.name, {"axis": axis})
+
+
+def reduced(builder: Builder, call: Call) -> str:
+    """`ReduceMean`, `ReduceSum` or `ReduceMax`; the axes an attribute, or an input as later opsets have it."""
+    x = builder.activation(call)
+    second = builder.optional(call, 1)
+    given = call.attributes.get("axes", ()) if second is None else second.reshape(-1).tolist()
+    if not given and call.whole("noop_with_empty_axes", 0):
+        return x
+    rank = builder.rank(x)
+    axes = tuple(sorted(builder.axis(call, int(axis), rank) for axis in given or range(rank)))
+    attributes = {"axes": axes, "keepdims": bool(call.whole("keepdims", 1))}
+    return builder.emit(call.operation, [x], call.name, attributes)
+
+
+NORMALISING: Mapping[str, Any] = {
+    "BatchNormalization": batch_normalisation,
+    "LayerNormalization": layer_normalisation,
+    "Softmax": softmax,
+    "LogSoftmax": softmax,
+    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax"), reduced),
+}

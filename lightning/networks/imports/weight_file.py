@@ -1,0 +1,92 @@
+"""Weights w1, w2, ... in an `.npz`: a fully connected network with ReLU between its layers."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from lightning.errors import NetworkError
+from lightning.networks.network import Floats, Network, Node, Preprocessing
+
+PIXELS = Preprocessing(scale=1 / 255)
+"""What such networks are trained on, unless they say otherwise: bytes as 0 to 1."""
+
+
+def from_weights(path: Path, preprocessing: Preprocessing | None = None) -> Network:
+    """The network of w1 (outputs, inputs), w2, ... and, where there are any, b1 (outputs,), b2, ...
+
+    Raises `NetworkError` for a file that is none, and for arrays that do not make a chain.
+    """
+    arrays = _arrays(path)
+    depth = _depth(arrays, path)
+    constants = {name: _layer_array(arrays, name, path) for name in sorted(arrays)}
+    nodes: list[Node] = []
+    shapes: dict[str, tuple[int, ...]] = {"input": (constants["w1"].shape[1],)}
+    for number in range(1, depth + 1):
+        source = f"relu{number - 1}" if number > 1 else "input"
+        rows = constants[f"w{number}"].shape[0]
+        _check(constants, number, shapes[source][0], path)
+        bias = (f"b{number}",) if f"b{number}" in constants else ()
+        nodes.append(Node(f"fc{number}", "Gemm", (source, f"w{number}", *bias), f"fc{number}"))
+        shapes[f"fc{number}"] = (rows,)
+        if number < depth:
+            nodes.append(Node(f"relu{number}", "Relu", (f"fc{number}",), f"relu{number}"))
+            shapes[f"relu{number}"] = (rows,)
+    return Network(
+        path.stem, tuple(nodes), constants, "input", f"fc{depth}", shapes, preprocessing or PIXELS, ()
+    )
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            return {name: held[name] for name in held.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, AttributeError) as error:
+        raise NetworkError(
+            f"{path} cannot be read as arrays: {error}",
+            cure="Write it with numpy.savez(path, w1=..., w2=...)",
+        ) from error
+
+
+def _depth(arrays: dict[str, np.ndarray], path: Path) -> int:
+    foreign = sorted(name for name in arrays if not re.fullmatch(r"[wb][1-9][0-9]*", name))
+    depth = sum(name.startswith("w") for name in arrays)
+    missing = [f"w{number}" for number in range(1, depth + 1) if f"w{number}" not in arrays]
+    lonely = [name for name in arrays if name.startswith("b") and f"w{name[1:]}" not in arrays]
+    if foreign or missing or lonely or not depth:
+        wrong = (
+            f"has {', '.join(foreign + lonely)}"
+            if foreign or lonely
+            else f"lacks {', '.join(missing) or 'w1'}"
+        )
+        raise NetworkError(f"{path} {wrong}", cure="Name weights w1, w2, ... and biases b1, b2, ...")
+    return depth
+
+
+def _layer_array(arrays: dict[str, np.ndarray], name: str, path: Path) -> Floats:
+    array, axes = arrays[name], 2 if name.startswith("w") else 1
+    if array.dtype.kind not in "iuf" or array.ndim != axes or array.size == 0:
+        raise NetworkError(
+            f"{path}: {name} is {array.dtype} {array.shape}",
+            cure="Give numbers: weights (outputs, inputs), biases (outputs,)",
+        )
+    floats = np.ascontiguousarray(array, np.float32)
+    if not np.isfinite(floats).all():
+        raise NetworkError(f"{path}: {name} holds NaN or infinity", cure="Train it again")
+    return floats
+
+
+def _check(constants: dict[str, Floats], number: int, terms: int, path: Path) -> None:
+    weights = constants[f"w{number}"]
+    if weights.shape[1] != terms:
+        raise NetworkError(
+            f"{path}: w{number} takes {weights.shape[1]} inputs, and {terms} come out of the layer before",
+            cure="Store weights as (outputs, inputs)",
+        )
+    bias = constants.get(f"b{number}")
+    if bias is not None and bias.shape != weights.shape[:1]:
+        raise NetworkError(f"{path}: b{number} has {len(bias)} entries, and w{number} {len(weights)} outputs")

@@ -1,0 +1,85 @@
+"""What a convolution's window sees: patches of an image as rows, so that a convolution is a matrix product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Pair = tuple[int, int]
+Pads = tuple[int, int, int, int]
+
+
+def output_size(size: Pair, kernel: Pair, strides: Pair, pads: Pads, dilations: Pair = (1, 1)) -> Pair:
+    """Height and width of what comes out of a window that moves over an image of `size`.
+
+    >>> output_size((28, 28), kernel=(5, 5), strides=(2, 2), pads=(2, 2, 2, 2))
+    (14, 14)
+    """
+    tall = size[0] + pads[0] + pads[2] - dilations[0] * (kernel[0] - 1) - 1
+    wide = size[1] + pads[1] + pads[3] - dilations[1] * (kernel[1] - 1) - 1
+    return tall // strides[0] + 1, wide // strides[1] + 1
+
+
+def padded(x: Array, pads: Pads, value: float = 0) -> Array:
+    """`x` (n, channels, height, width) with `value` around it; `x` itself where there is nothing to add."""
+    if not any(pads):
+        return x
+    top, left, bottom, right = pads
+    return np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=value)
+
+
+def patches(
+    x: Array,
+    kernel: Pair,
+    strides: Pair = (1, 1),
+    pads: Pads = (0, 0, 0, 0),
+    dilations: Pair = (1, 1),
+    groups: int = 1,
+) -> Array:
+    """(n, positions, groups, terms) of `x` (n, channels, height, width), of any data type; zeros around the image.
+
+    `positions` run over the output row by row; `terms` over channels of the group, then rows and columns of the
+    kernel: the order of weights (rows, channels / groups, kh, kw). C-contiguous.
+
+    >>> patches(np.arange(9).reshape(1, 1, 3, 3), kernel=(2, 2))[0, :, 0]
+    array([[0, 1, 3, 4],
+           [1, 2, 4, 5],
+           [3, 4, 6, 7],
+           [4, 5, 7, 8]])
+    """
+    n, channels, height, width = x.shape
+    tall, wide = output_size((height, width), kernel, strides, pads, dilations)
+    image = padded(x, pads)
+    by_n, by_channel, by_row, by_column = image.strides
+    windows = np.lib.stride_tricks.as_strided(
+        image,
+        (n, tall, wide, channels, *kernel),
+        (
+            by_n,
+            by_row * strides[0],
+            by_column * strides[1],
+            by_channel,
+            by_row * dilations[0],
+            by_column * dilations[1],
+        ),
+        writeable=False,
+    )
+    terms = channels // groups * kernel[0] * kernel[1]
+    return np.ascontiguousarray(windows).reshape(n, tall * wide, groups, terms)
+
+
+def shifted(x: Array, kernel: Pair, strides: Pair, dilations: Pair = (1, 1)) -> Iterator[Array]:
+    """For every place in the window, row by row, the view (n, channels, tall, wide) of what lies under it.
+
+    Cheaper than patches where windows are only reduced, as in pooling. `x` is padded already.
+    """
+    tall, wide = output_size((x.shape[2], x.shape[3]), kernel, strides, (0, 0, 0, 0), dilations)
+    for row in range(kernel[0]):
+        for column in range(kernel[1]):
+            top, left = row * dilations[0], column * dilations[1]
+            bottom, right = top + (tall - 1) * strides[0] + 1, left + (wide - 1) * strides[1] + 1
+            yield x[:, :, top : bottom : strides[0], left : right : strides[1]]

@@ -1,0 +1,84 @@
+"""From what a data file or a request holds to what a network takes."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import InputError, OutOfRange
+from lightning.networks.network import Floats, Network, Preprocessing
+
+LAYOUTS = ("as-is", "HWC")
+
+
+def preprocess(network: Network, raw: npt.ArrayLike) -> Floats:
+    """(n, *input_shape) of raw data: numbers or booleans (n, ...).
+
+    Axes of length 1 may be missing or too many, and rows may come as images: (n, 28, 28) for 784 inputs. Raises
+    `InputError` for another shape, an empty batch, values that are no numbers, NaN and infinity.
+    """
+    numbers = _numbers(raw)
+    if network.preprocessing.layout == "HWC" and numbers.ndim == 4:
+        numbers = numbers.transpose(0, 3, 1, 2)
+    images = _shaped(network, numbers)
+    given = network.preprocessing
+    ready = images.astype(np.float32) * np.float32(given.scale)
+    if any(given.mean):
+        ready -= _along_channels(given.mean, images.ndim)
+    if any(deviation != 1 for deviation in given.deviation):
+        ready /= _along_channels(given.deviation, images.ndim)
+    if not np.isfinite(ready).all():
+        raise InputError(
+            f"{network.name}: the data hold NaN or infinity", cure="Clean them, or check their scale"
+        )
+    return ready
+
+
+def check_preprocessing(preprocessing: Preprocessing, input_shape: tuple[int, ...]) -> None:
+    """Raise `OutOfRange` where `preprocessing` cannot be applied to inputs of this shape."""
+    channels = input_shape[0] if input_shape else 1
+    for name in ("mean", "deviation"):
+        values = getattr(preprocessing, name)
+        if len(values) not in {1, channels}:
+            raise OutOfRange(
+                f"preprocessing.{name} has {len(values)} entries",
+                cure=f"Give one, or one a channel: {channels}",
+            )
+    numbers = (preprocessing.scale, *preprocessing.mean, *preprocessing.deviation)
+    if not np.isfinite(numbers).all() or not preprocessing.scale or not all(preprocessing.deviation):
+        raise OutOfRange("preprocessing needs finite numbers, and a scale and deviations other than 0")
+    if preprocessing.layout not in LAYOUTS:
+        raise OutOfRange(
+            f"layout {preprocessing.layout!r} is unknown", cure=f"Give one of {', '.join(LAYOUTS)}"
+        )
+    if preprocessing.layout == "HWC" and len(input_shape) != 3:
+        raise OutOfRange(f"layout HWC is for images, and the network takes {input_shape}")
+
+
+def _numbers(raw: npt.ArrayLike) -> npt.NDArray[np.generic]:
+    try:
+        numbers = np.asarray(raw)
+    except ValueError as error:
+        raise InputError(f"the data are no array: {error}", cure="Give rows of equal length") from error
+    if numbers.dtype.kind not in "biuf":
+        raise InputError(f"the data are of type {numbers.dtype}", cure="Give whole numbers or floats")
+    if numbers.size == 0:
+        raise InputError(f"the data are empty: {numbers.shape}", cure="Give at least one image or row")
+    return numbers
+
+
+def _shaped(network: Network, numbers: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    wanted = network.input_shape
+    given = numbers.shape[1:]
+    same = [size for size in given if size != 1] == [size for size in wanted if size != 1]
+    as_rows = len(wanted) == 1 and prod(given) == wanted[0] and network.preprocessing.layout == "as-is"
+    if numbers.ndim == 0 or not (same or as_rows):
+        expected = ", ".join(map(str, wanted))
+        raise InputError(f"{network.name} takes (n, {expected}), and the data are {numbers.shape}")
+    return numbers.reshape(len(numbers), *wanted)
+
+
+def _along_channels(values: tuple[float, ...], dimensions: int) -> Floats:
+    return np.asarray(values, np.float32).reshape(-1, *(1,) * (dimensions - 2))

@@ -1,0 +1,86 @@
+"""Which layer the noise hurts, and how accuracy falls with it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from lightning.evaluation.sensitivity import Sensitivity
+from lightning.pictures.canvas import FAINT, INK, LIGHT, SERIES, Picture, headed, legend, plain, sheet, signed
+
+
+def layer_losses(found: Sensitivity, model: str, data: str) -> Picture:
+    """Left: points lost with noise in one layer alone, in the order of the network. Right: accuracy with noise in all
+    layers against sigma, with the loss that is allowed and the sigma that keeps it.
+    """
+    figure = sheet(9.6, max(3.4, 1.9 + 0.3 * len(found.layers)))
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1))
+    _bars(left, found)
+    _curve(right, found)
+    noise = found.noise
+    told = (
+        f"{model} · {data} · {noise.place}, sigma {noise.sigma:.3g} of 255 · exact {100 * found.exact:.2f} %"
+    )
+    weakest = found.weakest
+    headed(
+        figure, f"Weakest layer: {weakest.layer}, {signed(-weakest.loss, 2)} points", told, simulated=False
+    )
+    _mark(right)
+    return figure
+
+
+def _bars(axes: Any, found: Sensitivity) -> None:
+    places = range(len(found.layers))
+    losses = [each.loss for each in found.layers]
+    colours = [SERIES[3] if each is found.weakest else SERIES[0] for each in found.layers]
+    axes.barh(places, losses, color=colours, height=0.64)
+    for place, loss in zip(places, losses, strict=True):
+        axes.annotate(
+            f"{loss:.2f}".replace("-", "−"),
+            (max(loss, 0), place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            color=INK,
+            fontsize=9,
+        )
+    axes.set_yticks(list(places), [each.layer for each in found.layers])
+    axes.invert_yaxis()
+    axes.axvline(0, color=FAINT, linewidth=1)
+    low, high = min(0.0, *losses), max(0.5, *losses)
+    axes.set_xlim(1.15 * low, 1.18 * high)
+    plain(axes, x="points lost with noise in this layer alone")
+    axes.grid(visible=False, axis="y")
+
+
+def _curve(axes: Any, found: Sensitivity) -> None:
+    sigmas = [each.sigma for each in found.tried]
+    axes.plot(
+        sigmas,
+        [100 * each.accuracy for each in found.tried],
+        "o-",
+        color=SERIES[0],
+        markersize=4,
+        linewidth=1.4,
+    )
+    limit = 100 * found.exact - found.allowed
+    axes.axhline(limit, color=SERIES[3], linewidth=1, linestyle="--", label=f"{found.allowed:g} points lost")
+    if found.factor and math.isfinite(found.factor):
+        axes.axvline(found.sigma, color=INK, linewidth=1, linestyle=":", label=f"sigma {found.sigma:.3g}")
+    axes.set_xscale("log")
+    plain(axes, x="sigma in all layers (of 255, logarithmic)", y="accuracy (%)")
+    legend(axes, loc="lower left")
+
+
+def _mark(axes: Any) -> None:
+    axes.annotate(
+        "SIMULATED",
+        (1, 1),
+        xytext=(0, 24),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="right",
+        color=LIGHT,
+        fontsize=10,
+        fontweight="bold",
+    )

@@ -1,0 +1,25 @@
+"""Answers over the network: models by name, over HTTP (Open Inference Protocol) and in UDP packets.
+
+    from lightning.serving import Repository
+    repository = Repository(lambda model: open_executor(model, "noisy", seed=1))
+    repository.load("lenet", "lenet.lng")
+    with repository.acquire("lenet") as loaded:
+        answers = loaded.run(images, keys)
+
+| module | what it is for |
+|---|---|
+| `loaded` | one version of a model, warm |
+| `repository` | loaded models by name, swapped under load |
+| `binary` | numbers of every datatype, from bytes and to bytes |
+| `v2` | the documents of the Open Inference Protocol, without sockets |
+| `answering` | a request and a loaded model: checks, keys, deadline |
+| `counts` | what happened, as Prometheus reads it |
+| `hot` | the route `infer`, as bare ASGI |
+| `http` | all other routes (FastAPI), and both together |
+| `server` | sockets, signals, the end |
+"""
+
+from lightning.serving.loaded import Loaded
+from lightning.serving.repository import Repository
+
+__all__ = ["Loaded", "Repository"]

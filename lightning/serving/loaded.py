@@ -1,0 +1,85 @@
+"""A model in service: one version, its warm executor, and who is using it."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.model import CompiledModel
+from lightning.execution.inputs import raw_shape
+from lightning.execution.seam import Answers, Executor
+
+WIRE = (np.uint8, np.float32, np.int64)
+"""Types of arrays that a model is warmed with: of packets and images, of clients, of JSON."""
+
+BATCH = 4
+"""Images of the batch that a model is warmed with."""
+
+SLOW = frozenset({"device", "datapath"})
+"""Fidelities of which one image takes so long that only their own `warm` is run."""
+
+
+@dataclass(eq=False)
+class Loaded:
+    """One version of a model with its warm executor. Only a `Lease` may use it."""
+
+    name: str
+    version: str
+    """The how-manieth that was loaded under this name: "1", "2", ..."""
+    number: int
+    """Of the name, for packets; the same in all versions."""
+    model: CompiledModel
+    executor: Executor
+    source: Path | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    """Held while the executor runs."""
+    seconds_per_image: float = 0.0
+    """Of one image alone, as measured when it was warm; infinite where that would have taken long."""
+    users: int = 0
+    retired: bool = False
+
+    @cached_property
+    def raw_shape(self) -> tuple[int, ...]:
+        """Of one image, without the batch axis."""
+        return raw_shape(self.model.network)
+
+    @cached_property
+    def worker(self) -> ThreadPoolExecutor:
+        """The thread in which long work is done, in the order of requests."""
+        return ThreadPoolExecutor(1, thread_name_prefix=f"model-{self.name}-{self.version}")
+
+    def run(self, inputs: npt.NDArray[np.generic], keys: npt.ArrayLike) -> Answers:
+        """What the executor answers, one caller at a time."""
+        with self.lock:
+            return self.executor.run(inputs, keys)
+
+    def warm(self) -> None:
+        """Make every kernel with the arrays that come from a network: contiguous and read-only, of each type."""
+        self.executor.warm()
+        if self.executor.fidelity in SLOW:
+            self.seconds_per_image = math.inf
+            return
+        for images in (BATCH, 1):
+            for datatype in WIRE:
+                shape = (images, *self.raw_shape)
+                zeros = bytes(int(np.prod(shape)) * np.dtype(datatype).itemsize)
+                inputs = np.frombuffer(zeros, datatype).reshape(shape)
+                self.run(inputs, np.zeros(images, np.uint64))
+                started = time.perf_counter()
+                self.run(inputs, np.zeros(images, np.uint64))
+                self.seconds_per_image = time.perf_counter() - started
+
+    def close(self) -> None:
+        """Let go of the executor and its thread. Nobody may be using them."""
+        if "worker" in self.__dict__:
+            self.worker.shutdown(wait=False)
+        with self.lock:
+            self.executor.close()

@@ -1,0 +1,200 @@
+"""Loaded models by name: a request keeps its model alive, and a new one takes over when it is warm."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from lightning.compiler.model import CompiledModel
+from lightning.errors import ModelFileError, ServingError, UnknownModel
+from lightning.execution.seam import Executor
+from lightning.serving.loaded import Loaded
+
+Source = str | Path | CompiledModel
+"""A `.lng` file, or what is in one."""
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""What a model may be called: it is a part of addresses and of file names."""
+
+
+class Lease:
+    """The time during which one request uses a model: `with repository.acquire(name) as loaded`."""
+
+    __slots__ = ("_repository", "loaded")
+
+    def __init__(self, repository: Repository, loaded: Loaded) -> None:
+        self._repository = repository
+        self.loaded = loaded
+
+    def __enter__(self) -> Loaded:
+        return self.loaded
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """The request has been answered. Once, and not after `with`."""
+        self._repository.release(self.loaded)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A line of the index: a model that is loaded, or a file that could be."""
+
+    name: str
+    version: str
+    ready: bool
+
+
+class Repository:
+    """Models that answer, for any number of threads.
+
+    `open_model` makes an executor of a compiled model; it decides fidelity, noise and seed. `directory` holds `.lng`
+    files that may be loaded by their names, without the ending. Paths never come from the network.
+    """
+
+    def __init__(
+        self, open_model: Callable[[CompiledModel], Executor], directory: str | Path | None = None
+    ) -> None:
+        self._open = open_model
+        self._directory = None if directory is None else Path(directory)
+        self._guard = threading.Lock()  # of all below; never held while a model is loaded
+        self._loading = threading.Lock()  # one load at a time
+        self._serving: dict[str, Loaded] = {}
+        self._numbered: dict[int, Loaded] = {}
+        self._numbers: dict[str, int] = {}
+        self._loads: dict[str, int] = {}
+        self._sources: dict[str, Source] = {}
+
+    # ------------------------------------------------------------------------------ loading
+
+    def load(self, name: str, source: Source | None = None) -> Loaded:
+        """Load a model beside the one of this name, warm it, and let it take over; the old one ends when it is idle.
+
+        Without `source` it is read again from where it came, or from the directory. Raises `UnknownModel` when
+        there is no such place, and what the file, the compiler or the device say. The old one then goes on.
+        """
+        with self._loading:
+            found = self._source(name, source)
+            model, path = _read(found)
+            loaded = self._opened(name, model, path)
+            with self._guard:
+                self._sources[name] = found
+                old = self._serving.get(name)
+                self._serving[name] = self._numbered[loaded.number] = loaded
+            self._retire(old)
+        return loaded
+
+    def unload(self, name: str) -> None:
+        """Take a model out of service. Requests that have it are answered still. Raises `UnknownModel`."""
+        with self._guard:
+            loaded = self._serving.pop(name, None)
+            if loaded is not None:
+                del self._numbered[loaded.number]
+        if loaded is None:
+            raise self._unknown(name)
+        self._retire(loaded)
+
+    def close(self) -> None:
+        """Unload everything."""
+        for loaded in self.serving():
+            self.unload(loaded.name)
+
+    # ------------------------------------------------------------------------------- asking
+
+    def acquire(self, name: str | int, version: str | None = None) -> Lease:
+        """Use the model of this name or number until the lease is released. Raises `UnknownModel`."""
+        with self._guard:
+            loaded = self._numbered.get(name) if isinstance(name, int) else self._serving.get(name)
+            if loaded is not None and version in {None, loaded.version}:
+                loaded.users += 1
+                return Lease(self, loaded)
+        raise self._unknown(name, version)
+
+    def release(self, loaded: Loaded) -> None:
+        """The end of a lease."""
+        with self._guard:
+            loaded.users -= 1
+            over = loaded.retired and loaded.users == 0
+        if over:
+            loaded.close()
+
+    def serving(self) -> tuple[Loaded, ...]:
+        """Models in service, to be listed and not to be run."""
+        with self._guard:
+            return tuple(self._serving.values())
+
+    def numbers(self) -> Mapping[str, int]:
+        """Of every name that was ever loaded."""
+        with self._guard:
+            return dict(self._numbers)
+
+    def index(self) -> list[Listed]:
+        """Models in service and those that could be loaded, by name."""
+        with self._guard:
+            ready = {name: loaded.version for name, loaded in self._serving.items()}
+            known = set(self._sources)
+        names = known | set(self._files())
+        return [Listed(name, ready.get(name, ""), name in ready) for name in sorted(names)]
+
+    # ------------------------------------------------------------------------------- inside
+
+    def _opened(self, name: str, model: CompiledModel, path: Path | None) -> Loaded:
+        with self._guard:
+            number = self._numbers.setdefault(name, len(self._numbers) + 1)
+            version = self._loads[name] = self._loads.get(name, 0) + 1
+        loaded = Loaded(name, str(version), number, model, self._open(model), path)
+        try:
+            loaded.warm()
+        except BaseException:
+            loaded.close()
+            raise
+        return loaded
+
+    def _retire(self, loaded: Loaded | None) -> None:
+        if loaded is None:
+            return
+        with self._guard:
+            loaded.retired = True
+            over = loaded.users == 0
+        if over:
+            loaded.close()
+
+    def _source(self, name: str, source: Source | None) -> Source:
+        if NAME.fullmatch(name) is None:
+            raise ServingError(
+                f"{name!r} is no name for a model", cure="Take letters, digits, dots, dashes and underscores"
+            )
+        found = source or self._sources.get(name) or self._files().get(name)
+        if found is None:
+            raise self._unknown(name)
+        return found
+
+    def _files(self) -> dict[str, Path]:
+        paths: Iterable[Path] = () if self._directory is None else self._directory.glob("*.lng")
+        return {path.stem: path for path in paths if NAME.fullmatch(path.stem)}
+
+    def _unknown(self, name: str | int, version: str | None = None) -> UnknownModel:
+        which = f"model {name!r}" if version is None else f"version {version!r} of model {name!r}"
+        loaded = ", ".join(f"{each.name} (version {each.version})" for each in self.serving())
+        return UnknownModel(
+            f"no {which} is loaded",
+            cure=f"There is {loaded}" if loaded else "Nothing is loaded: load it first",
+        )
+
+
+def _read(source: Source) -> tuple[CompiledModel, Path | None]:
+    if isinstance(source, CompiledModel):
+        return source, None
+    from lightning.compiler import load_model
+
+    path = Path(source)
+    if not path.is_file():
+        raise ModelFileError(f"there is no file {str(path)!r}", cure="Make it with `lightning compile`")
+    return load_model(path), path

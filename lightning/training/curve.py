@@ -1,0 +1,65 @@
+"""Accuracy over the noise, as far down as one half."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lightning.compiler import CompiledModel
+from lightning.errors import OutOfRange
+from lightning.evaluation import Dataset, evaluate
+from lightning.execution import open_executor
+from lightning.execution.seam import Noise
+
+FIRST_SIGMA = 0.5
+LAST_SIGMA = 512.0
+STEP = math.sqrt(2)
+"""From one sigma to the next."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What part of the images is right at every sigma, 0 .. 1, means over seeds; sigmas grow."""
+
+    sigmas: tuple[float, ...]
+    accuracies: tuple[float, ...]
+
+    @property
+    def half_point(self) -> float:
+        """The sigma at which half of the images are right, between two points of the curve; infinite if none is.
+
+        >>> Curve((1.0, 2.0, 4.0), (0.9, 0.7, 0.3)).half_point
+        3.0
+        """
+        for index in range(1, len(self.sigmas)):
+            above, below = self.accuracies[index - 1], self.accuracies[index]
+            if above >= 0.5 > below:
+                part = (above - 0.5) / (above - below)
+                return self.sigmas[index - 1] + part * (self.sigmas[index] - self.sigmas[index - 1])
+        return math.inf
+
+
+def accuracy_curve(model: CompiledModel, dataset: Dataset, noise: Noise, *, seeds: int = 3) -> Curve:
+    """Accuracy without noise, then at 0.5, 0.71, 1, ... of 255 until fewer than half of the test images are right.
+
+    `noise` says where it is; its sigma does not matter. Raises `OutOfRange` for no seeds.
+    """
+    if seeds < 1:
+        raise OutOfRange(f"{seeds} seeds of noise give no mean", cure="Give one at least")
+    sigmas, accuracies = [0.0], [evaluate(open_executor(model, "exact"), dataset).accuracy]
+    sigma = FIRST_SIGMA
+    while accuracies[-1] >= 0.5 and sigma <= LAST_SIGMA:
+        sigmas.append(sigma)
+        accuracies.append(mean_accuracy(model, dataset, replace(noise, sigma=sigma), seeds))
+        sigma *= STEP
+    return Curve(tuple(sigmas), tuple(accuracies))
+
+
+def mean_accuracy(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: int) -> float:
+    """Of the test images on noisy light, 0 .. 1, over seeds 0, 1, ... of the noise."""
+    found = [
+        evaluate(open_executor(model, "noisy", noise=noise, seed=seed), dataset).accuracy for seed in range(seeds)
+    ]
+    return float(np.mean(found))

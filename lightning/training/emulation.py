@@ -1,0 +1,25 @@
+"""What training is told of the hardware: whose noise, and how networks become integers for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lightning.compiler.options import Options
+from lightning.execution.seam import Noise
+
+QUIET = Noise(sigma=0.0)
+"""No noise: integers alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emulation:
+    """The hardware that a module is trained for, as far as gradients can feel it.
+
+    Activations and weights are rounded to the steps of `options.scheme`, and every sum gets the noise of its detector
+    readouts. What `>> 8` cuts off a product is left out: the compiler gives its mean back, and its variance of 1/12 is
+    small beside any noise worth training for. Ranges of activations are their largest magnitudes, whatever
+    `options.ranges` says.
+    """
+
+    noise: Noise = QUIET
+    options: Options = field(default_factory=Options)

@@ -1,0 +1,97 @@
+"""The training loop: Adam, a rate that falls to nothing, batches in an order that the seed says."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import OutOfRange
+from lightning.optional import needed
+from lightning.training.modules import emulated
+from lightning.training.emulation import Emulation
+
+torch = needed("torch", "to train networks")
+
+Loss = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How long and how fast. Raises `OutOfRange`."""
+
+    epochs: int = 8
+    batch: int = 100
+    rate: float = 1e-3
+    """Of Adam, at first; it falls along half a cosine."""
+    loss: Loss = torch.nn.functional.cross_entropy
+    """Of scores and labels."""
+    frozen_statistics: bool = False
+    """Whether batch normalisation keeps the means and variances that it has, as the compiled network will."""
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch < 1 or self.rate <= 0:
+            raise OutOfRange(
+                f"{self.epochs} epochs of batches of {self.batch} at a rate of {self.rate} are no training",
+                cure="Each must be above zero",
+            )
+
+
+def fit(
+    module: Any,
+    inputs: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    *,
+    seed: int,
+    schedule: Schedule | None = None,
+    emulation: Emulation | None = None,
+) -> Any:
+    """A trained copy of a module, ready to be evaluated. The module itself stays as it is.
+
+    `inputs` (images, ...) are preprocessed, float32. With an `emulation` it trains on rounded and noisy light. The same
+    seed gives the same result on the same machine, and the state of torch's own generator is not touched.
+    """
+    schedule = schedule or Schedule()
+    trained = copy.deepcopy(module).train()
+    x = torch.from_numpy(np.array(inputs, np.float32))
+    y = torch.from_numpy(np.array(labels))
+    with torch.random.fork_rng(devices=[]), _light(trained, emulation, seed):
+        torch.manual_seed(seed)
+        if schedule.frozen_statistics:
+            _freeze_statistics(trained)
+        _descend(trained, x, y, schedule, seed)
+    return trained.eval()
+
+
+def _light(module: Any, emulation: Emulation | None, seed: int) -> Any:
+    return nullcontext() if emulation is None else emulated(module, emulation, seed=seed)
+
+
+def _freeze_statistics(module: Any) -> None:
+    normalisations = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)
+    for each in module.modules():
+        if isinstance(each, normalisations):
+            each.eval()
+
+
+def _descend(module: Any, x: Any, y: Any, schedule: Schedule, seed: int) -> None:
+    optimiser = torch.optim.Adam(module.parameters(), schedule.rate)
+    steps = schedule.epochs * -(-len(x) // schedule.batch)
+    falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    for chosen in _batches(len(x), schedule, seed):
+        loss = schedule.loss(module(x[chosen]), y[chosen])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        falling.step()
+
+
+def _batches(images: int, schedule: Schedule, seed: int) -> Iterator[Any]:
+    for epoch in range(schedule.epochs):
+        order = np.random.default_rng([seed, epoch]).permutation(images)
+        yield from torch.from_numpy(order).split(schedule.batch)

@@ -1,0 +1,91 @@
+"""Raw inputs take the shape of the model, and nothing is cut, padded or scaled unasked."""
+
+import numpy as np
+import pytest
+
+from lightning.errors import InputError
+from lightning.evaluation.images import fitted, picture_size, read_input, read_picture
+from lightning.networks import Network, Preprocessing
+
+
+def network(*shape, layout="as-is"):
+    given = Preprocessing(layout=layout)
+    return Network("net", (), {}, "x", "x", {"x": shape}, given)
+
+
+def test_pictures_become_rows_and_rows_pictures():
+    x = np.arange(2 * 6 * 4).reshape(2, 6, 4)
+    assert fitted(x, network(24)).tolist() == x.reshape(2, 24).tolist()
+    assert fitted(x, network(1, 6, 4)).tolist() == x[:, None].tolist()
+    assert fitted(x, network(1, 6, 4, layout="HWC")).tolist() == x[..., None].tolist()
+    assert fitted(x, network(6, 4)) is x
+    with pytest.raises(InputError, match="an image has 6 x 4 values, and net takes 5 x 5"):
+        fitted(x, network(5, 5))
+
+
+@pytest.fixture
+def picture(tmp_path):
+    image = pytest.importorskip("PIL.Image", reason="pillow reads pictures")
+    levels = np.random.default_rng(2).integers(0, 256, (6, 4)).astype(np.uint8)
+    image.fromarray(levels).save(tmp_path / "grey.png")
+    colours = np.stack([levels, 255 - levels, levels // 2], axis=-1)
+    image.fromarray(colours).save(tmp_path / "colour.png")
+    return tmp_path, levels, colours
+
+
+def test_grey_is_grey_and_colours_come_where_the_model_has_them(picture):
+    folder, levels, colours = picture
+    assert (read_input(folder / "grey.png", network(1, 6, 4)) == levels[None, None]).all()
+    assert (read_input(folder / "colour.png", network(3, 6, 4)) == colours.transpose(2, 0, 1)[None]).all()
+    assert (read_input(folder / "colour.png", network(3, 6, 4, layout="HWC")) == colours[None]).all()
+    assert read_input(folder / "colour.png", network(6, 4)).shape == (1, 6, 4)
+
+
+def test_another_size_is_refused_unless_scaling_is_asked_for(picture):
+    folder, *_ = picture
+    with pytest.raises(InputError, match="4 x 6 pixels, and the model takes 8 x 8") as caught:
+        read_input(folder / "grey.png", network(64))
+    assert "--resize" in caught.value.cure
+    assert read_input(folder / "grey.png", network(64), resize=True).shape == (1, 64)
+
+
+def test_a_plain_picture_stays_plain_when_it_is_scaled(tmp_path):
+    image = pytest.importorskip("PIL.Image", reason="pillow reads pictures")
+    image.new("L", (9, 9), 77).save(tmp_path / "plain.png")
+    assert (read_picture(tmp_path / "plain.png", (4, 4), resize=True) == 77).all()
+
+
+def test_an_array_is_taken_as_it_is(tmp_path):
+    values = np.float32([[1.5, -2], [3, 4]])
+    np.save(tmp_path / "values.npy", values)
+    assert read_input(tmp_path / "values.npy", network(4)).tolist() == [[1.5, -2, 3, 4]]
+    with pytest.raises(InputError, match="2 x 2 values, and net takes 5"):
+        read_input(tmp_path / "values.npy", network(5))
+
+
+def test_other_files_are_refused(tmp_path):
+    pytest.importorskip("PIL", reason="pillow reads pictures")
+    for name, told in (
+        ("text.png", "is no picture"),
+        ("text.npy", "is no array"),
+        ("not.npy", "is no array"),
+    ):
+        if not name.startswith("not"):
+            (tmp_path / name).write_text("no picture, no array")
+        with pytest.raises(InputError, match=told):
+            read_input(tmp_path / name, network(4))
+    with pytest.raises(InputError, match="which is no picture"):
+        read_input(tmp_path / "text.png", network(118))
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"), [((3, 8, 6), (6, 8, 3)), ((8, 6, 1), (6, 8, 1)), ((5, 7), (7, 5, 1))]
+)
+def test_the_size_of_pictures_follows_from_the_input(shape, size):
+    assert picture_size(shape) == size
+
+
+@pytest.mark.parametrize("shape", [(118,), (4, 8, 8), (2, 3, 4, 5)])
+def test_what_is_no_picture_is_told(shape):
+    with pytest.raises(InputError, match=r"Give them as an \.npy"):
+        picture_size(shape)
