@@ -10,7 +10,7 @@ import typer
 
 from lightning.cli.options import AsJson, Png
 from lightning.cli.output import DONE, print_document
-from lightning.costs import BASELINES, PRESETS, Costs, costs_of
+from lightning.costs import BASELINES, PRESETS, Costs, Figure, costs_of
 from lightning.costs.shot_noise import ShotPoint, shot_noise_curve
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A .lng, an .onnx, or an .npz of weights.")]
@@ -24,6 +24,10 @@ Shot = Annotated[
     ),
 ]
 Limit = Annotated[int, typer.Option(min=1, help="Images of the data.")]
+
+PREFIXES = tuple(
+    (10.0 ** (-3 * step), prefix) for step, prefix in enumerate(("", "m", "u", "n", "p", "f", "a", "z"))
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -106,21 +110,33 @@ def _table(costs: Costs) -> list[str]:
         f"{costs.preset.name}: {costs.preset.title}",
         f"  {cycles}: {costs.latency_s * 1e6:.1f} us an image",
     ]
+    sources = list(dict.fromkeys(_sourced(line.each) for line in costs.lines))
     lines += [
-        f"  {line.name:<32}{_joules(line.joules):>12}  {line.count:.4g} x {line.each.value:.4g} {line.each.unit}"
-        f"  [{line.each.source}{'; ' + line.each.assumed if line.each.assumed else ''}]"
+        f"  {line.name:<32}{_joules(line.joules):>10}   {line.count:>8.4g} x {_each(line.each):<9}"
+        f" ({sources.index(_sourced(line.each)) + 1})"
         for line in costs.lines
     ]
-    lines.append(f"  {'all':<32}{_joules(costs.joules_per_image):>12}  {_joules(costs.joules_per_mac)} a MAC")
-    lines.append(f"  {'without converters':<32}{_joules(costs.joules_without_converters):>12}")
+    lines.append(
+        f"  {'all':<32}{_joules(costs.joules_per_image):>10}   {_joules(costs.joules_per_mac)} a MAC"
+    )
+    lines.append(f"  {'without converters':<32}{_joules(costs.joules_without_converters):>10}")
+    lines += [f"  ({number}) {source}" for number, source in enumerate(sources, 1)]
     return [*lines, f"  Not in it: {costs.preset.left_out}", ""]
+
+
+def _each(figure: Figure) -> str:
+    return _joules(figure.value) if figure.unit == "J" else f"{figure.value:.4g} {figure.unit}"
+
+
+def _sourced(figure: Figure) -> str:
+    return f"{figure.source}{': ' + figure.assumed if figure.assumed else ''}"
 
 
 def _baseline_table(macs: int) -> list[str]:
     lines = [f"digital hardware, {macs:,} MACs an image"]
     lines += [
-        f"  {each.name:<32}{_joules(each.joules_per_mac * macs):>12}  {_joules(each.joules_per_mac)} a MAC"
-        f"  [{each.source}; {each.assumption}]"
+        f"  {each.name:<32}{_joules(each.joules_per_mac * macs):>10}   {_joules(each.joules_per_mac)} a MAC:"
+        f" {each.assumption} ({each.source})"
         for each in BASELINES
     ]
     return lines
@@ -142,15 +158,7 @@ def _joules(value: float) -> str:
     >>> _joules(1.5e-12), _joules(0.0)
     ('1.5 pJ', '0 J')
     """
-    for factor, prefix in (
-        (1.0, ""),
-        (1e-3, "m"),
-        (1e-6, "u"),
-        (1e-9, "n"),
-        (1e-12, "p"),
-        (1e-15, "f"),
-        (1e-18, "a"),
-    ):
+    for factor, prefix in PREFIXES:
         if value >= factor:
             return f"{value / factor:.3g} {prefix}J"
     return "0 J" if value == 0 else f"{value:.3g} J"

@@ -9,9 +9,8 @@ import typer
 
 from lightning.cli.options import TWIN
 from lightning.compiler import CompiledModel
-from lightning.devices.identity import DeviceIdentity
 from lightning.errors import ConfigError, OutOfRange
-from lightning.evaluation.result import MODELLED, Provenance
+from lightning.evaluation.result import Provenance
 from lightning.execution.seam import MEASURED_SIGMA, Executor, Fidelity, Noise, Place
 
 Model = Annotated[
@@ -62,11 +61,10 @@ class Run:
 
     fidelity: Fidelity
     noise: Noise | None
-    device: str
+    device: Any
+    """A soc of `--fidelity device`, connected already; of the others nothing."""
     bus: str
     average: int
-    identity: DeviceIdentity = MODELLED
-    calibration: str = ""
 
     def open(self, model: CompiledModel, seed: int) -> Executor:
         """An executor for this model."""
@@ -79,12 +77,19 @@ class Run:
             seed=seed,
             device=self.device,
             bus=self.bus,
-            average=self.average,
+            average=self.average if self.fidelity == "device" else 1,
         )
 
     def provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
         """What a result says of its origin."""
-        return Provenance(model, self.fidelity, seeds, self.noise, self.identity, self.calibration)
+        if self.fidelity != "device":
+            return Provenance(model, self.fidelity, seeds, self.noise)
+        from lightning.calibration.store import require
+        from lightning.devices.identity import identity_of
+        from lightning.execution.fitted import identity_of_calibration
+
+        calibration = identity_of_calibration(require(self.device))
+        return Provenance(model, self.fidelity, seeds, None, identity_of(self.device), calibration)
 
 
 def chosen(
@@ -111,8 +116,7 @@ def chosen(
             f"fidelity {kind} has nothing to average", cure="Leave --average out, or say --fidelity noisy"
         )
     noise = noise_of(place, sigma, mean, average, device, calibrated=calibrated) if kind == "noisy" else None
-    run = Run(kind, noise, device or TWIN, bus or SIMULATED_BUS, average)
-    return _of_device(run) if kind == "device" else run
+    return Run(kind, noise, _connected(device) if kind == "device" else None, bus or SIMULATED_BUS, average)
 
 
 def noise_of(
@@ -134,10 +138,9 @@ def noise_of(
             cure="Leave --sigma and --mean out",
         )
     from lightning.calibration.store import require
-    from lightning.devices import connect
     from lightning.execution.fitted import noise_of_calibration
 
-    return replace(noise_of_calibration(require(connect(device or TWIN))), place=where, average=average)
+    return replace(noise_of_calibration(require(_connected(device))), place=where, average=average)
 
 
 def one_of(option: str, word: str, known: tuple[str, ...]) -> Any:
@@ -147,11 +150,7 @@ def one_of(option: str, word: str, known: tuple[str, ...]) -> Any:
     return word
 
 
-def _of_device(run: Run) -> Run:
-    """With the identity and the calibration of the device."""
-    from lightning.calibration.store import require
+def _connected(device: str | None) -> Any:
     from lightning.devices import connect
-    from lightning.devices.identity import identity_of
 
-    soc = connect(run.device)
-    return replace(run, identity=identity_of(soc), calibration=require(soc).describe())
+    return connect(device or TWIN)

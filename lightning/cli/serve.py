@@ -63,15 +63,15 @@ def serve(
     named = dict(_named(models, name))
     directory = next((each for each in models if each.is_dir()), None)
     repository = Repository(lambda model: run.open(model, seed), directory)
+    from lightning.serving import server
     from lightning.serving.hot import MEBIBYTE, Infer, Limits
-    from lightning.serving.server import listening, serve_all
 
     infer = Infer(repository, Limits(body_bytes=max_body * MEBIBYTE))
-    opened = listening(host, port)
+    opened = server.bound(host, port)
     try:
         for each, path in named.items():
             repository.load(each, path)
-        serve_all(infer, opened, udp, lambda found: _say(found | {"seed": seed}, as_json=as_json))
+        server.serve(infer, opened, udp, lambda found: _say({**found, "seed": seed}, as_json=as_json))
     finally:
         opened.close()
         repository.close()
@@ -80,9 +80,7 @@ def serve(
 
 def _named(paths: Sequence[Path], name: str | None) -> Iterator[tuple[str, Path]]:
     """Files with the names of their models. Raises `ConfigError`."""
-    files = [
-        each for path in paths for each in (sorted(path.glob("*.lng")) if path.is_dir() else [path])
-    ]
+    files = [each for path in paths for each in (sorted(path.glob("*.lng")) if path.is_dir() else [path])]
     names = [name or each.stem for each in files]
     if not files or len(set(names)) < len(names):
         raise ConfigError(

@@ -19,7 +19,9 @@
 from lightning.compiler.archive import load_model, model_hash, save_model
 from lightning.compiler.compilation import compile_network
 from lightning.compiler.cycles import cycles_of, cycles_of_model, work_of
+from lightning.compiler.explain import Report, report
 from lightning.compiler.hardware import Hardware, LayerWork
+from lightning.compiler.memory import memory_plan
 from lightning.compiler.model import CompiledModel, Geometry, PhotonicLayer
 from lightning.compiler.options import Options
 from lightning.compiler.program import program_of
@@ -33,14 +35,17 @@ __all__ = [
     "LayerWork",
     "Options",
     "PhotonicLayer",
+    "Report",
     "compile_network",
     "cycles_of",
     "cycles_of_model",
     "load_model",
     "load_or_compile",
+    "memory_plan",
     "model_hash",
     "program_of",
     "readouts_of",
+    "report",
     "save_model",
     "schedule_of",
     "work_of",

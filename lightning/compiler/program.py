@@ -6,13 +6,15 @@ Names of targets are all that is known here; where their registers lie is known 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from fpga.program import Layer, Program, ProgramError
-from lightning.compiler.cycles import work_of
 from lightning.compiler.hardware import Hardware
 from lightning.compiler.model import CompiledModel, PhotonicLayer
 from lightning.compiler.schedule import passes_of
+from lightning.compiler.stretches import Stretch, stretches_of
 from lightning.errors import CompileError
+from lightning.optional import needed
 
 DATAPATH = "photonic_dot"
 """In the library that comes with the language (`fpga/library`)."""
@@ -20,24 +22,49 @@ LANES = 16
 _WRAPPING, _WIDE = 16, 32
 
 
+@dataclass(frozen=True)
+class Sending:
+    """One entry of the program: a stretch of rows in one pass of one layer."""
+
+    layer: PhotonicLayer
+    passage: int
+    """0, or 1 for the negative part of activations."""
+    stretch: Stretch
+    products: int
+    """Beats of the whole pass of this layer."""
+
+
 def program_of(model: CompiledModel) -> Program:
-    """One layer of targets for every photonic layer and pass, in the order of execution.
+    """Targets of everything that `sendings_of` lists, in its order.
 
     Raises `CompileError` for hardware that the datapath is not made for, and for a layer too large for its counters.
     """
     _check_hardware(model.hardware)
+    # The language's parser.
+    needed("lark", "to read the library of count-action modules")
     from fpga.photonic_mac.control import library_datapath
 
     width = _WRAPPING if model.wrap else _WIDE
     datapath = library_datapath(DATAPATH, {"width": width})
-    runs = [(name, layer) for name, layer in ordered_layers(model) for _ in range(passes_of(layer))]
+    sendings = tuple(sendings_of(model))
+    passes = len({(each.layer.name, each.passage) for each in sendings})
     try:
-        return Program(datapath, tuple(_targets(layer, model.hardware, len(runs)) for _, layer in runs))
+        return Program(datapath, tuple(_targets(each, passes) for each in sendings) or ({},))
     except ProgramError as error:
         raise CompileError(
             f"the datapath cannot count a layer of {model.network.name}: {error}",
             cure="Take a smaller network, or run it with --fidelity exact or noisy",
         ) from error
+
+
+def sendings_of(model: CompiledModel) -> Iterator[Sending]:
+    """What is sent for one image: layer by layer, pass by pass, stretch by stretch."""
+    for _, layer in ordered_layers(model):
+        stretches = stretches_of(layer, model.hardware)
+        products = layer.positions * sum(each.beats * len(each.rows) for each in stretches)
+        for passage in range(passes_of(layer)):
+            for stretch in stretches:
+                yield Sending(layer, passage, stretch, products)
 
 
 def ordered_layers(model: CompiledModel) -> Iterator[tuple[str, PhotonicLayer]]:
@@ -47,19 +74,18 @@ def ordered_layers(model: CompiledModel) -> Iterator[tuple[str, PhotonicLayer]]:
             yield node.name, model.layers[node.name]
 
 
-def _targets(layer: PhotonicLayer, hardware: Hardware, runs: int) -> Layer:
-    beats = work_of(layer, hardware).beats // passes_of(layer)
-    sums = layer.positions * layer.bias.size
-    return {"adder.beats": beats // sums, "adder.products": beats, "layers.layers": runs}
+def _targets(sending: Sending, passes: int) -> Layer:
+    return {
+        "adder.beats": sending.stretch.beats,
+        "adder.products": sending.products,
+        "layers.layers": passes,
+    }
 
 
 def _check_hardware(hardware: Hardware) -> None:
-    wanted = (LANES, 1, 1, False)
-    given = (hardware.lanes, hardware.wavelengths, hardware.cores, hardware.skip_zeros)
-    if given != wanted:
+    if (hardware.lanes, hardware.wavelengths, hardware.cores) != (LANES, 1, 1):
         raise CompileError(
-            f"the datapath {DATAPATH} has {LANES} lanes, 1 wavelength, 1 core, and sends every product; the model is"
-            f" compiled for {hardware.lanes} lanes, {hardware.wavelengths} wavelengths, {hardware.cores} cores"
-            f"{', and zeros left out' if hardware.skip_zeros else ''}",
-            cure="Compile it again without --lanes, --wavelengths, --cores and --skip-zeros",
+            f"the datapath {DATAPATH} has {LANES} lanes, 1 wavelength and 1 core; the model is compiled for"
+            f" {hardware.lanes} lanes, {hardware.wavelengths} wavelengths and {hardware.cores} cores",
+            cure="Compile it again without --lanes, --wavelengths and --cores",
         )

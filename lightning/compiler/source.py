@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +22,14 @@ def load_or_compile(
     samples: npt.ArrayLike | None = None,
     options: Options | None = None,
     preprocessing: Preprocessing | None = None,
+    *,
+    choose_scheme: bool = False,
 ) -> CompiledModel:
     """The model in a `.lng`; or the network in an `.onnx` or `.npz`, compiled.
 
-    Without `options` an `.npz` of weights without biases is compiled as `published`, everything else as `scaled`,
-    which needs `samples`. Raises what `load_model`, `load_network` and `compile_network` raise.
+    Without `options`, or with `choose_scheme`, an `.npz` of weights without biases is compiled as `published`,
+    everything else as `scaled`, which needs `samples`. Raises what `load_model`, `load_network` and `compile_network`
+    raise.
     """
     path = Path(path)
     if path.suffix == ".lng":
@@ -33,9 +37,10 @@ def load_or_compile(
     from lightning.networks import load_network
 
     network = load_network(path, preprocessing)
-    chosen = options or Options(
-        scheme="published" if path.suffix == ".npz" and _unbiased(network) else "scaled"
-    )
+    chosen = options or Options()
+    if options is None or choose_scheme:
+        published = path.suffix == ".npz" and _unbiased(network)
+        chosen = replace(chosen, scheme="published" if published else "scaled")
     content = hashlib.sha256(path.read_bytes()).hexdigest()
     return compile_network(network, samples, chosen, source={"file": path.name, "sha256": content})
 

@@ -74,7 +74,7 @@ def shot_noise_curve(
     model: CompiledModel,
     inputs: npt.ArrayLike,
     labels: npt.ArrayLike,
-    photons: Sequence[float] = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100),
+    photons: Sequence[float] = (0.1, 1, 3, 10, 30, 100, 300, 1000, 3000),
     *,
     efficiency: float = EFFICIENCY,
     seeds: int = 3,

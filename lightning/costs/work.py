@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lightning.compiler.cycles import work_of
 from lightning.compiler.hardware import LayerWork
 from lightning.compiler.model import CompiledModel
-from lightning.compiler.cycles import work_of
 
 MODULATORS = 2
 """In series for a product: activation and weight."""

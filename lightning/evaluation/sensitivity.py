@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning import execution
 from lightning.compiler import CompiledModel, PhotonicLayer
 from lightning.errors import OutOfRange
 from lightning.evaluation.accuracy import evaluate
 from lightning.evaluation.dataset import Dataset
+from lightning.execution import open_executor
 from lightning.execution.exact import exact_multiplier
 from lightning.execution.noisy import NoisyMultiplier
 from lightning.execution.seam import Activations, Executor, Keys, Multiplier, Noise
@@ -27,8 +27,8 @@ from lightning.execution.walk import WalkingExecutor
 
 PRECISE = 1.05
 """The bearable noise is found to 5 %."""
-LEAST, MOST = 2.0**-10, 2.0**10
-"""Times the given noise: what is looked at."""
+LEAST, MOST = 2.0**-10, 255.0
+"""What is looked at: from this times the given noise, to noise as large as the largest product."""
 AVERAGES = tuple(2**power for power in range(11))
 
 
@@ -121,11 +121,11 @@ def sensitivity(
 
     Raises `OutOfRange` for noise that is none, or for a loss that is not above 0.
     """
-    if not (noise.sigma or noise.shot or noise.intensity):
+    if not brightest(noise):
         raise OutOfRange("there is no noise to look at", cure="Give a sigma above 0")
     if not allowed > 0:
         raise OutOfRange(f"a loss of {allowed} points is not above 0", cure="Allow 1 point, or 0.5")
-    exact = evaluate(execution.open_executor(model, "exact"), dataset).accuracy
+    exact = evaluate(open_executor(model, "exact"), dataset).accuracy
     search = _Search(model, dataset, noise, tuple(seeds), exact - allowed / 100)
     layers = tuple(
         LayerLoss(name, accuracy, 100 * (exact - accuracy))
@@ -149,6 +149,15 @@ def scaled(noise: Noise, factor: float) -> Noise:
     )
 
 
+def brightest(noise: Noise) -> float:
+    """Standard deviation of a readout of a full product, of 255.
+
+    >>> round(brightest(Noise(sigma=3.0, intensity=(4 / 255) ** 2)), 9)
+    5.0
+    """
+    return math.sqrt(noise.sigma**2 + noise.shot * MOST + noise.intensity * MOST**2)
+
+
 class _Search:
     """Runs the network with this noise and that."""
 
@@ -163,7 +172,7 @@ class _Search:
 
     def of_all(self, noise: Noise) -> Tried:
         executors = [
-            execution.open_executor(self.model, "noisy", noise=noise, seed=seed) for seed in self.seeds
+            open_executor(self.model, "noisy", noise=noise, seed=seed) for seed in self.seeds
         ]
         return Tried(noise.sigma, noise.average, self._mean(executors))
 
@@ -182,7 +191,7 @@ class _Search:
         if self._borne(1.0):
             while self._borne(high := 2 * low):
                 low = high
-                if low >= MOST:
+                if low * brightest(self.noise) >= MOST:
                     return math.inf
         else:
             while not self._borne(low := high / 2):

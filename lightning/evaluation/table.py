@@ -6,18 +6,18 @@ All start from raw inputs and end at scores, on the same batch, with one thread,
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from lightning import execution
 from lightning.compiler import CompiledModel
 from lightning.costs import costs_of
 from lightning.evaluation.accuracy import BATCH, evaluate, pace
 from lightning.evaluation.dataset import Dataset, Raw
 from lightning.evaluation.images import fitted
 from lightning.evaluation.onnx_runtime import float32_session, int8_session, samples_and_tests
+from lightning.execution import open_executor
 from lightning.execution.seam import Fidelity, Noise
 
 
@@ -44,13 +44,18 @@ def compare(
     *,
     preset: str = "chip",
     batch: int = BATCH,
+    seconds: float = 0.5,
 ) -> list[Row]:
-    """All four rows. Energy is that of `costs_of(model, preset)`. Raises `InputError` where data do not fit."""
+    """All four rows, each timed on one batch for so many seconds.
+
+    Energy is that of `costs_of(model, preset)`. Raises `InputError` where data do not fit.
+    """
     inputs = fitted(dataset.x[:batch], model.network)
     with one_thread():
-        digital = [_float32(model, dataset, inputs), _int8(model, dataset, inputs)]
-        exact = _photonic(model, dataset, inputs, "exact", None, seeds[:1], preset)
-        return [*digital, exact, _photonic(model, dataset, inputs, "noisy", noise, seeds, preset)]
+        timed = _Timed(model, dataset, inputs, seconds)
+        exact = timed.photonic("exact", None, seeds[:1], preset)
+        noisy = timed.photonic("noisy", noise, seeds, preset)
+        return [timed.float32(), timed.int8(), exact, noisy]
 
 
 def spread_of(values: Sequence[float]) -> float | None:
@@ -99,41 +104,50 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _float32(model: CompiledModel, dataset: Dataset, inputs: Raw) -> Row:
-    session = float32_session(model.network)
-    accuracy = session.right(dataset) / len(dataset.x)
-    return Row("float32, ONNX Runtime", accuracy, None, pace(session.scores, inputs))
+@dataclass(frozen=True)
+class _Timed:
+    """One network on one data set, its pace taken on one batch."""
 
+    model: CompiledModel
+    dataset: Dataset
+    inputs: Raw
+    seconds: float
 
-def _int8(model: CompiledModel, dataset: Dataset, inputs: Raw) -> Row:
-    right, speed = 0, 0.0
-    for samples, tests in samples_and_tests(dataset):
-        session = int8_session(model.network, samples)
-        right += session.right(tests)
-        speed = speed or pace(session.scores, inputs)
-    return Row("int8, ONNX Runtime", right / len(dataset.x), None, speed)
+    def float32(self) -> Row:
+        session = float32_session(self.model.network)
+        return Row(
+            "float32, ONNX Runtime",
+            self._share(session.right(self.dataset)),
+            None,
+            self._pace(session.scores),
+        )
 
+    def int8(self) -> Row:
+        right, speed = 0, 0.0
+        for samples, tests in samples_and_tests(self.dataset):
+            session = int8_session(self.model.network, samples)
+            right += session.right(tests)
+            speed = speed or self._pace(session.scores)
+        return Row("int8, ONNX Runtime", self._share(right), None, speed)
 
-def _photonic(
-    model: CompiledModel,
-    dataset: Dataset,
-    inputs: Raw,
-    fidelity: Fidelity,
-    noise: Noise | None,
-    seeds: Sequence[int],
-    preset: str,
-) -> Row:
-    found, speed = [], 0.0
-    for seed in seeds:
-        executor = execution.open_executor(model, fidelity, noise=noise, seed=seed)
-        found.append(evaluate(executor, dataset).accuracy)
-        speed = speed or pace(executor.run, inputs)
-    costs = costs_of(model, preset)
-    return Row(
-        f"photonic, {fidelity}",
-        float(np.mean(found)),
-        spread_of(found),
-        speed,
-        costs.joules_per_image,
-        costs.joules_without_converters,
-    )
+    def photonic(self, fidelity: Fidelity, noise: Noise | None, seeds: Sequence[int], preset: str) -> Row:
+        found, speed = [], 0.0
+        for seed in seeds:
+            executor = open_executor(self.model, fidelity, noise=noise, seed=seed)
+            found.append(evaluate(executor, self.dataset).accuracy)
+            speed = speed or self._pace(executor.run)
+        costs = costs_of(self.model, preset)
+        return Row(
+            f"photonic, {fidelity}",
+            float(np.mean(found)),
+            spread_of(found),
+            speed,
+            costs.joules_per_image,
+            costs.joules_without_converters,
+        )
+
+    def _share(self, right: int) -> float:
+        return right / len(self.dataset.x)
+
+    def _pace(self, run: Callable[[Raw], object]) -> float:
+        return pace(run, self.inputs, seconds=self.seconds)

@@ -11,3 +11,18 @@
 | `device` | waveforms on the kit or its twin |
 | `datapath` | a count-action datapath on a bus, light simulated |
 """
+
+from lightning.execution.opening import open_executor
+from lightning.execution.published import EMULATOR, Faults
+from lightning.execution.seam import Answers, Executor, Fidelity, Multiplier, Noise
+
+__all__ = [
+    "EMULATOR",
+    "Answers",
+    "Executor",
+    "Faults",
+    "Fidelity",
+    "Multiplier",
+    "Noise",
+    "open_executor",
+]

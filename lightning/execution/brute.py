@@ -79,7 +79,5 @@ class BruteMultiplier:
             np.pad(each.order, ((0, 0), (0, longest - each.order.shape[1]), (0, 0)), constant_values=-1)
             for each in schedules
         ]
-        signs = [
-            np.pad(each.signs, ((0, 0), (0, longest - each.signs.shape[1]))) for each in schedules
-        ]
+        signs = [np.pad(each.signs, ((0, 0), (0, longest - each.signs.shape[1]))) for each in schedules]
         return _Prepared(np.ascontiguousarray(layer.weights), np.stack(order), np.stack(signs))

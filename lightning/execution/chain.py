@@ -9,7 +9,7 @@ Same integers and same noise as the walk through the network, image by image; te
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -22,7 +22,7 @@ from lightning.execution.noisy import checked_noise, may_clip, output_numbers, r
 from lightning.execution.published import Faults
 from lightning.execution.seam import Noise
 from lightning.execution.weights import OrderedWeights, groups_of
-from lightning.networks.network import Node, Preprocessing
+from lightning.networks.network import Node
 from lightning.networks.operations import apply
 from lightning.networks.preprocess import preprocess
 
@@ -147,8 +147,6 @@ def counted(counters: npt.NDArray[np.int64]) -> Mapping[str, int]:
 def _look_up_table(model: CompiledModel, first: PhotonicLayer) -> npt.NDArray[np.int16]:
     """(1 or inputs, 256): what every byte becomes. 256 and -256 stand for what is clipped."""
     network = model.network
-    if model.shift_normalised:
-        network = replace(network, preprocessing=Preprocessing())
     bytes_ = np.arange(256, dtype=np.uint8).reshape(-1, *([1] * len(network.input_shape)))
     real = preprocess(network, np.broadcast_to(bytes_, (256, *network.input_shape)))
     steps = np.clip(steps_of(real, first), -256 if first.signed else 0, 256).astype(np.int16)
@@ -171,9 +169,13 @@ def _packed(links: Links) -> tuple[npt.NDArray[np.generic], ...]:
     )
 
 
-def _padded_places(weights: OrderedWeights) -> npt.NDArray[np.int32]:
+def _padded_places(weights: OrderedWeights) -> npt.NDArray[np.uint32]:
     """As many as values, so that one offset serves both."""
-    return np.resize(weights.places, len(weights.values)) if len(weights.pointers) else np.zeros(len(weights.values), np.int32)
+    return (
+        np.resize(weights.places, len(weights.values))
+        if len(weights.pointers)
+        else np.zeros(len(weights.values), np.uint32)
+    )
 
 
 def _table(links: Links, weights: list[OrderedWeights]) -> npt.NDArray[np.int64]:

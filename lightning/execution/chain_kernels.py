@@ -27,78 +27,6 @@ _CONSTANT = "Array({}, {}, 'C', readonly=True)"
 _BYTES, _KEYS = _CONSTANT.format("uint8", 2), _CONSTANT.format("uint64", 1)
 
 
-@compiled(
-    f"void({_BYTES}, {_KEYS}, int16[:, ::1], int64[:, ::1], float32[::1], int16[::1], int64[::1], int32[::1],"
-    " int32[::1], float32[::1], float64[::1], float64[::1], float64[::1], uint64, int64, float32[:, ::1],"
-    " int64[::1])"
-)
-def answers(
-    raw: Array,
-    keys: Array,
-    looked_up: Array,
-    table: Array,
-    steps: Array,
-    values: Array,
-    pointers: Array,
-    places: Array,
-    biases: Array,
-    scales: Array,
-    means: Array,
-    spreads: Array,
-    noise: Array,
-    seed: Any,
-    rules: Any,
-    out: Array,
-    counters: Array,
-) -> None:
-    """Scores `out` (images, rows of the last layer) of bytes `raw` (images, terms of the first)."""
-    widest = max(table[:, ROWS].max(), table[:, TERMS].max())
-    activations = np.empty(widest, np.int16)
-    sums = np.empty(widest, np.int32)
-    for image in range(len(raw)):
-        look_up(raw[image], looked_up, activations, counters)
-        for layer in range(len(table)):
-            rows, terms, first = table[layer, ROWS], table[layer, TERMS], table[layer, FIRST_ROW]
-            found, sent = sums[:rows], activations[:terms]
-            begin = table[layer, VALUES]
-            if table[layer, POINTERS] < 0:
-                weights = values[begin : begin + rows * terms]
-                starts = pointers[:0]
-                rows_of = places[:0]
-            else:
-                start = table[layer, POINTERS]
-                starts = pointers[start : start + terms + 1]
-                weights = values[begin : begin + starts[terms]]
-                rows_of = places[begin : begin + starts[terms]]
-            found[:] = 0
-            add_products(sent, weights, starts, rows_of, found)
-            if noise[0] != WITHOUT:
-                disturb(
-                    sent,
-                    weights,
-                    starts,
-                    rows_of,
-                    found,
-                    means[first : first + rows],
-                    spreads[first : first + rows],
-                    noise,
-                    seed,
-                    keys[image],
-                    np.uint64(layer),
-                )
-            if rules & WRAPS:
-                wrap(found, counters)
-            bias, scale = biases[first : first + rows], scales[first : first + rows]
-            if layer + 1 == len(table):
-                if rules & LAST_SHIFTED:
-                    shift(found)
-                give(found, bias, scale, table[layer, RECTIFIED], out[image])
-            elif rules & PUBLISHED:
-                normalise(found, activations)
-            else:
-                quantise(found, bias, scale, table[layer], table[layer + 1, SIGNED], steps[layer + 1], activations, counters)
-
-
 @compiled()
 def look_up(raw: Array, looked_up: Array, activations: Array, counters: Array) -> None:
     """Bytes as activations, by a table for all features or for each. Beyond 255 means that it is clipped."""
@@ -193,7 +121,14 @@ def give(sums: Array, bias: Array, scale: Array, rectified: Any, out: Array) -> 
 
 @compiled()
 def quantise(
-    sums: Array, bias: Array, scale: Array, layer: Array, signed: Any, step: Any, activations: Array, counters: Array
+    sums: Array,
+    bias: Array,
+    scale: Array,
+    layer: Array,
+    signed: Any,
+    step: Any,
+    activations: Array,
+    counters: Array,
 ) -> None:
     """Sums as the activations of the next layer, in its steps."""
     lowest = np.float32(-255.0) if signed else np.float32(0.0)
@@ -205,3 +140,84 @@ def quantise(
         if steps > 255 or (signed and steps < -255):
             counters[CLIPPED_ACTIVATIONS] += 1
         activations[row] = np.int16(min(max(steps, lowest), np.float32(255.0)))
+
+
+@compiled(
+    f"void({_BYTES}, {_KEYS}, int16[:, ::1], int64[:, ::1], float32[::1], int16[::1], int64[::1], uint32[::1],"
+    " int32[::1], float32[::1], float64[::1], float64[::1], float64[::1], uint64, int64, float32[:, ::1],"
+    " int64[::1])"
+)
+def answers(
+    raw: Array,
+    keys: Array,
+    looked_up: Array,
+    table: Array,
+    steps: Array,
+    values: Array,
+    pointers: Array,
+    places: Array,
+    biases: Array,
+    scales: Array,
+    means: Array,
+    spreads: Array,
+    noise: Array,
+    seed: Any,
+    rules: Any,
+    out: Array,
+    counters: Array,
+) -> None:
+    """Scores `out` (images, rows of the last layer) of bytes `raw` (images, terms of the first)."""
+    widest = max(table[:, ROWS].max(), table[:, TERMS].max())
+    activations = np.empty(widest, np.int16)
+    sums = np.empty(widest, np.int32)
+    for image in range(len(raw)):
+        look_up(raw[image], looked_up, activations, counters)
+        for layer in range(len(table)):
+            rows, terms, first = table[layer, ROWS], table[layer, TERMS], table[layer, FIRST_ROW]
+            found, sent = sums[:rows], activations[:terms]
+            begin = table[layer, VALUES]
+            if table[layer, POINTERS] < 0:
+                weights = values[begin : begin + rows * terms]
+                starts = pointers[:0]
+                rows_of = places[:0]
+            else:
+                start = table[layer, POINTERS]
+                starts = pointers[start : start + terms + 1]
+                weights = values[begin : begin + starts[terms]]
+                rows_of = places[begin : begin + starts[terms]]
+            found[:] = 0
+            add_products(sent, weights, starts, rows_of, found)
+            if noise[0] != WITHOUT:
+                disturb(
+                    sent,
+                    weights,
+                    starts,
+                    rows_of,
+                    found,
+                    means[first : first + rows],
+                    spreads[first : first + rows],
+                    noise,
+                    seed,
+                    keys[image],
+                    np.uint64(layer),
+                )
+            if rules & WRAPS:
+                wrap(found, counters)
+            bias, scale = biases[first : first + rows], scales[first : first + rows]
+            if layer + 1 == len(table):
+                if rules & LAST_SHIFTED:
+                    shift(found)
+                give(found, bias, scale, table[layer, RECTIFIED], out[image])
+            elif rules & PUBLISHED:
+                normalise(found, activations)
+            else:
+                quantise(
+                    found,
+                    bias,
+                    scale,
+                    table[layer],
+                    table[layer + 1, SIGNED],
+                    steps[layer + 1],
+                    activations,
+                    counters,
+                )

@@ -14,7 +14,7 @@ from lightning.optional import needed
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def compiled(*signatures: str, inline: bool = False) -> Callable[[Function], Function]:
+def compiled(*signatures: str) -> Callable[[Function], Function]:
     """The function in machine code, for these signatures alone; without any, for whatever calls it from such code.
 
     It does not hold the interpreter's lock, and is kept on disk for the next process where there is a place for it.
@@ -22,8 +22,6 @@ def compiled(*signatures: str, inline: bool = False) -> Callable[[Function], Fun
     """
     numba = needed("numba", "for noise, and for answers at the pace of light")
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-    if inline:
-        options["inline"] = "always"
 
     def decorate(function: Function) -> Function:
         try:
@@ -49,6 +47,5 @@ def _depend_on_all_sources(function: Any) -> None:
 
 _STAMP = tuple(
     (name, (path := Path(__file__).parent / name).stat().st_mtime_ns, path.stat().st_size)
-    for name in ("chain_kernels.py", "kernels.py", "normal.py")
-    if (Path(__file__).parent / name).exists()
+    for name in ("brute_kernels.py", "chain_kernels.py", "kernels.py", "normal.py")
 )

@@ -7,7 +7,7 @@ that left the converters and gives what the detector sees. Signs are put back on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -16,11 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 import fpga
-from fpga import BusError, BusUnavailable, DatapathError, Program, RegisterBus, WrongHardware
+from fpga import BusError, DatapathError, RegisterBus, WrongHardware
+from fpga.bus import simulated_bus, verilated_bus
+from fpga.count_action.model import Datapath
 from lightning import errors
 from lightning.compiler.model import CompiledModel, Integers, PhotonicLayer
-from lightning.compiler.program import LANES, Stretch, program_of, stretches_of
+from lightning.compiler.program import LANES, Sending, program_of, sendings_of
 from lightning.compiler.schedule import passes_of
+from lightning.compiler.stretches import Stretch
 from lightning.execution.seam import Activations, Keys
 
 Whole = npt.NDArray[np.int64]
@@ -51,14 +54,11 @@ class DatapathMultiplier:
     ) -> None:
         program = program_of(model)
         self._light = light
-        self._stretches = {
-            layer.name: stretches_of(layer, model.hardware) for layer in model.layers.values()
-        }
-        self._first = _first_places(self._stretches)
+        self._sendings = _by_pass(sendings_of(model))
         self.identity = f"{address if isinstance(address, str) else 'bus'} photonic_dot {program.digest:08x}"
         """Which hardware this is."""
         with _told(str(address)):
-            bus = _opened(address, program) if isinstance(address, str) else address
+            bus = _opened(address, program.datapath) if isinstance(address, str) else address
             self._driver = fpga.Datapath(bus)
             self._driver.load(program)
 
@@ -84,14 +84,14 @@ class DatapathMultiplier:
 
     def _image(self, layer: PhotonicLayer, values: Whole) -> Whole:
         """(positions, groups * rows) of (positions, groups * terms): the negative part in a pass of its own."""
-        sums = self._pass(layer, np.maximum(values, 0))
-        return sums - self._pass(layer, np.maximum(-values, 0)) if passes_of(layer) == 2 else sums
+        sums = self._pass(layer, 0, np.maximum(values, 0))
+        return sums - self._pass(layer, 1, np.maximum(-values, 0)) if passes_of(layer) == 2 else sums
 
-    def _pass(self, layer: PhotonicLayer, magnitudes: Whole) -> Whole:
+    def _pass(self, layer: PhotonicLayer, passage: int, magnitudes: Whole) -> Whole:
         found = np.zeros((len(magnitudes), layer.weights.shape[0] * layer.weights.shape[1]), np.int64)
         # The last column is what dark lanes send.
         padded = np.pad(magnitudes, ((0, 0), (0, 1)))
-        for place, stretch in enumerate(self._stretches[layer.name], self._first[layer.name]):
+        for place, stretch in self._sendings.get((layer.name, passage), ()):
             self._driver.use(place)
             step = max(1, MOST_BEATS // (stretch.beats * len(stretch.rows)))
             for first in range(0, len(padded), step):
@@ -117,24 +117,28 @@ class DatapathMultiplier:
         return found
 
 
-def _first_places(stretches: dict[str, tuple[Stretch, ...]]) -> dict[str, int]:
-    """Where in the program the stretches of each layer begin."""
-    places, place = {}, 0
-    for name, each in stretches.items():
-        places[name] = place
-        place += len(each)
-    return places
+def _by_pass(sendings: Iterable[Sending]) -> dict[tuple[str, int], list[tuple[int, Stretch]]]:
+    """By layer and pass: the stretches, each with its place in the program."""
+    found: dict[tuple[str, int], list[tuple[int, Stretch]]] = {}
+    for place, each in enumerate(sendings):
+        found.setdefault((each.layer.name, each.passage), []).append((place, each.stretch))
+    return found
 
 
-def _opened(address: str, program: Program) -> RegisterBus:
+def _opened(address: str, datapath: Datapath) -> RegisterBus:
+    """The bus at an address; simulators without a file are of this datapath."""
     parts = urlsplit(address)
-    if parts.scheme not in _OWN or parts.netloc or parts.path:
-        return fpga.open_bus(address)
-    from fpga.bus.address import simulated_bus, verilated_bus
-
-    if parts.scheme == "verilator":
-        return verilated_bus(program.datapath)
-    return simulated_bus(program.datapath, dict(parse_qsl(parts.query)).get("engine", "fast"))
+    try:
+        if parts.scheme not in _OWN or parts.netloc or parts.path:
+            return fpga.open_bus(address)
+        if parts.scheme == "verilator":
+            return verilated_bus(datapath)
+        return simulated_bus(datapath, dict(parse_qsl(parts.query)).get("engine", "fast"))
+    except (OSError, ValueError) as error:
+        raise errors.AddressError(
+            f"{address}: {str(error).rstrip('.')}",
+            cure="Give fastsim://, verilator:// or pynq://HOST/0xBASE",
+        ) from error
 
 
 @contextmanager
@@ -146,11 +150,5 @@ def _told(device: str) -> Iterator[None]:
         raise errors.ProgramError(str(error).rstrip("."), device=device) from error
     except DatapathError as error:
         raise errors.DeviceStuck(str(error).rstrip("."), device=device) from error
-    except (BusUnavailable, BusError) as error:
+    except BusError as error:
         raise errors.DeviceGone(str(error).rstrip("."), device=device) from error
-    except (OSError, ValueError) as error:
-        raise errors.AddressError(
-            str(error).rstrip("."),
-            device=device,
-            cure="Give fastsim://, verilator:// or pynq://HOST/0xBASE",
-        ) from error

@@ -1,8 +1,6 @@
-"""What a model takes: raw inputs and keys, checked before anything is computed."""
+"""What a model takes beside what preprocessing checks: the shape of raw inputs, and keys."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,39 +18,14 @@ def raw_shape(network: Network) -> tuple[int, ...]:
     return shape
 
 
-def checked_inputs(network: Network, inputs: npt.ArrayLike) -> npt.NDArray[Any]:
-    """The inputs as an array (images, ...). Raises `InputError`, which says what was expected."""
-    array = np.asarray(inputs)
-    if array.dtype.kind not in "uifb":
-        raise InputError(
-            f"inputs of data type {array.dtype} are no numbers",
-            cure="Give whole numbers or floats: uint8 for images, float32 for features",
-        )
-    _check_shape(array.shape, raw_shape(network))
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise InputError(
-            "inputs hold NaN or infinity, which light cannot carry",
-            cure="Replace missing values before inference",
-        )
-    return array
-
-
-def _check_shape(shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-    expected = f"(images, {', '.join(map(str, wanted))})"
-    if shape[1:] != wanted or not shape:
-        raise InputError(
-            f"inputs have shape {shape}; the model takes {expected}",
-            cure="Reshape the inputs; a single one needs an axis of length 1 in front",
-        )
-    if shape[0] == 0:
-        raise InputError("the batch is empty", cure=f"Give at least one input: {expected}")
-
-
 def checked_keys(keys: npt.ArrayLike | None, images: int) -> Keys:
     """One whole number an image; 0, 1, 2, ... by default. Raises `InputError`."""
     if keys is None:
         return np.arange(images, dtype=np.uint64)
-    array = np.asarray(keys)
+    try:
+        array = np.asarray(keys)
+    except ValueError as error:
+        raise InputError(f"the keys are no array: {error}", cure="Give one whole number an input") from error
     whole = array.dtype.kind == "u" or (array.dtype.kind == "i" and bool((array >= 0).all()))
     if array.shape != (images,) or not whole:
         raise InputError(

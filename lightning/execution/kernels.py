@@ -18,7 +18,7 @@ from lightning.execution.normal import normal, seeded
 
 Array = npt.NDArray[Any]
 
-WEIGHTS = "int16[::1], int64[::1], int32[::1]"
+WEIGHTS = "int16[::1], int64[::1], uint32[::1]"
 """Values, pointers, places: how kernels are declared."""
 
 
@@ -33,17 +33,21 @@ def product(activation: Any, weight: Any) -> Any:
 def add_products(activations: Array, values: Array, pointers: Array, places: Array, sums: Array) -> None:
     """Add the products of one vector to the sums (rows)."""
     rows = len(sums)
-    for term in range(len(activations)):
+    lit = np.empty(len(activations), np.uint32)
+    count = 0
+    for term in range(len(activations)):  # without a branch: a processor cannot guess which activations are 0
+        lit[count] = term
+        count += activations[term] != 0
+    for place in range(count):
+        term = lit[place]
         activation = np.int32(activations[term])
-        if activation == 0:
-            continue
         if len(pointers) == 0:
             block = values[term * rows : (term + 1) * rows]
             for row in range(rows):
                 sums[row] += product(activation, np.int32(block[row]))
         else:
-            for place in range(pointers[term], pointers[term + 1]):
-                sums[places[place]] += product(activation, np.int32(values[place]))
+            for each in range(pointers[term], pointers[term + 1]):
+                sums[places[each]] += product(activation, np.int32(values[each]))
 
 
 @compiled()
@@ -133,19 +137,6 @@ def output_noise(sums: Array, noise: Array, seed: Any, key: Any, stream: Any, ou
             out[vector, row] = np.float32(np.copysign(noisy, np.float64(sums[vector, row])))
 
 
-@compiled("void(int16[:, ::1], int16[:, ::1], int32[:, :, ::1], int64, float64[:, ::1])")
-def squares_into(vectors: Array, weights: Array, order: Array, passes: Any, squares: Array) -> None:
-    """Squares of the light in each readout, added up (vectors, rows); `order` is that of a `GroupSchedule`."""
-    for vector in range(len(vectors)):
-        for row in range(len(order)):
-            total = 0.0
-            for turn in range(passes):
-                for readout in range(order.shape[1]):
-                    level = np.float64(light(vectors[vector], weights[row], order[row, readout], turn))
-                    total += level * level
-            squares[vector, row] = total
-
-
 @compiled()
 def light(activations: Array, weights: Array, terms: Array, turn: Any) -> Any:
     """In one readout: products of its terms, of activations above 0 in turn 0, and of those below in turn 1."""
@@ -158,3 +149,16 @@ def light(activations: Array, weights: Array, terms: Array, turn: Any) -> Any:
         if activation != 0 and (activation < 0) == (turn == 1):
             level += abs(product(activation, np.int32(weights[term])))
     return level
+
+
+@compiled("void(int16[:, ::1], int16[:, ::1], int32[:, :, ::1], int64, float64[:, ::1])")
+def squares_into(vectors: Array, weights: Array, order: Array, passes: Any, squares: Array) -> None:
+    """Squares of the light in each readout, added up (vectors, rows); `order` is that of a `GroupSchedule`."""
+    for vector in range(len(vectors)):
+        for row in range(len(order)):
+            total = 0.0
+            for turn in range(passes):
+                for readout in range(order.shape[1]):
+                    level = np.float64(light(vectors[vector], weights[row], order[row, readout], turn))
+                    total += level * level
+            squares[vector, row] = total

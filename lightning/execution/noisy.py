@@ -101,9 +101,7 @@ class NoisyMultiplier:
             self._constant(layer, flat, keys, stream, out)
         return out.reshape(exact.shape)
 
-    def _per_output(
-        self, sums: npt.NDArray[np.int32], keys: Keys, stream: np.uint64, out: Floats
-    ) -> None:
+    def _per_output(self, sums: npt.NDArray[np.int32], keys: Keys, stream: np.uint64, out: Floats) -> None:
         from lightning.execution.kernels import output_noise
 
         numbers = output_numbers(self.noise)
@@ -154,9 +152,7 @@ class NoisyMultiplier:
             found[:, :, group] = variance.reshape(images, positions, rows)
         return found.reshape(images, positions, groups * rows)
 
-    def _levels(
-        self, layer: PhotonicLayer, group: int, vectors: Activations
-    ) -> tuple[Doubles, Doubles]:
+    def _levels(self, layer: PhotonicLayer, group: int, vectors: Activations) -> tuple[Doubles, Doubles]:
         """(vectors, rows): light of all readouts, and its squares, added up."""
         from lightning.execution.kernels import levels_into, squares_into
 

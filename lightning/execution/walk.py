@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from lightning.execution.inputs import checked_keys, raw_shape
 from lightning.execution.patches import patches, pixels
 from lightning.execution.published import Faults
 from lightning.execution.seam import Activations, Answers, Fidelity, Keys, Multiplier
-from lightning.networks.network import Network, Node, Preprocessing
+from lightning.networks.network import Node
 from lightning.networks.operations import apply
 from lightning.networks.preprocess import preprocess
 
@@ -40,10 +39,10 @@ class WalkingExecutor:
         self.fidelity = fidelity
         self.multiplier = multiplier
         self.faults = faults or Faults()
-        self._network = sent_as_is(model.network) if model.shift_normalised else model.network
-        self._cycles = cycles_of_model(model)
+        self.cycles = cycles_of_model(model)
         self._chunk = _images_at_a_time(model)
-        self._last = [node.name for node in model.network.nodes if node.name in model.layers][-1:]
+        self._photonic = [node.name for node in model.network.nodes if node.name in model.layers]
+        self._shifts_last = model.shift_normalised and self.faults.last_layer_shifted
 
     def run(self, inputs: npt.ArrayLike, keys: npt.ArrayLike | None = None) -> Answers:
         """Answers for raw inputs (images, ...). Raises `InputError` for what the model does not take."""
@@ -54,7 +53,7 @@ class WalkingExecutor:
         for start in range(0, max(len(named), 1), self._chunk):
             part = slice(start, start + self._chunk)
             scores.append(self._answer(array[part] if array.ndim else array, named[part], counted))
-        return Answers(np.concatenate(scores), self._cycles, counted)
+        return Answers(np.concatenate(scores), self.cycles, dict(counted))
 
     def warm(self) -> None:
         """Run zeros, one image and a batch, so that kernels are there when the first request comes."""
@@ -69,7 +68,7 @@ class WalkingExecutor:
             close()
 
     def _answer(self, raw: npt.NDArray[Any], keys: Keys, counted: Counter[str]) -> Floats:
-        network = self._network
+        network = self.model.network
         tensors: dict[str, npt.NDArray[Any]] = {network.input: preprocess(network, raw)}
         for node, spent in _with_last_uses(network.nodes, network.output):
             tensors[node.output] = self._node(node, tensors, keys, counted)
@@ -82,88 +81,48 @@ class WalkingExecutor:
     ) -> npt.NDArray[Any]:
         layer = self.model.layers.get(node.name)
         if layer is None:
-            return apply(node, tensors, self._network.constants)
-        real = np.asarray(tensors[node.inputs[0]], np.float32)
-        first = node.inputs[0] == self._network.input
-        activations = self._activations(layer, real, counted)
-    @property
-    def cycles(self) -> int:
-        """Of the datapath, for one image."""
-        from lightning.compiler.cycles import work_of
-
-        return sum(work_of(layer, self.model.hardware).cycles for layer in self.model.layers.values())
-
-    def warm(self) -> None:
-        """Run zeros, one image and a batch, so that kernels are there when the first request comes."""
-        shape = raw_shape(self.model.network)
-        for images in (1, 2):
-            self.run(np.zeros((images, *shape), np.uint8))
-
-    def close(self) -> None:
-        """Let go of the multiplier's devices, if it has any."""
-        close = getattr(self.multiplier, "close", None)
-        if close is not None:
-            close()
-
-
-class _Walk:
-    """One chunk of images on its way through the network."""
-
-    def __init__(self, executor: WalkingExecutor, keys: Keys) -> None:
-        self.executor = executor
-        self.model = executor.model
-        self.keys = keys
-        self.counted: Counter[str] = Counter()
-        self._layers_done = 0
-
-    def answer(self, raw: npt.NDArray[Any]) -> tuple[Floats, Mapping[str, int]]:
-        network = self.model.network
-        tensors: dict[str, npt.NDArray[Any]] = {network.input: preprocess(network, raw)}
-        for node, spent in _with_last_uses(network.nodes, network.output):
-            tensors[node.output] = self._node(node, tensors)
-            for name in spent:
-                tensors.pop(name, None)
-        return np.asarray(tensors[network.output], np.float32), self.counted
-
-    def _node(self, node: Node, tensors: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        layer = self.model.layers.get(node.name)
-        if layer is None:
             return apply(node, tensors, self.model.network.constants)
-        return self._photonic(layer, np.asarray(tensors[node.inputs[0]], np.float32))
-
-    def _photonic(self, layer: PhotonicLayer, real: Floats) -> Floats:
-        activations = self._activations(layer, real)
-        self._layers_done += 1
-        sums = self._integers(self.executor.multiplier.sums(layer, _as_terms(layer, activations), self.keys))
+        real = np.asarray(tensors[node.inputs[0]], np.float32)
+        activations = self._activations(layer, real, counted)
+        sums = self.multiplier.sums(layer, _as_terms(layer, activations), keys)
+        finished = real_of(self._whole(layer, sums, counted), layer)
         if layer.geometry is not None:
-            return pixels(real_of(sums, layer), layer.geometry)
-        return real_of(sums, layer).reshape(*real.shape[:-1], -1)
+            return pixels(finished, layer.geometry)
+        return finished.reshape(*real.shape[:-1], -1)
 
-    def _activations(self, layer: PhotonicLayer, real: Floats) -> Activations:
-        if self.model.shift_normalised and self._layers_done:
+    def _activations(self, layer: PhotonicLayer, real: Floats, counted: Counter[str]) -> Activations:
+        if self.model.shift_normalised and layer.name != self._photonic[0]:
             return shift_normalised(real)
-        if self.executor.faults.signs_dropped:
-            real = np.abs(real)
-        activations, clipped = quantised(real, layer)
-        self.counted["clipped_activations"] += clipped
+        given = np.abs(real) if self.faults.signs_dropped else real
+        activations, clipped = quantised(given, layer)
+        counted["clipped_activations"] += clipped
         return activations
 
-    def _integers(self, sums: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+    def _whole(
+        self, layer: PhotonicLayer, sums: npt.NDArray[Any], counted: Counter[str]
+    ) -> npt.NDArray[np.int32]:
         """Noise is rounded away here, once a sum, as a converter's average is; then the accumulator may wrap."""
         whole = sums if sums.dtype == np.int32 else np.rint(sums).astype(np.int32)
-        if not self.model.wrap:
-            return whole
-        low, changed = wrapped(whole)
-        self.counted["wrapped_sums"] += changed
-        return low
+        if self.model.wrap:
+            whole, changed = wrapped(whole)
+            counted["wrapped_sums"] += changed
+        if self._shifts_last and layer.name == self._photonic[-1]:
+            return shifted(whole)
+        return whole
 
 
 def _as_terms(layer: PhotonicLayer, activations: Activations) -> Activations:
     """(images, positions, groups, terms)."""
-    groups = len(layer.weights)
+    groups, _, terms = layer.weights.shape
     if layer.geometry is not None:
         return patches(activations, layer.geometry, groups)
-    return np.ascontiguousarray(activations).reshape(len(activations), -1, groups, layer.weights.shape[2])
+    return np.ascontiguousarray(activations).reshape(len(activations), -1, groups, terms)
+
+
+def _images_at_a_time(model: CompiledModel) -> int:
+    """So many that the activations of the largest layer, as patches, take `PATCHES_BYTES`."""
+    terms = (layer.positions * len(layer.weights) * layer.weights.shape[2] for layer in model.layers.values())
+    return min(max(PATCHES_BYTES // (2 * max(terms, default=1)), 1), MOST_IMAGES)
 
 
 def _with_last_uses(nodes: tuple[Node, ...], output: str) -> Iterator[tuple[Node, set[str]]]:

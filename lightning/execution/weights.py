@@ -19,12 +19,12 @@ class OrderedWeights:
 
     values: npt.NDArray[np.int16]
     pointers: npt.NDArray[np.int64]
-    places: npt.NDArray[np.int32]
+    places: npt.NDArray[np.uint32]
 
     @property
     def arrays(
         self,
-    ) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    ) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
         """As kernels take them."""
         return self.values, self.pointers, self.places
 
@@ -37,10 +37,10 @@ def ordered(weights: npt.NDArray[np.int16]) -> OrderedWeights:
     """
     by_term = np.ascontiguousarray(weights.T)
     if np.count_nonzero(by_term) >= SPARSE_BELOW * by_term.size:
-        return OrderedWeights(by_term.reshape(-1), np.empty(0, np.int64), np.empty(0, np.int32))
+        return OrderedWeights(by_term.reshape(-1), np.empty(0, np.int64), np.empty(0, np.uint32))
     terms, places = np.nonzero(by_term)
     pointers = np.concatenate([[0], np.bincount(terms, minlength=len(by_term)).cumsum()])
-    return OrderedWeights(by_term[terms, places], pointers.astype(np.int64), places.astype(np.int32))
+    return OrderedWeights(by_term[terms, places], pointers.astype(np.int64), places.astype(np.uint32))
 
 
 def groups_of(layer: PhotonicLayer) -> tuple[OrderedWeights, ...]:

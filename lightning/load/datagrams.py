@@ -14,7 +14,7 @@ import numpy as np
 
 from lightning.load.errors import LoadError
 from lightning.load.inputs import Rows, kept_rows, random_rows
-from lightning.load.outcome import WAITING, Outcome, Traces
+from lightning.load.outcome import WAITING, Outcome, Traces, traces_of
 from lightning.load.schedule import Times, poisson_schedule
 from lightning.load.sending import BLOCK, HEADER_FIELDS, Outbox
 from lightning.load.targets import Target
@@ -101,7 +101,7 @@ class _Exchange:
                 sent += self._send(sent, ready - sent, now)
             came = self._receive(start)
             if now > end or self.came == len(self.due):
-                return Traces(self.latency, self.lag, self.refusal, (clock() - start) / 1e9)
+                return traces_of(self.due, self.latency, self.lag, self.refusal)
             if not came:
                 self._wait((due[sent] if sent < count else end) - now)
 

@@ -16,9 +16,11 @@ from collections.abc import Iterator
 
 from lightning.load.http_messages import message_length
 from lightning.load.targets import Target
+from lightning.serving.many import ADDRESS, SLOT, Inbox, address_of
 
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{"outputs": []}'
 HOST = "127.0.0.1"
+MEMORY = 4 << 20
 
 
 @contextlib.contextmanager
@@ -36,15 +38,17 @@ def running_echo(scheme: str) -> Iterator[Target]:
 
 
 def echo_datagrams(server: socket.socket, stop: int) -> None:
-    """Send every datagram back, until `stop` (a descriptor) can be read."""
-    buffer = bytearray(1 << 16)
-    view = memoryview(buffer)
-    server.setblocking(False)
+    """Send every datagram back, until `stop` (a descriptor) can be read. Many at a time: it must outrun the sender."""
+    inbox = Inbox(server, 64)
+    where, senders = address_of(inbox.bytes), address_of(inbox.senders)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
     while stop not in select.select([server, stop], [], [])[0]:
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                length, sender = server.recvfrom_into(buffer)
-                server.sendto(view[:length], sender)
+        while found := inbox.receive():
+            for slot, length in enumerate(inbox.lengths(found)):
+                to = senders + slot * ADDRESS
+                inbox.library.sendto(
+                    inbox.descriptor, where + slot * SLOT, length, socket.MSG_DONTWAIT, to, ADDRESS
+                )
 
 
 def echo_http(server: socket.socket, stop: int) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from lightning.load.errors import LoadError
 from lightning.load.http_messages import input_of, reply_in, requests_of
 from lightning.load.inputs import rows_of
-from lightning.load.outcome import WAITING, Outcome, Traces
+from lightning.load.outcome import WAITING, Outcome, Traces, traces_of
 from lightning.load.schedule import Times, poisson_schedule
 from lightning.load.targets import Target
 
@@ -198,7 +198,7 @@ def send_on_time(
         for _ in range(connections):
             load.connect()
         load.start = clock()
-        elapsed = _run(load, int(grace_s * 1e9))
+        _run(load, int(grace_s * 1e9))
     except OSError as error:
         raise LoadError(
             f"{address[0]}:{address[1]} takes no connection ({error})",
@@ -206,10 +206,10 @@ def send_on_time(
         ) from error
     finally:
         load.close()
-    return Traces(load.latency, load.lag, load.status, elapsed / 1e9)
+    return traces_of(due, load.latency, load.lag, load.status)
 
 
-def _run(load: _Load, grace: int) -> int:
+def _run(load: _Load, grace: int) -> None:
     due = load.due.tolist()
     count, number = len(due), 0
     end = (due[-1] if due else 0) + grace
@@ -221,7 +221,7 @@ def _run(load: _Load, grace: int) -> int:
             load.send(number)
             number += 1
         if now > end or (number == count and len(idle) == connections):
-            return now
+            return
         following = due[number] if number < count and idle else end
         for descriptor, _ in poll(_patience(following - now)):
             if descriptor in load.all:

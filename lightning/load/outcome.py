@@ -26,7 +26,14 @@ class Traces:
     refusal: npt.NDArray[np.int32]
     """The code, or HTTP's status, of a refusal; 0 for an answer."""
     elapsed_s: float
-    """From the first scheduled time to the last answer, or to the end of waiting."""
+    """From the start of the schedule to its last request, or to the last answer."""
+
+
+def traces_of(due: Nanoseconds, latency: Nanoseconds, lag: Nanoseconds, refusal: npt.NDArray[np.int32]) -> Traces:
+    """With the time that it took."""
+    done = latency != WAITING
+    ends = [int(each.max()) for each in (due, (due + latency)[done]) if len(each)]
+    return Traces(latency, lag, refusal, max(ends, default=0) / 1e9)
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,16 @@ class Outcome:
         return int(np.count_nonzero(self.traces.latency == WAITING))
 
     @property
+    def loss(self) -> float:
+        """The share that is lost."""
+        return self.lost / self.scheduled if self.scheduled else 0.0
+
+    @property
+    def answered_per_s(self) -> float:
+        """The rate at which answers came."""
+        return self.answered / self.traces.elapsed_s if self.traces.elapsed_s else 0.0
+
+    @property
     def late(self) -> int:
         """Answers that took longer than the deadline."""
         return int(np.count_nonzero(self.latencies_us > self.deadline_us)) if self.deadline_us else 0
@@ -100,10 +117,10 @@ class Outcome:
             "scheduled": self.scheduled,
             "sent": self.sent,
             "answered": self.answered,
-            "answered_per_s": round(self.answered / self.traces.elapsed_s, 1),
+            "answered_per_s": round(self.answered_per_s, 1),
             "refused": self.refused,
             "lost": self.lost,
-            "loss": round(self.lost / self.scheduled, 6),
+            "loss": round(self.loss, 6),
             "late": self.late,
             "p50_us": _number(self.percentile_us(50)),
             "p99_us": _number(self.percentile_us(99)),

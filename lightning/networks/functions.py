@@ -63,13 +63,13 @@ def leaky_relu(x: Array, alpha: float) -> Array:
 
 
 def elu(x: Array, alpha: float) -> Array:
-    """alpha * (exp(x) - 1) for negative values."""
+    """Negative values as alpha * (exp(x) - 1)."""
     return np.where(x < 0, np.float32(alpha) * np.expm1(np.minimum(x, 0)), x)
 
 
 def hard_sigmoid(x: Array, alpha: float, beta: float) -> Array:
-    """alpha * x + beta between 0 and 1."""
-    return np.clip(np.float32(alpha) * x + np.float32(beta), 0, 1)
+    """Values as alpha * x + beta, between 0 and 1."""
+    return np.asarray(np.clip(np.float32(alpha) * x + np.float32(beta), 0, 1))
 
 
 def softmax(x: Array, axis: int) -> Array:

@@ -49,7 +49,7 @@ def apply(node: Node, arrays: Mapping[str, Array], constants: Mapping[str, Array
 
 
 def _gemm(inputs: Sequence[Array], _: Attributes) -> Array:
-    product = inputs[0] @ inputs[1].T
+    product: Array = inputs[0] @ inputs[1].T
     return product + inputs[2] if len(inputs) > 2 else product
 
 
@@ -62,12 +62,13 @@ def layer_norm(inputs: Sequence[Array], attributes: Attributes) -> Array:
     axes = tuple(range(attributes["axis"], x.ndim))
     centred = x - x.mean(axis=axes, keepdims=True)
     deviation = np.sqrt(np.mean(centred * centred, axis=axes, keepdims=True) + attributes["epsilon"])
-    scaled = centred / deviation * inputs[1]
+    scaled: Array = centred / deviation * inputs[1]
     return scaled + inputs[2] if len(inputs) > 2 else scaled
 
 
 def _batch_normalization(inputs: Sequence[Array], _: Attributes) -> Array:
-    return inputs[0] * inputs[1] + inputs[2]
+    scaled: Array = inputs[0] * inputs[1]
+    return scaled + inputs[2]
 
 
 def _concat(inputs: Sequence[Array], attributes: Attributes) -> Array:

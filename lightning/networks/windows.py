@@ -22,7 +22,8 @@ def conv(inputs: Sequence[Array], attributes: Attributes) -> Array:
     strides, pads = attributes["strides"], attributes["pads"]
     dilations, groups = attributes["dilations"], attributes["groups"]
     tall, wide = output_size((x.shape[2], x.shape[3]), kernel, strides, pads, dilations)
-    seen = patches(x, kernel, strides, pads, dilations, groups).reshape(len(x) * tall * wide, groups, -1)
+    seen = patches(x, kernel, strides, pads, dilations, groups)
+    seen = seen.reshape(len(x) * tall * wide, groups, seen.shape[3])
     sums = np.matmul(seen.transpose(1, 0, 2), weights.reshape(groups, rows // groups, -1).transpose(0, 2, 1))
     by_position = sums.transpose(1, 0, 2).reshape(len(x), tall * wide, rows)
     if len(inputs) > 2:

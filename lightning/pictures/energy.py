@@ -27,11 +27,17 @@ def energy_bars(costs: Sequence[Costs], name: str) -> Picture:
     axes.barh(range(len(rows)), [value * 1e12 for value in values], color=colours, height=0.7)
     for place, value in enumerate(values):
         axes.annotate(
-            f" {value * 1e12:.3g}", (value * 1e12, place), va="center", color=INK, fontsize=8, clip_on=False
+            f" {_plain(value * 1e12)}",
+            (value * 1e12, place),
+            va="center",
+            color=INK,
+            fontsize=8,
+            clip_on=False,
         )
     axes.set_yticks(range(len(rows)), labels)
     axes.invert_yaxis()
     axes.set_xscale("log")
+    axes.set_xlim(right=max(values) * 1e12 * 6)
     plain(axes, x="energy of one multiply-accumulate, pJ (logarithmic)")
     headed(
         figure, f"What a multiply-accumulate costs: {name}", "converters and memory included", simulated=True
@@ -52,6 +58,15 @@ def _own(costs: Sequence[Costs]) -> list[tuple[str, float, str]]:
     return rows
 
 
+def _plain(value: float) -> str:
+    """Three digits, without powers of ten.
+
+    >>> _plain(452371.8), _plain(0.2491)
+    ('452,000', '0.249')
+    """
+    return f"{float(f'{value:.3g}'):,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def shot_noise_picture(points: Sequence[ShotPoint], name: str, exact: float) -> Picture:
     """Accuracy against photons a multiply, with the accuracy without noise."""
     figure = sheet()
@@ -64,10 +79,10 @@ def shot_noise_picture(points: Sequence[ShotPoint], name: str, exact: float) -> 
         color=SERIES[0],
         marker="o",
         markersize=4,
-        label="shot noise alone, mean and spread over seeds",
+        label="shot noise alone",
     )
     axes.set_xscale("log")
     plain(axes, x="photons in a product of 255 and 255", y="accuracy, %")
-    legend(axes, loc="lower right")
+    legend(axes, loc="upper left", bbox_to_anchor=(0, 0.92))
     headed(figure, f"What photons allow: {name}", "no receiver is better than this", simulated=True)
     return figure

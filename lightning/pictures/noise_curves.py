@@ -42,7 +42,13 @@ def noise_curves(curves: Mapping[str, Accuracies], title: str, *, trained_at: fl
         right = [PER_CENT * accuracy for accuracy in curve.accuracies]
         half = f": half at {curve.half_point:.1f}" if math.isfinite(curve.half_point) else ""
         axes.plot(
-            sigmas, right, "o-", color=SERIES[index % len(SERIES)], markersize=3.5, linewidth=1.4, label=name + half
+            sigmas,
+            right,
+            "o-",
+            color=SERIES[index % len(SERIES)],
+            markersize=3.5,
+            linewidth=1.4,
+            label=name + half,
         )
     axes.axhline(PER_CENT / 2, color=FAINT, linewidth=0.8)
     marks = {"prototype": MEASURED_SIGMA} | ({"training": trained_at} if trained_at else {})

@@ -136,7 +136,20 @@ def _input(request: InferRequest, loaded: Loaded) -> Array:
             f"inputs are {', '.join(map(repr, names))[:200] or 'none'}; model {loaded.name!r} takes {expected!r}",
             cure="Send one input of this name; the model's metadata has its shape",
         )
-    return request.inputs[0].array
+    return as_bytes(request.inputs[0].array) if loaded.prefers_bytes else request.inputs[0].array
+
+
+def as_bytes(numbers: Array) -> Array:
+    """The same numbers as bytes, if they all are 0 .. 255 and whole, as of an image; else as they were.
+
+    >>> as_bytes(np.array([0.0, 255.0])).dtype, as_bytes(np.array([0.5])).dtype
+    (dtype('uint8'), dtype('float64'))
+    """
+    if numbers.dtype == np.uint8:
+        return numbers
+    with np.errstate(invalid="ignore"):  # NaN, which the model refuses
+        found = numbers.astype(np.uint8)
+    return found if np.array_equal(found, numbers) else numbers
 
 
 def _first_key(request: InferRequest) -> int | None:

@@ -21,7 +21,7 @@ from types import TracebackType
 import numpy as np
 
 from lightning.errors import InputError, ServingError, UnknownModel
-from lightning.serving.many import SLOT, Inbox, address_of
+from lightning.serving.many import ADDRESS, SLOT, Inbox, address_of
 from lightning.serving.packet_counts import PacketCounts
 from lightning.serving.packets import (
     HEADER,
@@ -45,7 +45,6 @@ MEMORY = 4 << 20
 """Of the socket, for requests that wait; the kernel grants what its limit allows."""
 LISTEN_MS = 50
 """How long the thread sleeps at most when nothing comes: then it sees that it shall stop, or that fragments are old."""
-ADDRESS = 16
 
 
 class DatagramServer:
@@ -144,6 +143,7 @@ class _Round:
         self.services: dict[int, Service] = {}
         self.leases: dict[int, Lease] = {}
         self._senders = address_of(self.inbox.senders)
+        self._names = memoryview(self.inbox.senders).cast("B")
         self._sendto = self.inbox.library.sendto
         self._descriptor = server.fileno()
 
@@ -293,4 +293,5 @@ class _Round:
         return sent == length
 
     def _peer(self, slot: int) -> bytes:
-        return self.inbox.senders[slot, 2:8].tobytes()
+        """Port and number of the host that sent this."""
+        return bytes(self._names[slot * ADDRESS + 2 : slot * ADDRESS + 8])

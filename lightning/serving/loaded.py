@@ -52,6 +52,11 @@ class Loaded:
         return raw_shape(self.model.network)
 
     @cached_property
+    def prefers_bytes(self) -> bool:
+        """Whether the executor answers bytes in one compiled function, and other data more slowly."""
+        return getattr(self.executor, "chain", None) is not None
+
+    @cached_property
     def worker(self) -> ThreadPoolExecutor:
         """The thread in which long work is done, in the order of requests."""
         return ThreadPoolExecutor(1, thread_name_prefix=f"model-{self.name}-{self.version}")

@@ -18,9 +18,11 @@ from lightning.errors import ServingError
 SLOT = 2048
 """Bytes kept for a datagram; a longer one is cut, and is malformed by its length."""
 
+ADDRESS = 16
+"""Bytes of struct sockaddr_in."""
+
 _TIMESTAMPS = 35  # SO_TIMESTAMPNS, SO_RXQ_OVFL of asm-generic/socket.h, which Python does not name
 _OVERRUNS = 40
-_ADDRESS = 16  # struct sockaddr_in
 _CONTROL = 64
 
 MESSAGE = np.dtype(
@@ -81,8 +83,8 @@ class Inbox:
         self.descriptor = receiver.fileno()
         self.slots = slots
         self.bytes = np.zeros((slots, SLOT), np.uint8)
-        self.buffer = memoryview(self.bytes).cast("B", (slots * SLOT,)) if slots else memoryview(b"")
-        self.senders = np.zeros((slots, _ADDRESS), np.uint8)
+        self.buffer = memoryview(self.bytes).cast("B")
+        self.senders = np.zeros((slots, ADDRESS), np.uint8)
         self._controls = np.zeros(slots, _CONTROLS)
         self._vectors = np.zeros(slots, VECTOR)
         self._messages = np.zeros(slots, MESSAGE)
@@ -96,7 +98,7 @@ class Inbox:
         steps = np.arange(self.slots, dtype=np.uint64)
         self._vectors["base"] = address_of(self.bytes) + steps * SLOT
         self._vectors["length"] = SLOT
-        self._messages["name"] = address_of(self.senders) + steps * _ADDRESS
+        self._messages["name"] = address_of(self.senders) + steps * ADDRESS
         self._messages["vectors"] = address_of(self._vectors) + steps * VECTOR.itemsize
         self._messages["vector_count"] = 1
         self._messages["control"] = address_of(self._controls) + steps * _CONTROL
@@ -104,7 +106,7 @@ class Inbox:
 
     def _renew(self, used: int) -> None:
         # The kernel writes there what it used.
-        self._messages["name_length"][:used] = _ADDRESS
+        self._messages["name_length"][:used] = ADDRESS
         self._messages["control_length"][:used] = _CONTROL
 
     def receive(self) -> int:

@@ -15,7 +15,7 @@ from lightning.execution.seam import Executor
 from lightning.serving.loaded import Loaded
 
 Source = str | Path | CompiledModel
-"""A `.lng` file, or what is in one."""
+"""A file (`.lng`, or a network that can be compiled without samples), or what is in one."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """What a model may be called: it is a part of addresses and of file names."""
@@ -192,9 +192,9 @@ class Repository:
 def _read(source: Source) -> tuple[CompiledModel, Path | None]:
     if isinstance(source, CompiledModel):
         return source, None
-    from lightning.compiler import load_model
+    from lightning.compiler.source import load_or_compile
 
     path = Path(source)
     if not path.is_file():
         raise ModelFileError(f"there is no file {str(path)!r}", cure="Make it with `lightning compile`")
-    return load_model(path), path
+    return load_or_compile(path), path

@@ -8,13 +8,17 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
 import uvicorn
 
 from lightning.errors import ServingError
+from lightning.serving.datagrams import DatagramServer
 from lightning.serving.hot import Infer
 from lightning.serving.http import Service
 from lightning.serving.metrics import PacketCounts
+from lightning.serving.v2 import Document
 
 KEEP_ALIVE_S = 75
 """Longer than clients keep idle connections, so that it is they who close."""
@@ -34,20 +38,22 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """A socket that clients can reach; port 0 takes a free one. Raises `ServingError`."""
+def bound(host: str, port: int) -> socket.socket:
+    """A socket with an address, to which nobody can connect yet; port 0 takes a free one. Raises `ServingError`."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         opened = socket.socket(family, kind, protocol)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        opened.bind(address)
+        try:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            opened.bind(address)
+        except OSError:
+            opened.close()
+            raise
     except OSError as error:
         raise ServingError(
             f"cannot listen on {host} port {port} ({error.strerror or error})",
             cure="Choose an address of this machine and a free port, or --port 0",
         ) from error
-    opened.listen(2048)
-    opened.setblocking(False)
     return opened
 
 
@@ -57,43 +63,71 @@ def address_of(opened: socket.socket) -> Address:
     return Address(host, port)
 
 
-def serve_http(
-    infer: Infer,
-    opened: socket.socket,
-    ready: Callable[[], None],
-    packets: PacketCounts | None = None,
+def serve(
+    infer: Infer, opened: socket.socket, packets_port: int | None, ready: Callable[[Document], None]
 ) -> None:
-    """Answer until SIGINT or SIGTERM, and then those who have asked. `ready` is called when requests are answered.
+    """Answer over HTTP, and in packets where they have a port, until SIGINT or SIGTERM.
 
-    In the main thread: only there signals are heard.
+    In the main thread: only there signals are heard. `ready` is told addresses and models when both can be asked.
+    Raises `ServingError` where the packets' port is taken.
     """
-    config = uvicorn.Config(
-        Service(infer, packets),
-        loop="uvloop",
-        http="httptools",
-        ws="none",
-        lifespan="off",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=LAST_ANSWERS_S,
-    )
-    Server(config, ready).run(sockets=[opened])
+    address = address_of(opened)
+    found: Document = {"http": f"http://{address}", "udp": None, "models": _models(infer)}
+    if packets_port is None:
+        Server(infer, lambda: ready(found)).run(sockets=[opened])
+        return
+    with DatagramServer(infer.repository, address.host, packets_port) as packets:
+        found["udp"] = str(Address(*packets.address))
+        Server(infer, lambda: ready(found), packets.outcomes).run(sockets=[opened])
+
+
+class HttpServer:
+    """Answers over HTTP in a thread of its own, for programs that do other things as well.
+
+        with HttpServer(Infer(repository)) as server:
+            print(server.address)
+
+    Raises `ServingError` when the port is taken.
+    """
+
+    def __init__(
+        self, infer: Infer, host: str = "127.0.0.1", port: int = 0, packets: PacketCounts | None = None
+    ) -> None:
+        self._socket = bound(host, port)
+        self.address = address_of(self._socket)
+        self._ready = threading.Event()
+        self._server = Server(infer, self._ready.set, packets)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), name="inference-http"
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Answer those who have asked, and end."""
+        self._server.should_exit = True
+        self._thread.join()
+        self._socket.close()
 
 
 class Server(uvicorn.Server):
     """Uvicorn's, which says when it is ready, and for which a signal is a good end."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
+    def __init__(self, infer: Infer, ready: Callable[[], None], packets: PacketCounts | None = None) -> None:
+        super().__init__(_config(Service(infer, packets)))
+        self._told = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
-        await super().startup(sockets=sockets)
-        self._ready()
+        """Begin to listen, and say so, also when that fails."""
+        try:
+            await super().startup(sockets=sockets)
+        finally:
+            self._told()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -107,3 +141,32 @@ class Server(uvicorn.Server):
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
+
+
+def _config(service: Service) -> uvicorn.Config:
+    return uvicorn.Config(
+        service,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=LAST_ANSWERS_S,
+    )
+
+
+def _models(infer: Infer) -> list[Document]:
+    return [
+        {
+            "name": each.name,
+            "version": each.version,
+            "number": each.number,
+            "file": str(each.source or ""),
+            "fidelity": each.executor.fidelity,
+        }
+        for each in infer.repository.serving()
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,6 +11,10 @@ import numpy.typing as npt
 from lightning.errors import InputError
 from lightning.serving.loaded import Loaded
 from lightning.serving.packets import ANSWER, DTYPES, HEADER, MAGIC, ROOM, VERSION, Datatype, Kind
+
+_VARYING = struct.Struct(">IQ")
+_VARYING_AT = 12
+"""Time and number of the request: what differs in the headers of answers."""
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -34,6 +39,10 @@ class Service:
         self._cycles = first.cycles
         self._scores = np.zeros(first.scores.size, np.float32)
         self._datagram = bytearray(HEADER.size + ANSWER.size + 4 * self._scores.size)
+        HEADER.pack_into(
+            self._datagram, 0, MAGIC, VERSION, Kind.ANSWER, Datatype.FLOAT32, 0, loaded.number,
+            0, 0, 0, 1, len(self._datagram) - HEADER.size, 0,
+        )  # fmt: skip
         self._big_endian = np.frombuffer(self._datagram, ">f4", offset=HEADER.size + ANSWER.size)
         self.fits = len(self._datagram) - HEADER.size <= ROOM
         """Whether an answer is one datagram."""
@@ -56,10 +65,7 @@ class Service:
 
     def packet(self, key: int, elapsed_us: int) -> int:
         """Make the answer's datagram; its length."""
-        HEADER.pack_into(
-            self._datagram, 0, MAGIC, VERSION, Kind.ANSWER, Datatype.FLOAT32, 0, self.loaded.number,
-            min(elapsed_us, 0xFFFFFFFF), key, 0, 1, len(self._datagram) - HEADER.size, 0,
-        )  # fmt: skip
+        _VARYING.pack_into(self._datagram, _VARYING_AT, min(elapsed_us, 0xFFFFFFFF), key)
         ANSWER.pack_into(
             self._datagram, HEADER.size, int(self._scores.argmax()), self._scores.size, self._cycles
         )

@@ -106,7 +106,13 @@ def fine_tune(
 
 
 def measure(
-    module: Any, network: Network, dataset: Dataset, *, noise: Noise, options: Options, draws: int = DRAWS
+    module: Any,
+    network: Network,
+    dataset: Dataset,
+    *,
+    noise: Noise,
+    options: Options | None = None,
+    draws: int = DRAWS,
 ) -> Outcome:
     """Compile a network and count right answers; `draws` seeds of noise."""
     model = compile_network(network, dataset.train_x[:SAMPLES], options)

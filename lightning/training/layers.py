@@ -101,19 +101,21 @@ class PhotonicForward:
     def _noise(self, sums: Tensor, steps: Tensor, weights: Tensor) -> Tensor:
         """One draw for each sum, of the variance of all its readouts; see `lightning.execution.seam.Noise`."""
         noise = self.emulation.noise
-        if noise.place == "per-output":
-            mean, variance = self._per_output(sums)
-        else:
-            mean, variance = self._per_product(steps, weights)
         drawn = torch.randn(sums.shape, generator=self.generator)
+        if noise.place == "per-output":
+            return self._per_output(sums, drawn)
+        mean, variance = self._per_product(steps, weights)
         return mean + (variance / noise.average).sqrt() * drawn
 
-    def _per_output(self, sums: Tensor) -> tuple[Tensor, Tensor]:
-        largest = sums.abs().flatten(1).amax(1).reshape(-1, *[1] * (sums.ndim - 1))
-        step = largest / FULL
+    def _per_output(self, sums: Tensor, drawn: Tensor) -> Tensor:
+        """On a scale on which the largest sum of an image is 255, sign(x) * ||x| + n|: no sum changes its sign."""
         noise = self.emulation.noise
-        of_light = noise.shot * sums.abs() * step + noise.intensity * sums**2
-        return noise.mean * step, (noise.sigma * step) ** 2 + of_light
+        largest = sums.abs().flatten(1).amax(1).clamp_min(TINY) / FULL
+        step = largest.reshape(-1, *[1] * (sums.ndim - 1))
+        level = sums.abs() / step
+        variance = noise.sigma**2 + noise.shot * level + noise.intensity * level**2
+        noisy = (level + noise.mean + (variance / noise.average).sqrt() * drawn).abs()
+        return sums.sign() * noisy * step - sums
 
     def _per_product(self, steps: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         noise, passes = self.emulation.noise, 2 if self.range.signed else 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -85,7 +85,7 @@ class Builder:
         kept = np.asarray(array)
         if kept.dtype.kind == "f" or kept.dtype.name == "bfloat16":
             kept = kept.astype(np.float32)
-        unique = self._unique(name, self.constants)
+        unique = self._unique(name, self._taken())
         self.constants[unique] = np.ascontiguousarray(kept).reshape(kept.shape)
         return unique
 
@@ -99,7 +99,7 @@ class Builder:
     ) -> str:
         """Add a node in canonical form, and give the name of its output."""
         unique = self._unique(name, {node.name for node in self.nodes})
-        output = self._unique(unique, self.shapes)
+        output = self._unique(unique, self._taken())
         node = Node(unique, operation, tuple(inputs), output, dict(attributes or {}))
         self.shapes[output] = self._checked(unique, self.shape_after(node))
         self.nodes.append(node)
@@ -175,8 +175,11 @@ class Builder:
             raise NetworkError(f"{name}: an activation of shape {shape} cannot be", cure="Check the shapes")
         return shape
 
+    def _taken(self) -> Container[str]:
+        return self.constants.keys() | self.shapes.keys()
+
     @staticmethod
-    def _unique(name: str, taken: Any) -> str:
+    def _unique(name: str, taken: Container[str]) -> str:
         unique, number = name, 1
         while unique in taken:
             number += 1

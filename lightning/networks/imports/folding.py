@@ -17,10 +17,10 @@ from lightning.optional import needed
 Array = npt.NDArray[Any]
 
 FOLDED = frozenset(
-    "Abs Add And Cast CastLike Ceil Concat ConstantOfShape Div Equal Erf Exp Expand Flatten Floor Gather Gemm Greater "
-    "GreaterOrEqual Identity Less LessOrEqual Log MatMul Max Min Mod Mul Neg Not Or Pad Pow Range ReduceMax ReduceMean "
-    "ReduceMin ReduceProd ReduceSum Reciprocal Reshape Shape Sigmoid Size Slice Softmax Split Sqrt Squeeze Sub Tanh "
-    "Tile Transpose Trilu Unsqueeze Where".split()
+    "Abs Add And Cast CastLike Ceil Concat ConstantOfShape Div Equal Erf Exp Expand Flatten Floor Gather Gemm "  # noqa: SIM905
+    "Greater GreaterOrEqual Identity Less LessOrEqual Log MatMul Max Min Mod Mul Neg Not Or Pad Pow Range ReduceMax "
+    "ReduceMean ReduceMin ReduceProd ReduceSum Reciprocal Reshape Sigmoid Size Slice Softmax Split Sqrt Squeeze Sub "
+    "Tanh Tile Transpose Trilu Unsqueeze Where".split()
 )
 """Operations that ONNX's own reference computes for us. None draws random numbers or reads files."""
 
@@ -44,7 +44,9 @@ def fold(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
     if _largest(call, inputs) > LARGEST:
         raise NetworkError(f"{call.title} makes a constant that cannot be", cure="Export the network anew")
     values = _evaluated(call, node, inputs)
-    return tuple(builder.constant(value, f"{call.name}.{k}" if k else call.name) for k, value in enumerate(values))
+    return tuple(
+        builder.constant(value, f"{call.name}.{k}" if k else call.name) for k, value in enumerate(values)
+    )
 
 
 def _shape(builder: Builder, call: Call) -> Array:
@@ -71,10 +73,31 @@ def _largest(call: Call, inputs: Sequence[Any]) -> float:
         return float(prod(abs(float(value)) for value in np.ravel(inputs[1]))) * max(np.size(inputs[0]), 1)
     if call.operation == "Pad":
         return float(np.abs(inputs[1], dtype=np.float64).sum() + 1) * max(np.size(inputs[0]), 1)
-    return prod(max(np.size(array), 1) for array in inputs) if call.operation in BROADCASTING else 0
+    return prod(max(np.size(array), 1) for array in inputs) if call.operation in GROWING else 0
 
 
-BROADCASTING = frozenset("Add And Div Equal Gather Greater Less MatMul Max Min Mod Mul Or Pow Sub Where".split())
+GROWING = frozenset(
+    {
+        "Add",
+        "Sub",
+        "Mul",
+        "Div",
+        "Pow",
+        "Greater",
+        "Less",
+        "Gather",
+        "MatMul",
+        "Gemm",
+        "Where",
+        "Equal",
+        "And",
+        "Or",
+        "Mod",
+        "Max",
+        "Min",
+    }
+)
+"""What comes out may be larger than what goes in, by broadcasting: at most as many numbers as their product."""
 
 
 def _evaluated(call: Call, node: Any, inputs: Sequence[Any]) -> list[Array]:
@@ -85,5 +108,7 @@ def _evaluated(call: Call, node: Any, inputs: Sequence[Any]) -> list[Array]:
         with np.errstate(all="ignore"):
             outputs = reference.ReferenceEvaluator(node, opsets={"": call.opset}).run(None, dict(given))
     except (*CONTRADICTIONS, RuntimeError, AssertionError, ArithmeticError) as error:
-        raise NetworkError(f"{call.title} contradicts itself: {error}", cure="Export the network anew") from error
+        raise NetworkError(
+            f"{call.title} contradicts itself: {error}", cure="Export the network anew"
+        ) from error
     return [np.asarray(output) for output in outputs]

@@ -5,37 +5,108 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lightning.errors import NetworkError
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import LightningError, NetworkError
 from lightning.networks.imports.builder import Builder, Call
 from lightning.networks.imports.folding import fold, foldable
+from lightning.networks.imports.onnx_parts import array_of, attributes_of, opset_of, parsed, shape_of
 from lightning.networks.imports.order import ordered
 from lightning.networks.imports.simplify import finished
 from lightning.networks.imports.vocabulary import CONTRADICTIONS, translate
 from lightning.networks.network import Network, Preprocessing
-from lightning.optional import needed
-
-OPSETS = range(13, 22)
 
 
 def from_onnx(path: Path, preprocessing: Preprocessing | None = None) -> Network:
     """The network in a file. Raises `NetworkError` and those under it, never an error of onnx or protobuf."""
-    return from_bytes(path.read_bytes(), path.stem, path.parent, preprocessing)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise NetworkError(f"{path} cannot be read: {error}", cure="Check the path") from error
+    return from_bytes(content, path.stem, path.parent, preprocessing)
 
 
 def from_bytes(
     content: bytes, name: str, folder: Path = Path(), preprocessing: Preprocessing | None = None
 ) -> Network:
     """As `from_onnx`; `folder` is where external data lie."""
-    model = _parsed(content, name)
-    opset = _opset(model)
-    graph = model.graph
-    builder = Builder(batched=_input_into(Builder(), graph, model))
-    tensors: dict[str, str] = {}
+    model = parsed(content, name)
+    try:
+        return _network(model, name, folder, preprocessing or Preprocessing())
+    except LightningError:
+        raise
+    except CONTRADICTIONS as error:
+        raise NetworkError(
+            f"{name}.onnx contradicts itself: {error}", cure="Export the network anew"
+        ) from error
+
+
+def _network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -> Network:
+    opset, graph = opset_of(model, name), model.graph
+    entry, output = _entry(graph, name), _output(graph, name)
+    batch, *image = shape_of(entry)
+    builder = Builder(batched=batch != 1)
+    tensors = {"": "", entry.name: builder.input(entry.name, image)}
     for initialiser in graph.initializer:
-        tensors[initialiser.name] = builder.constant(_array(initialiser, folder), initialiser.name)
-    entry = _entry(graph)
-    tensors[entry.name] = builder.input(entry.name, _axes(entry)[1:])
-    output = _output(graph)
-    for node in ordered(_named(graph.node), tensors, output):
-        _add(builder, node, tensors, opset, folder)
-    return finished(builder, name, entry.name, tensors[output], preprocessing or Preprocessing())
+        tensors[initialiser.name] = builder.constant(array_of(initialiser, folder), initialiser.name)
+    for number, node in enumerate(graph.node):
+        node.name = node.name or f"{node.op_type}_{number}"
+    for node in ordered(graph.node, tensors, output):
+        made = _outputs(builder, node, tensors, opset, folder)
+        tensors.update(zip(node.output, made, strict=False))
+        lost = [tensor for tensor in node.output[len(made) :] if tensor]
+        if lost:
+            raise NetworkError(
+                f"node {node.name} ({node.op_type}) does not make {lost} here", cure="Use one output"
+            )
+    return finished(builder, name, entry.name, tensors[output], preprocessing)
+
+
+def _outputs(
+    builder: Builder, node: Any, tensors: dict[str, str], opset: int, folder: Path
+) -> tuple[str, ...]:
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    if node.op_type == "Constant" and not domain:
+        return (builder.constant(_constant(node, folder), node.output[0]),)
+    inputs = tuple(tensors[tensor] for tensor in node.input)
+    used = max((place for place, tensor in enumerate(node.output, 1) if tensor), default=1)
+    call = Call(node.name, node.op_type, inputs, attributes_of(node), used, domain, opset)
+    return fold(builder, call, node) if foldable(builder, call) else translate(builder, call)
+
+
+def _constant(node: Any, folder: Path) -> npt.NDArray[Any]:
+    given = attributes_of(node)
+    for name, value in given.items():
+        if name == "value":
+            return array_of(value, folder)
+        if name in {"value_float", "value_floats"}:
+            return np.asarray(value, np.float32)
+        if name in {"value_int", "value_ints"}:
+            return np.asarray(value, np.int64)
+    raise NetworkError(
+        f"node {node.name} (Constant) holds {', '.join(given) or 'nothing'}", cure="Use numbers"
+    )
+
+
+def _entry(graph: Any, name: str) -> Any:
+    held = {initialiser.name for initialiser in graph.initializer}
+    entries = [entry for entry in graph.input if entry.name not in held]
+    if len(entries) != 1:
+        names = ", ".join(entry.name for entry in entries)
+        raise NetworkError(
+            f"{name}.onnx has {len(entries)} inputs ({names})", cure="Export the network with one input"
+        )
+    if graph.sparse_initializer:
+        raise NetworkError(f"{name}.onnx holds sparse initialisers", cure="Export dense ones")
+    return entries[0]
+
+
+def _output(graph: Any, name: str) -> str:
+    outputs = [output.name for output in graph.output]
+    if len(outputs) != 1:
+        raise NetworkError(
+            f"{name}.onnx has {len(outputs)} outputs ({', '.join(outputs)})",
+            cure="Export the network with one output: the scores",
+        )
+    return str(outputs[0])

@@ -36,7 +36,9 @@ def ordered(steps: Sequence[AnyStep], known: Iterable[str], wanted: str) -> list
         if not tensor or tensor in done:
             return
         if tensor not in makers:
-            raise NetworkError(f"{reader} needs {tensor!r}, which no node makes", cure="Export the network anew")
+            raise NetworkError(
+                f"{reader} needs {tensor!r}, which no node makes", cure="Export the network anew"
+            )
         path.append((makers[tensor], 0))
 
     visit(wanted, "the network's output")
@@ -70,4 +72,6 @@ def _makers(steps: Sequence[Step]) -> Mapping[str, int]:
 
 def _cycle(steps: Sequence[Step], trail: list[int]) -> CyclicNetwork:
     names = " -> ".join(steps[number].name or "?" for number in trail[trail.index(trail[-1]) :])
-    return CyclicNetwork(f"nodes wait for each other: {names}", cure="Unroll the loop, or export the network anew")
+    return CyclicNetwork(
+        f"nodes wait for each other: {names}", cure="Unroll the loop, or export the network anew"
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lightning.networks.imports.builder import Builder, Call
 from lightning.networks.imports.moving import excess, move_of
 from lightning.networks.imports.products import as_image, without_row
@@ -28,7 +30,12 @@ def pool(builder: Builder, call: Call) -> str:
     all_pads = (pads[0], pads[1], pads[2] + more[0], pads[3] + more[1])
     if min(output_size(size, kernel, strides, all_pads, dilations)) < 1:
         raise call.refused(f"has a kernel {kernel} larger than the image {size}")
-    attributes = {"kernel": kernel, "strides": strides, "pads": all_pads, "dilations": dilations}
+    attributes: dict[str, Any] = {
+        "kernel": kernel,
+        "strides": strides,
+        "pads": all_pads,
+        "dilations": dilations,
+    }
     if call.operation == "AveragePool":
         attributes["count_include_pad"] = bool(call.whole("count_include_pad", 0))
         attributes |= {"pads": pads, "excess": more}

@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 
 def gemm(builder: Builder, call: Call) -> str:
-    """alpha * A @ B + beta * C with constant B."""
+    """The matrix product alpha * A @ B + beta * C, with constant B."""
     if builder.is_constant(call.given(0)):
         raise call.refused(
             "multiplies a constant by activations, so its rows are not images", "Swap the factors"
@@ -29,7 +29,7 @@ def gemm(builder: Builder, call: Call) -> str:
 
 
 def _affine(builder: Builder, call: Call, x: str, weights: Array, beta: float) -> str:
-    """x @ weights.T + beta * (input 2), the last as a bias where it is constant."""
+    """The product x @ weights.T + beta * (input 2), the last as a bias where it is constant."""
     third = call.given(2)
     rows = len(weights)
     if builder.is_constant(third):
@@ -133,9 +133,10 @@ def conv(builder: Builder, call: Call) -> str:
     image, flat = as_image(builder, call, x)
     kernels = weights.reshape(rows, weights.shape[1], 1, -1) if flat else weights
     kernel = (kernels.shape[2], kernels.shape[3])
-    move = move_of(call, builder.shapes[image][1:], kernel, flat=flat)
-    if min(output_size(builder.shapes[image][1:], kernel, *move)) < 1:
-        raise call.refused(f"has a kernel {kernel} larger than the image {builder.shapes[image][1:]}")
+    size = (builder.shapes[image][1], builder.shapes[image][2])
+    move = move_of(call, size, kernel, flat=flat)
+    if min(output_size(size, kernel, *move)) < 1:
+        raise call.refused(f"has a kernel {kernel} larger than the image {size}")
     inputs = [image, builder.constant(kernels, f"{call.name}.weight")]
     if bias is not None:
         inputs.append(builder.constant(bias, f"{call.name}.bias"))

@@ -13,12 +13,14 @@ from fpga.hdl.cosimulation import coverage
 
 LIBRARY = sorted((Path(fpga.__file__).parent / "library").glob("*.ca"))
 NAMES = [path.stem for path in LIBRARY]
+SHORT = {"cross_cycle_accumulator": {"beats": 2}, "photonic_dot": {"beats": 2, "products": 6}}
+"""Parameters with which something happens in few cycles."""
 
 
 def test_the_library_is_what_the_page_lists():
     assert NAMES == [
         "averager", "cross_cycle_accumulator", "latency_counter", "layer_counter", "layer_sequencer",
-        "photonic_mac_control", "preamble_control", "sparsity_gate", "synchronous_data_streamer",
+        "photonic_dot", "photonic_mac_control", "preamble_control", "sparsity_gate", "synchronous_data_streamer",
     ]  # fmt: skip
 
 
@@ -36,7 +38,7 @@ def test_the_rtl_of_a_module_is_the_simulator_cycle_by_cycle(icarus, name):
     from fpga.hdl.cosimulation import first_mismatch
     from fpga.hdl.stimulus import generated_stimulus
 
-    short = {"beats": 2} if name == "cross_cycle_accumulator" else {}
+    short = SHORT.get(name, {})
     datapath = load(LIBRARY[NAMES.index(name)], short).datapath
     fires = 0
     for seed in range(4):  # each from reset: a count that has overshot its target may never fire again
@@ -164,3 +166,38 @@ def test_the_control_runs_two_layers_one_after_the_other(play):
     assert played["sequencer_layer_done_o"][9] == 1
     assert (played["layers_next_o"][10], played["layers_finished_o"][10]) == (1, 0)
     assert played["latency_running_o"][1:] == [1] * 13
+
+
+def test_a_dot_product_leaves_when_both_operands_are_there(play):
+    played = play(
+        "photonic_dot",
+        {"operand_valid_i": [0b01, 0b01, 0b11, 0b11], "operand_data_i": [0x21, 0x21, 0x8721, 0xFF43]},
+        6, lanes=2, bits=4,
+    )  # fmt: skip
+    assert played["operand_ready_o"][:4] == [0, 0, 0b11, 0b11]
+    assert played.beats("converters_light") == [0x8721, 0xFF43]
+
+
+def test_signed_products_are_added_over_lanes_and_beats_and_layers_are_counted(play):
+    def beat(one: int, other: int) -> int:
+        return one % 2**5 | other % 2**5 << 5
+
+    driven = {
+        "product_valid_i": [1, 1, 0, 1, 1, 1, 1],
+        "product_data_i": [
+            beat(15, -3), beat(1, 1), 0, beat(-15, -15), beat(-2, 0), beat(7, 7), beat(0, -16),
+        ],
+    }  # fmt: skip
+    played = play("photonic_dot", driven, 12, lanes=2, bits=4, beats=2, products=4, width=8, layers=2)
+    assert played.beats("adder_dot") == [14, -32 % 2**8, -2 % 2**8]
+    assert played["adder_layer_done_o"] == [0] * 5 + [1] + [0] * 6
+    assert played.count("layers.layer")[-1] == 1
+    assert played.count("adder.layer")[-1] == 2  # of the second layer
+
+
+def test_a_dot_product_of_sixteen_bits_wraps(play):
+    driven = {"product_valid_i": [1] * 9, "product_data_i": [2**8 - 1 | (2**8 - 1) << 9] * 9}
+    wide = play("photonic_dot", driven, 11, lanes=2, beats=9)
+    narrow = play("photonic_dot", driven, 11, lanes=2, beats=9, width=12)
+    assert wide.beats("adder_dot") == [18 * 255]
+    assert narrow.beats("adder_dot") == [18 * 255 - 2**12]

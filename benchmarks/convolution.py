@@ -1,0 +1,87 @@
+"""A residual network of convolutions on light: the digits of scikit-learn, trained from nothing by `examples/digits`.
+
+Exact integers beside float32 and int8 of ONNX Runtime, the same test images; what part of the multiply-accumulates of
+Conv and Gemm is photonic; noise as on Lightning's prototype. One JSON line, one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from one_thread import on_one_thread
+
+from lightning.evaluation import Dataset, load_dataset
+from lightning.evaluation.onnx_runtime import SAMPLES, float32_session, int8_session
+from lightning.execution.seam import Noise
+from lightning.networks import Network, from_torch
+from lightning.networks.macs import macs_of
+from lightning.training import Outcome
+from lightning.training.fine_tuning import measure
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "digits"))
+from train import PIXELS, RECIPES, trained  # noqa: E402  an example, no package
+
+ASKED_POINTS_FROM_INT8 = 1.0
+ASKED_PHOTONIC_SHARE = 0.95
+NOISE = Noise("per-product")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--network", choices=sorted(RECIPES), default="resnet8")
+    parser.add_argument("--seeds", type=int, default=3)
+    options = parser.parse_args()
+    on_one_thread()
+    dataset = load_dataset("digits")
+    found = [of_seed(options.network, dataset, seed) for seed in range(options.seeds)]
+    points = [each["exact"] - each["int8"] for each in found]
+    report: dict[str, Any] = {
+        "benchmark": "convolution",
+        "network": options.network,
+        "images": len(dataset.y),
+        "worst_points_from_int8": round(max(points, key=abs), 2),
+        "asked_points_from_int8": ASKED_POINTS_FROM_INT8,
+        "photonic_share": min(each["photonic_share"] for each in found),
+        "asked_photonic_share": ASKED_PHOTONIC_SHARE,
+        "training_cpu_s": round(float(np.median([each["training_cpu_s"] for each in found])), 1),
+    }
+    for name in ("float32", "int8", "exact", "noisy"):
+        report[name] = [each[name] for each in found]
+    print(json.dumps(report))
+    return 0
+
+
+def of_seed(name: str, dataset: Dataset, seed: int) -> dict[str, Any]:
+    """Accuracies in per cent of one network that was trained with this seed."""
+    recipe, begun = RECIPES[name], time.process_time()
+    module = trained(recipe, dataset, epochs=recipe.epochs, seed=seed)
+    took = time.process_time() - begun
+    network = from_torch(module, recipe.shape, PIXELS)
+    outcome = measure(module, network, dataset, noise=NOISE)
+    sessions = {
+        "float32": float32_session(network),
+        "int8": int8_session(network, dataset.train_x[:SAMPLES]),
+    }
+    right = {kind: per_cent(session.right(dataset) / len(dataset.y)) for kind, session in sessions.items()}
+    right |= {"exact": per_cent(outcome.exact), "noisy": per_cent(outcome.noisy)}
+    return right | {"photonic_share": photonic_share(network, outcome), "training_cpu_s": took}
+
+
+def per_cent(part: float) -> float:
+    return round(100 * part, 2)
+
+
+def photonic_share(network: Network, outcome: Outcome) -> float:
+    """Of the multiply-accumulates in Conv and Gemm nodes."""
+    macs = {node.name: macs_of(network, node) for node in network.nodes if node.operation in {"Conv", "Gemm"}}
+    return sum(macs[name] for name in outcome.model.layers) / sum(macs.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,232 @@
+"""Inference packets: LeNet-300-100 served on one core, asked from another, exact and noisy.
+
+Three things are measured in turns, in one run: a plain echo of datagrams (receive, send; nothing else), the model alone
+for batch 1, and the server with more requests than it can answer. The server's rate is to be 80 % of
+1 / (time of the echo + time of batch 1). Then it is asked at 80 % of the rate that it reached: nothing may be lost,
+and p99 of latency, from the scheduled time of sending, is to be 2 ms. Times are wall clock; beside them stands
+processor time, which a busy machine disturbs less. Published weights and MNIST's images where LIGHTBED_DATA is given,
+else random ones.
+"""
+
+from __future__ import annotations
+
+import os
+
+for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ[threads] = "1"
+
+import argparse
+import contextlib
+import json
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lightning.compiler import CompiledModel, Options, compile_network
+from lightning.evaluation import load_dataset
+from lightning.execution.opening import open_executor
+from lightning.load import Outcome, poisson_schedule
+from lightning.load.datagrams import exchange
+from lightning.load.targets import Target
+from lightning.networks import load_network
+from lightning.serving import Repository
+from lightning.serving.datagrams import DatagramServer
+
+ASKED_SHARE = 0.8
+ASKED_P99_US = 2000.0
+SHAPES = ((300, 784), (100, 300), (10, 100))
+ROWS = 256
+TURNS = 5
+
+
+def data_folder() -> Path | None:
+    return Path(os.environ["LIGHTBED_DATA"]) if "LIGHTBED_DATA" in os.environ else None
+
+
+def images() -> np.ndarray:
+    folder = data_folder()
+    if folder is None:
+        return np.random.default_rng(0).integers(0, 256, (ROWS, 784)).astype(np.uint8)
+    return np.asarray(load_dataset(f"mnist:{folder / 'mnist'}").x[:ROWS]).reshape(ROWS, 784)
+
+
+def lenet() -> CompiledModel:
+    folder = data_folder()
+    if folder is not None:
+        return compile_network(load_network(folder / "lenet" / "lenet_w.npz"), None, Options(scheme="published"))
+    draw = np.random.default_rng(0)
+    weights = {f"w{place + 1}": draw.normal(size=shape) for place, shape in enumerate(SHAPES)}
+    with tempfile.TemporaryDirectory() as made:
+        file = Path(made) / "lenet.npz"
+        np.savez(file, **weights)
+        return compile_network(load_network(file), None, Options(scheme="published"))
+
+
+# ------------------------------------------------------------------------- the process that serves
+
+
+def pin(core: int) -> None:
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, {core})
+
+
+def echo(server: socket.socket) -> None:
+    """A datagram of the size of an answer for every one that comes."""
+    buffer = bytearray(2048)
+    view = memoryview(buffer)[:88]
+    while True:
+        _, sender = server.recvfrom_into(buffer)
+        server.sendto(view, sender)
+
+
+def batch_one(model: CompiledModel, fidelity: str) -> dict[str, float]:
+    """Seconds for one image at a time."""
+    chain = open_executor(model, fidelity, seed=1).chain
+    rows, scores = images(), np.zeros(10, np.float32)
+    chain.warm()
+    wall, processor = time.perf_counter(), time.process_time()
+    for key in range(20 * ROWS):
+        chain.answer_one(rows[key % ROWS], key, scores)
+    return {
+        "wall_s": (time.perf_counter() - wall) / (20 * ROWS),
+        "processor_s": (time.process_time() - processor) / (20 * ROWS),
+    }
+
+
+def child(what: str) -> None:
+    pin(max(os.sched_getaffinity(0)))
+    if what == "echo":
+        import threading
+
+        server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        server.bind(("127.0.0.1", 0))
+        threading.Thread(target=echo, args=(server,), daemon=True).start()
+        tell(server.getsockname()[1])
+        for _ in sys.stdin:
+            tell({"processor_s": time.process_time()})
+        return
+    model = lenet()
+    repository = Repository(lambda each: open_executor(each, what, seed=1))
+    repository.load("lenet", model)
+    with DatagramServer(repository) as server:
+        tell(server.address[1])
+        for line in sys.stdin:
+            if line.strip() == "batch":
+                tell(batch_one(model, what))
+            else:
+                counts = server.counts()
+                tell({"processor_s": time.process_time(), "balanced": counts.balanced, **counts.outcomes()})
+
+
+def tell(what: object) -> None:
+    print(json.dumps(what), flush=True)
+
+
+# ------------------------------------------------------------------------ the process that asks
+
+
+@dataclass
+class Server:
+    process: subprocess.Popen[str]
+    target: Target
+
+    def ask(self, what: str) -> dict[str, float]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(what, file=self.process.stdin, flush=True)
+        return dict(json.loads(self.process.stdout.readline()))
+
+
+@contextlib.contextmanager
+def serving(what: str) -> Iterator[Server]:
+    command = [sys.executable, __file__, "--child", what]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            port = int(process.stdout.readline())
+            yield Server(process, Target("udp", "127.0.0.1", port))
+        finally:
+            process.stdin.close()
+
+
+def load(server: Server, rate: float, seconds: float, seed: int, rows: np.ndarray) -> Outcome:
+    due = poisson_schedule(rate, seconds, seed)
+    traces = exchange(server.target, 1, rows, due, first=seed << 24)
+    return Outcome(server.target.url, rate, seed, traces)
+
+
+def saturated(server: Server, rate: float, seconds: float, seed: int, rows: np.ndarray) -> dict[str, float]:
+    """Seconds an answer when there is always a next request."""
+    before = server.ask("counts")["processor_s"]
+    found = load(server, rate, seconds, seed, rows)
+    spent = server.ask("counts")["processor_s"] - before
+    return {"wall_s": 1 / found.answered_per_s, "processor_s": spent / found.answered, "loss": found.loss}
+
+
+def measured(fidelity: str, plain: Server, seconds: float, rows: np.ndarray) -> dict[str, object]:
+    turns = []
+    with serving(fidelity) as server:
+        load(server, 2000, 0.5, 1, rows)
+        load(plain, 2000, 0.5, 1, rows)
+        for turn in range(TURNS):
+            alone = server.ask("batch")
+            echoed = saturated(plain, 200_000, seconds, 10 + turn, rows)
+            rate = 1.6 / (echoed["wall_s"] + alone["wall_s"])
+            turns.append((echoed, alone, saturated(server, rate, seconds, 20 + turn, rows)))
+        times = [{key: statistics.median(turn[place][key] for turn in turns) for key in ("wall_s", "processor_s")} for place in range(3)]  # fmt: skip
+        shares = {
+            key: statistics.median((turn[0][key] + turn[1][key]) / turn[2][key] for turn in turns)
+            for key in ("wall_s", "processor_s")
+        }
+        reached = 1 / times[2]["wall_s"]
+        calm = [load(server, ASKED_SHARE * reached, 2 * seconds, 40 + turn, rows) for turn in range(TURNS)]
+        counts = server.ask("counts")
+    return {
+        "echo_us": round(1e6 * times[0]["wall_s"], 2),
+        "batch_1_us": round(1e6 * times[1]["wall_s"], 2),
+        "answers_per_s": round(reached),
+        "share": round(shares["wall_s"], 3),
+        "share_of_processor_time": round(shares["processor_s"], 3),
+        "asked_share": ASKED_SHARE,
+        "calm": {
+            "rate": round(ASKED_SHARE * reached),
+            "lost": sum(each.lost for each in calm),
+            "asked_lost": 0,
+            "p50_us": round(statistics.median(each.percentile_us(50) for each in calm), 1),
+            "p99_us": round(statistics.median(each.percentile_us(99) for each in calm), 1),
+            "asked_p99_us": ASKED_P99_US,
+            "p99_us_of_each": [round(each.percentile_us(99), 1) for each in calm],
+            "generator_lag_p99_us": round(statistics.median(each.lag_us(99) for each in calm), 1),
+        },
+        "counts": counts,
+    }
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--child", choices=("echo", "exact", "noisy"), help=argparse.SUPPRESS)
+    options.add_argument("--seconds", type=float, default=2.0, help="of each load")
+    chosen = options.parse_args()
+    if chosen.child:
+        child(chosen.child)
+        return
+    pin(min(os.sched_getaffinity(0)))
+    rows = images()
+    with serving("echo") as plain:
+        found = {fidelity: measured(fidelity, plain, chosen.seconds, rows) for fidelity in ("exact", "noisy")}
+    data = "published weights, MNIST" if data_folder() else "random"
+    print(json.dumps({"benchmark": "serving_udp", "data": data, "cores": os.cpu_count(), **found}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""`lightning compile NETWORK -o MODEL.lng`: a trained network in integers for light."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import numpy as np
+import typer
+
+from lightning.cli.explain import summary
+from lightning.cli.options import AsJson
+from lightning.cli.output import DONE, print_document
+from lightning.compiler import Hardware, Options, load_or_compile, save_model
+from lightning.compiler.explain import report
+from lightning.compiler.options import Ranges, Scheme
+from lightning.errors import InputError, OutOfRange
+from lightning.networks.network import Preprocessing
+
+Network = Annotated[
+    Path, typer.Argument(metavar="NETWORK", help="An .onnx, or an .npz of w1, w2, ... (b1, ...).")
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="The .lng; NETWORK.lng here, if not given."),
+]
+SchemeName = Annotated[
+    str | None,
+    typer.Option("--scheme", help="published (an .npz without biases), or scaled (everything else)."),
+]
+Samples = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DATA",
+        help="Raw inputs to measure ranges on: a .npy, an .npz of x, digits, mnist:DIR, nsl-kdd:DIR.",
+    ),
+]
+RangeName = Annotated[str, typer.Option("--ranges", help="error, min-max, percentile or entropy.")]
+Percentile = Annotated[float, typer.Option(help="Of magnitudes, with --ranges percentile.")]
+PerTensor = Annotated[bool, typer.Option("--per-tensor", help="One weight scale a layer, not one a row.")]
+Wavelengths = Annotated[int, typer.Option(min=1, max=64, help="Products that share a detector sample.")]
+Cores = Annotated[int, typer.Option(min=1, max=65536, help="Each computes other rows.")]
+Lanes = Annotated[int, typer.Option(min=1, max=1024, help="Samples of a cycle.")]
+SkipZeros = Annotated[bool, typer.Option("--skip-zeros", help="Do not send products whose weight is 0.")]
+Wrap = Annotated[bool, typer.Option("--wrap", help="Sums wrap to 16 bits, as in the published datapath.")]
+Scale = Annotated[float | None, typer.Option(help="Raw inputs are multiplied by it first.")]
+Mean = Annotated[str | None, typer.Option(metavar="M[,M...]", help="Then subtracted; one a channel.")]
+Deviation = Annotated[str | None, typer.Option(metavar="D[,D...]", help="Then divided by; one a channel.")]
+Layout = Annotated[str | None, typer.Option(help="Of raw inputs: as-is, or HWC (channels last).")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("compile")(compile_file)
+
+
+def compile_file(
+    network: Network,
+    output: Output = None,
+    scheme: SchemeName = None,
+    samples: Samples = None,
+    ranges: RangeName = "error",
+    percentile: Percentile = 99.9,
+    wavelengths: Wavelengths = 1,
+    cores: Cores = 1,
+    lanes: Lanes = 16,
+    scale: Scale = None,
+    mean: Mean = None,
+    deviation: Deviation = None,
+    layout: Layout = None,
+    *,
+    per_tensor: PerTensor = False,
+    skip_zeros: SkipZeros = False,
+    wrap: Wrap = False,
+    as_json: AsJson = False,
+) -> int:
+    """Quantise a trained network, tile it over lanes, wavelengths and cores, and say what became of every layer.
+
+    For example: lightning compile digits.onnx --samples digits --scale 0.00392 -o digits.lng
+    """
+    hardware = Hardware(lanes, wavelengths, cores, skip_zeros=skip_zeros)
+    options = Options(
+        scheme=cast(Scheme, scheme or "scaled"),
+        per_channel=not per_tensor,
+        ranges=cast(Ranges, ranges),
+        percentile=percentile,
+        wrap=wrap,
+        hardware=hardware,
+    )
+    model = load_or_compile(
+        _network_file(network),
+        None if samples is None else raw_samples(samples),
+        options,
+        _preprocessing(scale, mean, deviation, layout),
+        choose_scheme=scheme is None,
+    )
+    target = output or Path(f"{network.stem}.lng")
+    save_model(model, target)
+    found = report(model)
+    if as_json:
+        print_document(None, {"written": [str(target)], **found.document})
+    else:
+        print("\n".join([*summary(found), "", f"{found.cycles:,} cycles an image, written to {target}"]))
+    return DONE
+
+
+def raw_samples(name: str) -> Any:
+    """Raw inputs in a .npy, as `x` in an .npz, or of the training part of a data set. Raises `InputError`."""
+    if Path(name).suffix not in {".npy", ".npz"}:
+        from lightning.evaluation import load_dataset
+
+        return load_dataset(name).with_samples().train_x
+    try:
+        held = np.load(name, allow_pickle=False)
+        return held if isinstance(held, np.ndarray) else held["x"]
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise InputError(
+            f"{name} holds no samples ({error})", cure="Give a .npy of raw inputs, or an .npz with an array x"
+        ) from error
+
+
+def _network_file(path: Path) -> Path:
+    if path.suffix == ".lng":
+        raise OutOfRange(
+            f"{path} is compiled already", cure="Give the .onnx or .npz; or run: lightning explain"
+        )
+    return path
+
+
+def _preprocessing(
+    scale: float | None, mean: str | None, deviation: str | None, layout: str | None
+) -> Preprocessing | None:
+    """What was asked for; nothing where no option was given, so that the importer's own stands."""
+    if scale is None and mean is None and deviation is None and layout is None:
+        return None
+    return Preprocessing(
+        1.0 if scale is None else scale,
+        _numbers("--mean", mean or "0"),
+        _numbers("--deviation", deviation or "1"),
+        layout or "as-is",
+    )
+
+
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(each) for each in text.split(","))
+    except ValueError:
+        raise OutOfRange(
+            f"{option} {text!r} is no list of numbers", cure="Write 0.5 or 0.48,0.45,0.41"
+        ) from None

@@ -1,0 +1,167 @@
+"""What became of every node: computed by light or digitally, why, and at what cost."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from fpga.photonic_mac.cycles import LayerCycles
+from lightning.compiler.archive import model_hash
+from lightning.compiler.cycles import cycles_of, work_of
+from lightning.compiler.hardware import LayerWork
+from lightning.compiler.memory import MemoryPlan, memory_plan
+from lightning.compiler.model import CompiledModel, PhotonicLayer
+from lightning.networks.macs import macs_of
+from lightning.networks.network import Node
+
+_BY_LIGHT = "constant weights: sums of products"
+_BYTES_ONLY = frozenset(
+    {"Flatten", "Reshape", "Transpose", "Slice", "Concat", "Pad", "Gather", "Squeeze", "Unsqueeze"}
+)
+_REASONS = {
+    "MatMul": "both factors are activations, and light multiplies by constant weights",
+    "Relu": "rectified after the converter",
+    "MaxPool": "compares neighbours",
+    "AveragePool": "adds neighbours up, without products",
+    "GlobalAveragePool": "adds up each channel, without products",
+    "Softmax": "needs the sum of all its exponentials",
+    "LogSoftmax": "needs the sum of all its exponentials",
+    "LayerNormalization": "needs mean and variance of its own inputs",
+    "Add": "adds without products",
+}
+_ELSE = "computed value by value, after the converter"
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """One node of the network."""
+
+    name: str
+    operation: str
+    photonic: bool
+    why: str
+    shape: tuple[int, ...]
+    """Of what comes out, for one image."""
+    macs: int
+    work: LayerWork | None = None
+    """Of a photonic node."""
+    cycles: LayerCycles | None = None
+    zeros: float = 0.0
+    """Part of its weights that is 0."""
+    signed: bool = False
+    """Its activations may be negative."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """A compiled model, explained."""
+
+    name: str
+    scheme: str
+    sha256: str
+    nodes: tuple[NodeReport, ...]
+    memory: MemoryPlan
+    notes: tuple[str, ...]
+    """What the importer folded and merged."""
+    clock_hz: float
+
+    @property
+    def photonic_macs(self) -> int:
+        """Multiply-accumulates an image that light computes, zero weights included."""
+        return sum(node.macs for node in self.nodes if node.photonic)
+
+    @property
+    def macs(self) -> int:
+        """Of all nodes."""
+        return sum(node.macs for node in self.nodes)
+
+    @property
+    def photonic_share(self) -> float:
+        """Part of the multiply-accumulates that light computes, 0 .. 1."""
+        return self.photonic_macs / self.macs if self.macs else 0.0
+
+    @property
+    def cycles(self) -> int:
+        """Of the datapath, for one image; digital operations are not in it."""
+        return sum(node.work.cycles for node in self.nodes if node.work is not None)
+
+    @property
+    def latency_s(self) -> float:
+        """Of those cycles."""
+        return self.cycles / self.clock_hz
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "name": self.name,
+            "scheme": self.scheme,
+            "sha256": self.sha256,
+            "macs": self.macs,
+            "photonic_macs": self.photonic_macs,
+            "photonic_share": self.photonic_share,
+            "cycles": self.cycles,
+            "clock_hz": self.clock_hz,
+            "latency_s": self.latency_s,
+            "memory_bytes": self.memory.size,
+            "memory_bytes_unshared": self.memory.unshared,
+            "buffers": [asdict(each) for each in self.memory.buffers],
+            "nodes": [_node_document(each) for each in self.nodes],
+            "notes": list(self.notes),
+        }
+
+
+def report(model: CompiledModel) -> Report:
+    """Layer by layer what light computes and what not, and what it takes."""
+    network = model.network
+    return Report(
+        network.name,
+        model.scheme,
+        model_hash(model),
+        tuple(_node(model, node) for node in network.nodes),
+        memory_plan(model),
+        network.notes,
+        model.hardware.clock_hz,
+    )
+
+
+def _node(model: CompiledModel, node: Node) -> NodeReport:
+    shape = model.network.shapes[node.output]
+    layer = model.layers.get(node.name)
+    macs = macs_of(model.network, node)
+    if layer is None:
+        return NodeReport(node.name, node.operation, False, why_digital(node), shape, macs)
+    return NodeReport(
+        node.name,
+        node.operation,
+        True,
+        _BY_LIGHT,
+        shape,
+        macs,
+        work_of(layer, model.hardware),
+        cycles_of(layer, model.hardware),
+        _zeros(layer),
+        layer.signed,
+    )
+
+
+def why_digital(node: Node) -> str:
+    """Why light does not compute it."""
+    if node.operation in _BYTES_ONLY:
+        return "moves values, computes nothing"
+    return _REASONS.get(node.operation, _ELSE)
+
+
+def _zeros(layer: PhotonicLayer) -> float:
+    return 1.0 - np.count_nonzero(layer.weights) / max(prod(layer.weights.shape), 1)
+
+
+def _node_document(node: NodeReport) -> dict[str, Any]:
+    document = {**asdict(node), "shape": list(node.shape)}
+    if node.work is not None and node.cycles is not None:
+        document["work"]["cycles"] = node.work.cycles
+        document["cycles"]["total"] = node.cycles.total
+    return document

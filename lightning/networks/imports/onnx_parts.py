@@ -1,0 +1,125 @@
+"""Pieces of an ONNX file, read with `onnx`; what it raises becomes `NetworkError` here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import NetworkError
+from lightning.optional import needed
+
+OPSETS = range(13, 22)
+"""Versions of ONNX's own operations that are understood."""
+
+
+def parsed(content: bytes, name: str) -> Any:
+    """The `ModelProto`, its functions written out. Raises `NetworkError` for bytes that are none."""
+    onnx = needed("onnx", "to read ONNX files")
+    decode_error = needed("google.protobuf.message", "to read ONNX files").DecodeError
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(content)
+    except (decode_error, RuntimeError, ValueError) as error:
+        raise NetworkError(f"{name}.onnx is no ONNX file, or a damaged one", cure="Export it anew") from error
+    if not model.HasField("graph"):
+        raise NetworkError(f"{name}.onnx holds no network", cure="Export it anew")
+    return _without_functions(model, name) if model.functions else model
+
+
+def _without_functions(model: Any, name: str) -> Any:
+    inliner = needed("onnx.inliner", "to read ONNX files")
+    try:
+        return inliner.inline_local_functions(model)
+    except (RuntimeError, ValueError) as error:
+        raise NetworkError(
+            f"{name}.onnx: its functions cannot be written out: {error}", cure="Export it anew"
+        ) from error
+
+
+def opset_of(model: Any, name: str) -> int:
+    """The version of ONNX's own operations. Raises `NetworkError` outside `OPSETS`."""
+    versions = [entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}]
+    if len(versions) != 1 or versions[0] not in OPSETS:
+        raise NetworkError(
+            f"{name}.onnx is of opset {versions or 'none'}, and {OPSETS[0]} to {OPSETS[-1]} are understood",
+            cure="Export it with opset_version=17, or use onnx.version_converter",
+        )
+    return int(versions[0])
+
+
+def array_of(tensor: Any, folder: Path) -> npt.NDArray[Any]:
+    """Of a `TensorProto`, from `folder` where its data are in a file of their own. Raises `NetworkError`."""
+    onnx = needed("onnx", "to read ONNX files")
+    helper = needed("onnx.numpy_helper", "to read ONNX files")
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        tensor = _with_data(onnx, tensor, folder)
+    try:
+        array = np.asarray(helper.to_array(tensor))
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, MemoryError, AttributeError) as error:
+        raise NetworkError(
+            f"constant {tensor.name!r} is damaged: {error}", cure="Export the network anew"
+        ) from error
+    if array.dtype.kind == "O":
+        raise NetworkError(
+            f"constant {tensor.name!r} holds no numbers", cure="Export the network without texts"
+        )
+    return array
+
+
+def _with_data(onnx: Any, tensor: Any, folder: Path) -> Any:
+    external = needed("onnx.external_data_helper", "to read ONNX files")
+    try:
+        external.load_external_data_for_tensor(tensor, str(folder))
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        RuntimeError,
+        OverflowError,
+        onnx.checker.ValidationError,
+    ) as error:
+        raise NetworkError(
+            f"the data of constant {tensor.name!r} are missing: {error}",
+            cure="Keep the file of data beside the .onnx file",
+        ) from error
+    return tensor
+
+
+def attributes_of(node: Any) -> dict[str, Any]:
+    """By name; numbers, lists of numbers, strings, tensors. Raises `NetworkError`."""
+    helper = needed("onnx.helper", "to read ONNX files")
+    given: dict[str, Any] = {}
+    for attribute in node.attribute:
+        try:
+            value = helper.get_attribute_value(attribute)
+        except (ValueError, TypeError, KeyError) as error:
+            raise NetworkError(
+                f"node {node.name} ({node.op_type}) is damaged: {error}", cure="Export anew"
+            ) from error
+        given[attribute.name] = value.decode(errors="replace") if isinstance(value, bytes) else value
+    return given
+
+
+def shape_of(entry: Any) -> list[int]:
+    """The input's shape, 0 for a batch axis of any length. Raises `NetworkError` for what cannot be an input."""
+    kind = entry.type.tensor_type
+    if not entry.type.HasField("tensor_type") or not kind.HasField("shape") or not kind.shape.dim:
+        raise NetworkError(
+            f"input {entry.name!r} has no shape", cure="Export the network with the shape of its input"
+        )
+    if kind.elem_type not in {1, 10, 11, 16}:
+        raise NetworkError(f"input {entry.name!r} takes no floats", cure="Export a network that takes floats")
+    batch, *image = [int(dim.dim_value) for dim in kind.shape.dim]
+    if batch not in {0, 1}:
+        raise NetworkError(
+            f"input {entry.name!r} takes {batch} images at a time, or has no batch axis",
+            cure="Export it with a batch axis in front, symbolic or of length 1",
+        )
+    if not image or min(image) < 1:
+        raise NetworkError(
+            f"input {entry.name!r} has the shape {image} after the batch axis", cure="Fix all its other axes"
+        )
+    return [batch, *image]

@@ -1,0 +1,180 @@
+"""What makes a network smaller and keeps what it computes: folding into products, leaving out what nobody reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.errors import NetworkError
+from lightning.networks.imports.builder import Builder
+from lightning.networks.network import PHOTONIC, Network, Node, Preprocessing
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Affine:
+    """x * scale + shift, both (rows,)."""
+
+    scale: Array
+    shift: Array
+
+
+def finished(builder: Builder, name: str, entry: str, output: str, preprocessing: Preprocessing) -> Network:
+    """The network that was built, folded. Raises `NetworkError` where the output does not depend on the input."""
+    if output not in builder.shapes:
+        raise NetworkError(f"{name}: the output does not depend on the input", cure="Check what was exported")
+    nodes, output = _folded(builder, output)
+    nodes = _needed(_normalisations_apart(builder, nodes), output)
+    read = {tensor for node in nodes for tensor in node.inputs}
+    tensors = {entry, output} | {node.output for node in nodes}
+    return Network(
+        name,
+        tuple(nodes),
+        {key: value for key, value in builder.constants.items() if key in read},
+        entry,
+        output,
+        {key: shape for key, shape in builder.shapes.items() if key in tensors},
+        preprocessing,
+        tuple(builder.notes),
+    )
+
+
+def _folded(builder: Builder, output: str) -> tuple[list[Node], str]:
+    """Nodes in which every scale and shift that follows a product has become part of it."""
+    folding = _Folding(builder, Counter(tensor for node in builder.nodes for tensor in set(node.inputs)))
+    for node in builder.nodes:
+        folding.take(node)
+    return folding.nodes, folding.renamed.get(output, output)
+
+
+@dataclass
+class _Folding:
+    """Takes nodes in order; knows behind which product every tensor lies."""
+
+    builder: Builder
+    readers: Counter[str]
+    nodes: list[Node] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+    """Of the product in `nodes` whose rows a tensor holds."""
+
+    def take(self, node: Node) -> None:
+        current = replace(node, inputs=tuple(self.renamed.get(tensor, tensor) for tensor in node.inputs))
+        source = _activation(self.builder, current)
+        place = self.places.get(source) if self.readers[source] == 1 else None
+        affine = None if place is None else _affine(self.builder, current, self.nodes[place])
+        if place is None or affine is None:
+            self._keep(current, place)
+            return
+        product = self.nodes[place] = _absorbed(self.builder, self.nodes[place], affine)
+        self.renamed[node.output] = source
+        self.readers[source] = self.readers[node.output]
+        verb = "merged" if node.operation in {"Add", "Sub"} else "folded"
+        self.builder.note(f"{node.operation} {node.name} {verb} into {product.operation} {product.name}")
+
+    def _keep(self, node: Node, place: int | None) -> None:
+        if node.operation in PHOTONIC:
+            self.places[node.output] = len(self.nodes)
+        elif place is not None and self._drops_a_row(node):
+            self.places[node.output] = place
+        self.nodes.append(node)
+
+    def _drops_a_row(self, node: Node) -> bool:
+        """Whether `node` makes a sequence of an image of one row, as behind a convolution over a sequence."""
+        before, after = (self.builder.shapes[tensor] for tensor in (node.inputs[0], node.output))
+        return node.operation == "Reshape" and len(before) == 3 and before == (after[0], 1, *after[1:])
+
+
+def _activation(builder: Builder, node: Node) -> str:
+    """The only activation that `node` reads; "" where there are two."""
+    read = [tensor for tensor in node.inputs if not builder.is_constant(tensor)]
+    return read[0] if len(read) == 1 else ""
+
+
+def _affine(builder: Builder, node: Node, product: Node) -> Affine | None:
+    """What `node` does to every row of `product`; None where it does another thing to every value."""
+    source = _activation(builder, node)
+    if node.operation not in AFFINE or builder.shapes[node.output] != builder.shapes[source]:
+        return None
+    constants = [_by_row(builder, product, source, tensor) for tensor in node.inputs if tensor != source]
+    rows = [values.astype(np.float64) for values in constants if values is not None]
+    if len(rows) != len(constants):
+        return None
+    return AFFINE[node.operation](rows, node.inputs[0] != source)
+
+
+def _quotient(rows: list[Array], constant_first: bool) -> Affine | None:
+    usable = not constant_first and rows[0].all()
+    return Affine(1 / rows[0], 0 * rows[0]) if usable else None
+
+
+AFFINE: Mapping[str, Callable[[list[Array], bool], Affine | None]] = {
+    "BatchNormalization": lambda rows, _: Affine(rows[0], rows[1]),
+    "Add": lambda rows, _: Affine(np.ones_like(rows[0]), rows[0]),
+    "Sub": lambda rows, first: Affine(
+        np.full_like(rows[0], -1 if first else 1), rows[0] if first else -rows[0]
+    ),
+    "Mul": lambda rows, _: Affine(rows[0], np.zeros_like(rows[0])),
+    "Div": _quotient,
+}
+"""From the constants of a node, by row, and whether the first of its inputs is a constant."""
+
+
+def _by_row(builder: Builder, product: Node, source: str, tensor: str) -> Array | None:
+    """A constant (rows,), where it is one value for each row of `product`, which lies behind `source`."""
+    value = builder.constants[tensor]
+    rank = builder.rank(source)
+    aligned = value.reshape((1,) * (rank - value.ndim) + value.shape)
+    axis = 1 if product.operation == "Conv" else rank - 1
+    rows = len(builder.constants[product.inputs[1]])
+    if aligned.size != aligned.shape[axis] or aligned.size not in {1, rows}:
+        return None
+    return np.broadcast_to(aligned.reshape(-1), (rows,))
+
+
+def _absorbed(builder: Builder, product: Node, affine: Affine) -> Node:
+    """`product` with weights and bias scaled and shifted, computed in float64."""
+    x, weights, *bias = product.inputs
+    kernel = builder.constants[weights].astype(np.float64)
+    offset = builder.constants[bias[0]].astype(np.float64) if bias else np.zeros(len(kernel))
+    scaled = kernel * affine.scale.reshape(-1, *(1,) * (kernel.ndim - 1))
+    new_weights = builder.constant(scaled, weights)
+    shifted = offset * affine.scale + affine.shift
+    inputs: tuple[str, ...] = (x, new_weights)
+    if bias or shifted.any():
+        inputs = (x, new_weights, builder.constant(shifted, f"{product.name}.bias"))
+    return replace(product, inputs=inputs)
+
+
+def _normalisations_apart(builder: Builder, nodes: list[Node]) -> list[Node]:
+    """Every normalisation that could not be folded as a digital `Mul` and `Add`."""
+    apart: list[Node] = []
+    for node in nodes:
+        if node.operation != "BatchNormalization":
+            apart.append(node)
+            continue
+        x, scale, shift = node.inputs
+        scaled = f"{node.name}/scaled"
+        builder.shapes[scaled] = builder.shapes[x]
+        apart.append(Node(scaled, "Mul", (x, scale), scaled))
+        apart.append(Node(node.name, "Add", (scaled, shift), node.output))
+        builder.note(
+            f"BatchNormalization {node.name} computed digitally: no product with one reader before it"
+        )
+    return apart
+
+
+def _needed(nodes: list[Node], output: str) -> list[Node]:
+    """Those that the output depends on."""
+    read, kept = {output}, []
+    for node in reversed(nodes):
+        if node.output in read:
+            read |= set(node.inputs)
+            kept.append(node)
+    return kept[::-1]

@@ -1,0 +1,80 @@
+"""The table's digital half: ONNX Runtime computes the same network, and int8 never sees what it is tested on."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="the comparison needs lightbed[inference]")
+pytest.importorskip("onnxruntime", reason="the comparison needs lightbed[inference]")
+pytest.importorskip("numba", reason="noise needs lightbed[inference]")
+
+from lightning.evaluation import Dataset, load_dataset
+from lightning.evaluation.models import compiled_for
+from lightning.evaluation.onnx_runtime import float32_session, int8_session, samples_and_tests
+from lightning.evaluation.table import as_text, compare
+from lightning.execution import Noise
+from lightning.networks import preprocess, run_float
+
+
+@pytest.fixture
+def model_and_data(digits_npz):
+    return compiled_for(digits_npz, load_dataset("digits"))
+
+
+def test_float32_is_our_own_reference(model_and_data):
+    model, data = model_and_data
+    raw = data.x.reshape(500, 64)
+    found = float32_session(model.network).scores(raw)
+    own = run_float(model.network, preprocess(model.network, raw))
+    assert np.abs(found - own).max() < 1e-4
+    assert float32_session(model.network).right(data) == (own.argmax(axis=1) == data.y).sum()
+
+
+def test_int8_is_near_float32_and_is_not_float32(model_and_data):
+    model, data = model_and_data
+    session = int8_session(model.network, data.train_x[:200])
+    operations = {node.operation for node in model.network.nodes}
+    assert operations == {"Gemm", "Relu"}
+    raw = data.x.reshape(500, 64)
+    exact, found = float32_session(model.network).scores(raw), session.scores(raw)
+    assert 0 < np.abs(found - exact).max() < 0.2 * np.abs(exact).max()
+    assert abs(session.right(data) - float32_session(model.network).right(data)) <= 10
+
+
+def test_samples_are_of_training_where_there_is_such_a_part(model_and_data):
+    _, data = model_and_data
+    ((samples, tests),) = samples_and_tests(data)
+    assert tests is data
+    assert len(samples) == 500
+    train = {image.tobytes() for image in data.train_x}
+    assert all(image.tobytes() in train for image in samples)
+
+
+def test_without_a_training_part_no_image_is_tested_on_its_own_ranges():
+    x, y = np.arange(41).reshape(41, 1), np.zeros(41)
+    pairs = list(samples_and_tests(Dataset("own", x, y.astype(np.int64), x[:0], y[:0].astype(np.int64))))
+    assert sorted(np.concatenate([tests.x for _, tests in pairs]).ravel()) == list(range(41))
+    for samples, tests in pairs:
+        assert not set(samples.ravel()) & set(tests.x.ravel())
+        assert len(samples) >= 20
+
+
+def test_the_table_has_all_four(model_and_data):
+    model, data = model_and_data
+    rows = compare(model, data.first(200), Noise(sigma=6.0), (0, 1, 2), seconds=0.01)
+    assert [row.name for row in rows] == [
+        "float32, ONNX Runtime",
+        "int8, ONNX Runtime",
+        "photonic, exact",
+        "photonic, noisy",
+    ]
+    float32, int8, exact, noisy = rows
+    assert abs(float32.accuracy - exact.accuracy) < 0.05
+    assert noisy.accuracy < exact.accuracy
+    assert [row.spread is None for row in rows] == [True, True, True, False]
+    assert noisy.spread > 0
+    assert all(row.images_per_s > 0 for row in rows)
+    assert float32.joules is int8.joules is None
+    assert 0 < exact.joules_without_converters < exact.joules == noisy.joules
+    lines = as_text(rows).splitlines()
+    assert lines[0].split() == ["accuracy", "spread", "images/s", "J/image", "without", "converters"]
+    assert lines[4].startswith(f"photonic, noisy        {100 * noisy.accuracy:6.2f} %")

@@ -1,0 +1,90 @@
+"""The layer that was made weak is found, and so is the noise that it bears."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba", reason="noise needs numba: pip install 'lightbed[inference]'")
+
+from lightning.errors import OutOfRange
+from lightning.evaluation import load_dataset
+from lightning.evaluation.accuracy import evaluate
+from lightning.evaluation.models import compiled_for
+from lightning.evaluation.sensitivity import one_noisy_layer, scaled, sensitivity
+from lightning.execution import Noise, open_executor
+
+NOISE = Noise(sigma=10.0)
+
+
+@pytest.fixture
+def looked_at(weak, bright_blocks):
+    def look(layer, **options):
+        model, data = compiled_for(weak(layer), load_dataset(str(bright_blocks)))
+        return sensitivity(model, data, options.pop("noise", NOISE), **options)
+
+    return look
+
+
+@pytest.mark.parametrize(("planted", "other"), [("fc1", "fc2"), ("fc2", "fc1")])
+def test_the_planted_weak_layer_is_found(planted, other, looked_at):
+    found = looked_at(planted)
+    assert found.exact == 1
+    assert [each.layer for each in found.layers] == ["fc1", "fc2"]
+    losses = {each.layer: each.loss for each in found.layers}
+    assert found.weakest.layer == planted
+    assert losses[planted] > 20
+    assert losses[other] < losses[planted] / 5
+
+
+def test_the_sigma_found_is_borne_and_a_little_more_is_not(looked_at, weak, bright_blocks):
+    found = looked_at("fc1")
+    model, data = compiled_for(weak("fc1"), load_dataset(str(bright_blocks)))
+
+    def lost(sigma):
+        accuracies = [
+            evaluate(open_executor(model, "noisy", noise=Noise(sigma=sigma), seed=seed), data).accuracy
+            for seed in range(3)
+        ]
+        return 100 * (found.exact - np.mean(accuracies))
+
+    assert 0 < found.sigma < NOISE.sigma
+    assert lost(found.sigma) <= found.allowed < lost(1.1 * found.sigma)
+
+
+def test_averaging_buys_what_a_smaller_sigma_buys(looked_at):
+    found = looked_at("fc1")
+    assert [each.average for each in found.averaged] == [2**power for power in range(len(found.averaged))]
+    assert found.average == found.averaged[-1].average
+    needed = (NOISE.sigma / found.sigma) ** 2
+    assert needed / 2.5 < found.average < needed * 2.5
+
+
+def test_a_network_that_bears_everything_and_one_that_bears_nothing(looked_at):
+    strong = looked_at("fc1", noise=Noise(sigma=1e-3))
+    assert strong.average == 1
+    assert strong.factor > 100
+    # Mean errors do not average away, nor shrink with sigma.
+    spoilt = looked_at("fc2", noise=Noise(sigma=1.0, mean=-200.0))
+    assert (spoilt.factor, spoilt.sigma, spoilt.average) == (0, 0, None)
+
+
+def test_no_noise_and_no_loss_are_refused(looked_at):
+    with pytest.raises(OutOfRange, match="no noise"):
+        looked_at("fc1", noise=Noise(sigma=0.0))
+    with pytest.raises(OutOfRange, match="not above 0"):
+        looked_at("fc1", allowed=0.0)
+
+
+def test_noise_in_one_layer_is_the_same_draws_as_in_all(weak, bright_blocks):
+    """A chain of one layer: noise in it alone is noise in all."""
+    path = weak("fc1")
+    with np.load(path) as weights:
+        np.savez(path, w1=weights["w1"])
+    model, data = compiled_for(path, load_dataset(str(bright_blocks)))
+    one = one_noisy_layer(model, "fc1", NOISE, 5).run(data.x).scores
+    assert (one == open_executor(model, "noisy", noise=NOISE, seed=5).run(data.x).scores).all()
+    assert (one != one_noisy_layer(model, "none", NOISE, 5).run(data.x).scores).any()
+
+
+def test_scaled_noise_has_every_part_scaled():
+    found = scaled(Noise(sigma=1.0, shot=0.5, intensity=0.25, mean=0.5), 2.0)
+    assert (found.sigma, found.shot, found.intensity, found.mean) == (2, 2, 1, 0.5)

@@ -1,0 +1,166 @@
+"""Models in service: named, numbered, warm, swapped, and closed when nobody uses them any more."""
+
+import queue
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from lightning.errors import InputError, ModelFileError, ServingError, UnknownModel
+from lightning.serving.repository import Repository
+
+
+@pytest.fixture
+def repository(opened):
+    return Repository(opened)
+
+
+def key_asked(repository, name="m", key=9):
+    with repository.acquire(name) as loaded:
+        inputs = np.zeros((1, *loaded.raw_shape), np.uint8)
+        return loaded.version, loaded.run(inputs, [key]).scores[0, 0]
+
+
+def test_a_loaded_model_answers_by_name_and_by_number(repository, model):
+    loaded = repository.load("m", model)
+    assert (loaded.name, loaded.version, loaded.number) == ("m", "1", 1)
+    assert key_asked(repository, "m") == ("1", 9)
+    assert key_asked(repository, 1) == ("1", 9)
+
+
+def test_it_is_warmed_with_the_arrays_that_come_from_a_network(repository, opened, model):
+    repository.load("m", model)
+    assert opened[0].warmed[0] == "warm"
+    runs = set(opened[0].warmed[1:])
+    assert {("uint8", 1, False), ("uint8", 4, False), ("float32", 1, False), ("int64", 1, False)} <= runs
+    assert repository.serving()[0].seconds_per_image > 0
+
+
+def test_slow_fidelities_are_not_run_to_warm_them(opened, double, model):
+    class Slow(double):
+        fidelity = "device"
+
+    repository = Repository(Slow)
+    loaded = repository.load("m", model)
+    assert loaded.executor.warmed == ["warm"]
+    assert loaded.seconds_per_image == float("inf")
+
+
+def test_the_old_version_goes_on_until_its_last_request_is_answered(repository, opened, model, other_model):
+    repository.load("m", model)
+    first, second = repository.acquire("m"), repository.acquire("m", "1")
+    repository.load("m", other_model)
+    assert key_asked(repository) == ("2", 9)
+    with first as loaded:
+        assert loaded.version == "1"
+        assert loaded.run(np.zeros((1, 20), np.uint8), [5]).scores[0, 0] == 5
+    assert not opened[0].closed
+    second.release()
+    assert opened[0].closed
+    assert not opened[1].closed
+
+
+def test_an_idle_model_is_closed_at_once(repository, opened, model):
+    repository.load("m", model)
+    repository.load("m", model)
+    assert [each.closed for each in opened] == [True, False]
+    repository.close()
+    assert [each.closed for each in opened] == [True, True]
+
+
+def test_an_unloaded_model_is_unknown_and_can_come_back_with_its_number(repository, model):
+    repository.load("m", model)
+    repository.load("n", model)
+    repository.unload("m")
+    with pytest.raises(UnknownModel, match=r"no model 'm' is loaded\. There is n \(version 1\)"):
+        repository.acquire("m")
+    with pytest.raises(UnknownModel):
+        repository.acquire(1)
+    with pytest.raises(UnknownModel):
+        repository.unload("m")
+    again = repository.load("m")
+    assert (again.version, again.number) == ("2", 1)
+    assert dict(repository.numbers()) == {"m": 1, "n": 2}
+
+
+def test_versions_that_are_gone_are_refused(repository, model):
+    repository.load("m", model)
+    repository.load("m", model)
+    with pytest.raises(UnknownModel, match="no version '1' of model 'm'"):
+        repository.acquire("m", "1")
+    with repository.acquire("m", "2") as loaded:
+        assert loaded.version == "2"
+
+
+def test_what_cannot_be_loaded_leaves_the_old_one_in_service(opened, double, model, tmp_path):
+    damaged = tmp_path / "m.lng"
+    model.save(damaged)
+    repository = Repository(opened, tmp_path)
+    repository.load("m")
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[: len(content) // 2])
+    with pytest.raises(ModelFileError):
+        repository.load("m")
+    damaged.unlink()
+    with pytest.raises(ModelFileError, match="there is no file"):
+        repository.load("m")
+    assert key_asked(repository) == ("1", 9)
+
+
+def test_a_model_that_fails_to_warm_is_closed(double, model):
+    made = []
+
+    class Broken(double):
+        def warm(self):
+            made.append(self)
+            raise InputError("no", cure="none")
+
+    repository = Repository(Broken)
+    with pytest.raises(InputError):
+        repository.load("m", model)
+    assert made[0].closed
+    assert repository.serving() == ()
+
+
+def test_files_of_the_directory_are_listed_and_loaded_by_name(opened, model, tmp_path):
+    for name in ("a.lng", "b.lng", "-odd.lng", "notes.txt"):
+        model.save(tmp_path / name)
+    repository = Repository(opened, tmp_path)
+    repository.load("b")
+    repository.load("c", model)
+    found = [(each.name, each.version, each.ready) for each in repository.index()]
+    assert found == [("a", "", False), ("b", "1", True), ("c", "1", True)]
+    with pytest.raises(UnknownModel):
+        repository.load("d")
+
+
+@pytest.mark.parametrize("name", ["", "../secret", "a/b", ".hidden", "a b", "x" * 101, "ä"])
+def test_names_cannot_lead_out_of_the_directory(repository, model, name):
+    with pytest.raises(ServingError, match="is no name for a model"):
+        repository.load(name, model)
+
+
+def test_swapping_under_load_loses_no_request(repository, opened, model, other_model):
+    repository.load("m", model)
+    stop = threading.Event()
+    versions = queue.SimpleQueue()
+
+    def ask(key):
+        while not stop.is_set():
+            version, found = key_asked(repository, key=key)
+            assert found == key
+            versions.put(version)
+
+    with ThreadPoolExecutor(3) as threads:
+        asked = [threads.submit(ask, key) for key in range(3)]
+        try:
+            for each in (other_model, model) * 5:
+                new = repository.load("m", each).version
+                while versions.get(timeout=20) != new:
+                    pass
+        finally:
+            stop.set()
+        assert [each.result() for each in asked] == [None] * 3
+    assert [each.closed for each in opened] == [True] * 10 + [False]
+    assert repository.serving()[0].users == 0
