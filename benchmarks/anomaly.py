@@ -20,7 +20,7 @@ from one_thread import on_one_thread
 from lightning.evaluation import Dataset, load_dataset
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "anomaly"))
-from train import PROTOTYPE, measured, trained  # noqa: E402  an example, no package
+from train import PROTOTYPE, measured, trained
 
 ASKED_LOSS_POINTS = 1.0
 EPOCHS = 10

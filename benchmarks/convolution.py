@@ -19,13 +19,14 @@ from one_thread import on_one_thread
 from lightning.evaluation import Dataset, load_dataset
 from lightning.evaluation.onnx_runtime import SAMPLES, float32_session, int8_session
 from lightning.execution.seam import Noise
-from lightning.networks import Network, from_torch
+from lightning.networks import Network
+from lightning.networks.imports.torch_module import from_torch
 from lightning.networks.macs import macs_of
 from lightning.training import Outcome
 from lightning.training.fine_tuning import measure
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "digits"))
-from train import PIXELS, RECIPES, trained  # noqa: E402  an example, no package
+from train import PIXELS, RECIPES, trained
 
 ASKED_POINTS_FROM_INT8 = 1.0
 ASKED_PHOTONIC_SHARE = 0.95

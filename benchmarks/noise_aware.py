@@ -1,7 +1,9 @@
 """What noise in training is worth: LeNet-300-100 with the published weights, fine-tuned with and without it.
 
 8,000 of the 10,000 test images of MNIST train, the other 2,000 test, another split for each seed; every product is
-noisy. Accuracies are those of the executors. Needs LIGHTBED_DATA. One JSON line, one thread.
+noisy. Accuracies are those of the executors. The figure that is asked for is measured where training without noise does
+best: with ranges of activations that end at the 97th percentile, which alone are worth more. Beside it the compiler's
+usual ranges, and the published scheme. Needs LIGHTBED_DATA. One JSON line, one thread.
 """
 
 from __future__ import annotations
@@ -25,7 +27,12 @@ from lightning.training import Comparison, Schedule, fine_tune
 
 ASKED_GAIN_POINTS = 3.0
 TRAINING_IMAGES = 8000
-SCHEMES = ("published", "scaled")
+OPTIONS = {
+    "narrow": Options(ranges="percentile", percentile=97),
+    "usual": Options(),
+    "published": Options(scheme="published"),
+}
+HEADLINE = "narrow"
 
 
 def main() -> int:
@@ -33,6 +40,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--sigma", type=float, default=5.0)
     parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--only", nargs="+", choices=list(OPTIONS), default=list(OPTIONS))
     options = parser.parse_args()
     on_one_thread()
     folder = Path(os.environ.get("LIGHTBED_DATA") or sys.exit("LIGHTBED_DATA is not set"))
@@ -45,12 +53,17 @@ def main() -> int:
         "seeds": options.seeds,
         "asked_gain_points": ASKED_GAIN_POINTS,
     }
-    for scheme in SCHEMES:
+    noise = Noise("per-product-dense", sigma=options.sigma)
+    for name, chosen in OPTIONS.items():
+        if name not in options.only:
+            continue
         found = [
-            compared(folder, split(mnist, seed), scheme, options.sigma, options.epochs, seed)
+            compared(folder, split(mnist, seed), noise, chosen, options.epochs, seed)
             for seed in range(options.seeds)
         ]
-        report |= {f"{scheme}_{name}": value for name, value in summary(found).items()}
+        report |= {
+            f"{name}_{key}" if name != HEADLINE else key: value for key, value in summary(found).items()
+        }
     print(json.dumps(report))
     return 0
 
@@ -77,16 +90,16 @@ def split(mnist: Dataset, seed: int) -> Dataset:
 
 
 def compared(
-    folder: Path, dataset: Dataset, scheme: Any, sigma: float, epochs: int, seed: int
+    folder: Path, dataset: Dataset, noise: Noise, options: Options, epochs: int, seed: int
 ) -> Comparison:
     return fine_tune(
         published_lenet(folder),
         dataset,
         shape=(784,),
-        noise=Noise("per-product-dense", sigma=sigma),
+        noise=noise,
         preprocessing=Preprocessing(scale=1 / 255),
         schedule=Schedule(epochs),
-        options=Options(scheme=scheme),
+        options=options,
         seed=seed,
     )
 
@@ -96,13 +109,17 @@ def summary(found: list[Comparison]) -> dict[str, Any]:
     gains = [100 * each.gain for each in found]
     report: dict[str, Any] = {
         "gain_points": round(float(np.mean(gains)), 2),
-        "gain_standard_error": round(float(np.std(gains, ddof=1)) / len(gains) ** 0.5, 2) if len(gains) > 1 else None,
+        "gain_standard_error": round(float(np.std(gains, ddof=1)) / len(gains) ** 0.5, 2)
+        if len(gains) > 1
+        else None,
         "gain_points_of_seeds": [round(gain, 2) for gain in gains],
     }
     for name in ("before", "plain", "aware"):
         outcomes = [getattr(each, name) for each in found]
         for kind in ("float32", "exact", "noisy"):
-            report[f"{name}_{kind}"] = round(100 * float(np.mean([getattr(each, kind) for each in outcomes])), 2)
+            report[f"{name}_{kind}"] = round(
+                100 * float(np.mean([getattr(each, kind) for each in outcomes])), 2
+            )
     return report
 
 

@@ -10,25 +10,23 @@ else random ones.
 
 from __future__ import annotations
 
-import os
-
-for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ[threads] = "1"
-
 import argparse
 import contextlib
 import json
+import os
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from one_thread import THREADS
 
 from lightning.compiler import CompiledModel, Options, compile_network
 from lightning.evaluation import load_dataset
@@ -61,7 +59,9 @@ def images() -> np.ndarray:
 def lenet() -> CompiledModel:
     folder = data_folder()
     if folder is not None:
-        return compile_network(load_network(folder / "lenet" / "lenet_w.npz"), None, Options(scheme="published"))
+        return compile_network(
+            load_network(folder / "lenet" / "lenet_w.npz"), None, Options(scheme="published")
+        )
     draw = np.random.default_rng(0)
     weights = {f"w{place + 1}": draw.normal(size=shape) for place, shape in enumerate(SHAPES)}
     with tempfile.TemporaryDirectory() as made:
@@ -102,10 +102,7 @@ def batch_one(model: CompiledModel, fidelity: str) -> dict[str, float]:
 
 
 def child(what: str) -> None:
-    pin(max(os.sched_getaffinity(0)))
     if what == "echo":
-        import threading
-
         server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         server.bind(("127.0.0.1", 0))
@@ -147,9 +144,15 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(what: str) -> Iterator[Server]:
-    command = [sys.executable, __file__, "--child", what]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+def serving(what: str, core: int) -> Iterator[Server]:
+    command = [sys.executable, __file__, "--child", what, "--core", str(core)]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | dict.fromkeys(THREADS, "1"),
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -173,9 +176,9 @@ def saturated(server: Server, rate: float, seconds: float, seed: int, rows: np.n
     return {"wall_s": 1 / found.answered_per_s, "processor_s": spent / found.answered, "loss": found.loss}
 
 
-def measured(fidelity: str, plain: Server, seconds: float, rows: np.ndarray) -> dict[str, object]:
+def measured(fidelity: str, core: int, plain: Server, seconds: float, rows: np.ndarray) -> dict[str, object]:
     turns = []
-    with serving(fidelity) as server:
+    with serving(fidelity, core) as server:
         load(server, 2000, 0.5, 1, rows)
         load(plain, 2000, 0.5, 1, rows)
         for turn in range(TURNS):
@@ -183,17 +186,17 @@ def measured(fidelity: str, plain: Server, seconds: float, rows: np.ndarray) -> 
             echoed = saturated(plain, 200_000, seconds, 10 + turn, rows)
             rate = 1.6 / (echoed["wall_s"] + alone["wall_s"])
             turns.append((echoed, alone, saturated(server, rate, seconds, 20 + turn, rows)))
-        times = [{key: statistics.median(turn[place][key] for turn in turns) for key in ("wall_s", "processor_s")} for place in range(3)]  # fmt: skip
+        times = [statistics.median(turn[place]["wall_s"] for turn in turns) for place in range(3)]
         shares = {
             key: statistics.median((turn[0][key] + turn[1][key]) / turn[2][key] for turn in turns)
             for key in ("wall_s", "processor_s")
         }
-        reached = 1 / times[2]["wall_s"]
+        reached = 1 / times[2]
         calm = [load(server, ASKED_SHARE * reached, 2 * seconds, 40 + turn, rows) for turn in range(TURNS)]
         counts = server.ask("counts")
     return {
-        "echo_us": round(1e6 * times[0]["wall_s"], 2),
-        "batch_1_us": round(1e6 * times[1]["wall_s"], 2),
+        "echo_us": round(1e6 * times[0], 2),
+        "batch_1_us": round(1e6 * times[1], 2),
         "answers_per_s": round(reached),
         "share": round(shares["wall_s"], 3),
         "share_of_processor_time": round(shares["processor_s"], 3),
@@ -215,17 +218,20 @@ def measured(fidelity: str, plain: Server, seconds: float, rows: np.ndarray) -> 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--child", choices=("echo", "exact", "noisy"), help=argparse.SUPPRESS)
+    options.add_argument("--core", type=int, help=argparse.SUPPRESS)
     options.add_argument("--seconds", type=float, default=2.0, help="of each load")
     chosen = options.parse_args()
     if chosen.child:
+        pin(chosen.core)
         child(chosen.child)
         return
-    pin(min(os.sched_getaffinity(0)))
+    cores = sorted(os.sched_getaffinity(0))
+    pin(cores[0])
     rows = images()
-    with serving("echo") as plain:
-        found = {fidelity: measured(fidelity, plain, chosen.seconds, rows) for fidelity in ("exact", "noisy")}
+    with serving("echo", cores[-1]) as plain:
+        found = {each: measured(each, cores[-1], plain, chosen.seconds, rows) for each in ("exact", "noisy")}
     data = "published weights, MNIST" if data_folder() else "random"
-    print(json.dumps({"benchmark": "serving_udp", "data": data, "cores": os.cpu_count(), **found}))
+    print(json.dumps({"benchmark": "serving_udp", "data": data, "cores": len(cores), **found}))
 
 
 if __name__ == "__main__":

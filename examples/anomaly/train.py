@@ -22,7 +22,7 @@ from torch import nn
 
 from lightning.evaluation import Dataset, load_dataset
 from lightning.execution.seam import Noise
-from lightning.networks import from_torch
+from lightning.networks.imports.torch_module import from_torch
 from lightning.training import Outcome, Schedule, fit
 from lightning.training.fine_tuning import measure
 
@@ -32,9 +32,7 @@ PROTOTYPE = Noise("per-product")
 
 def detector(features: int) -> nn.Module:
     """Two classes, normal and attack."""
-    return nn.Sequential(
-        nn.Linear(features, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 2)
-    )
+    return nn.Sequential(nn.Linear(features, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 2))
 
 
 def trained(dataset: Dataset, *, epochs: int, seed: int) -> Any:
@@ -60,7 +58,9 @@ def share_of_attacks_found(outcome: Outcome, dataset: Dataset) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     given = os.environ.get("LIGHTBED_DATA")
     parser.add_argument("--data", type=Path, default=Path(given) / "nsl_kdd" if given else None)
     parser.add_argument("--epochs", type=int, default=10)
@@ -74,7 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = measured(trained(dataset, epochs=options.epochs, seed=options.seed), dataset)
     found.model.save(options.output)
     print(f"KDDTest+, {len(dataset.y)} connections, {dataset.x.shape[1]} features:")
-    print(f"float32 {100 * found.float32:.2f} %, exact {100 * found.exact:.2f} %, noisy {100 * found.noisy:.2f} %")
+    print(
+        f"float32 {100 * found.float32:.2f} %, exact {100 * found.exact:.2f} %, noisy {100 * found.noisy:.2f} %"
+    )
     print(f"attacks found: {100 * share_of_attacks_found(found, dataset):.1f} %; wrote {options.output}")
     return 0
 

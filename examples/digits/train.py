@@ -21,7 +21,8 @@ from networks import mlp, resnet8
 
 from lightning.evaluation import Dataset, load_dataset
 from lightning.execution.seam import Noise
-from lightning.networks import Preprocessing, from_torch
+from lightning.networks import Preprocessing
+from lightning.networks.imports.torch_module import from_torch
 from lightning.networks.onnx_writer import to_onnx
 from lightning.networks.preprocess import preprocess
 from lightning.training import Comparison, Curve, Schedule, accuracy_curve, fine_tune, fit
@@ -49,7 +50,9 @@ def trained(recipe: Recipe, dataset: Dataset, *, epochs: int, seed: int) -> Any:
     return fit(module, x, dataset.train_y, seed=seed, schedule=Schedule(epochs, batch=32, rate=3e-3))
 
 
-def tuned(module: Any, recipe: Recipe, dataset: Dataset, *, sigma: float, epochs: int, seed: int) -> Comparison:
+def tuned(
+    module: Any, recipe: Recipe, dataset: Dataset, *, sigma: float, epochs: int, seed: int
+) -> Comparison:
     """The module as it was, fine-tuned, and fine-tuned with noise on every product."""
     return fine_tune(
         module,
@@ -102,7 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--network", choices=[*RECIPES, "both"], default="both")
     parser.add_argument("--epochs", type=int, help="of training, and as many of each fine-tuning")
     parser.add_argument("--sigma", type=float, default=8.0, help="of 255, the noise of a product in training")

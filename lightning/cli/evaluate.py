@@ -35,6 +35,8 @@ Compare = Annotated[
 Table = Annotated[bool, typer.Option("--table", help="The same as --compare onnxruntime.")]
 
 SEEDS_OF_TABLE = 5
+PACE_SECONDS = 0.3
+"""For which each row of the table is timed."""
 
 
 def register(app: typer.Typer) -> None:
@@ -77,7 +79,7 @@ def evaluate_command(
     used = tuple(range(seed, seed + several))
     found = counted(run, compiled, dataset, used if run.fidelity == "noisy" else used[:1])
     origin = run.provenance(compiled, used if run.fidelity == "noisy" else used[:1])
-    rows = _table(compiled, dataset, run.noise or Noise(average=1), used) if with_table else []
+    rows = _table(compiled, dataset, run.noise or Noise(), used) if with_table else []
     if as_json:
         document = {**origin.document, "data": dataset.name, **figures(found)}
         print_document(
@@ -132,7 +134,7 @@ def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
 def _table(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: Sequence[int]) -> list[Any]:
     from lightning.evaluation.table import compare
 
-    return compare(model, dataset, noise, seeds)
+    return compare(model, dataset, noise, seeds, seconds=PACE_SECONDS)
 
 
 def _say(origin: Provenance, dataset: Dataset, found: Sequence[Evaluation]) -> None:

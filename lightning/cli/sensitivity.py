@@ -15,7 +15,7 @@ from lightning.cli.output import DONE, print_document, written
 from lightning.evaluation.dataset import Dataset, load_dataset
 from lightning.evaluation.models import compiled_for
 from lightning.evaluation.result import Provenance, rounded
-from lightning.evaluation.sensitivity import Sensitivity
+from lightning.evaluation.sensitivity import Sensitivity, points
 from lightning.evaluation.sensitivity import sensitivity as look
 
 Loss = Annotated[float, typer.Option("--loss", help="Points of accuracy that may be lost.")]
@@ -60,7 +60,7 @@ def sensitivity(
         from lightning.pictures import save
         from lightning.pictures.sensitivity import layer_losses
 
-        save(layer_losses(found, compiled.network.name, dataset.name), png)
+        save(layer_losses(found, compiled.network.name, short_name(dataset)), png)
     if as_json:
         about = {"data": dataset.name, "images": len(dataset.x), "written": written((png,))}
         print_document(None, {**origin.document, **about, **document_of(found)})
@@ -88,6 +88,11 @@ def document_of(found: Sensitivity) -> dict[str, Any]:
     }
 
 
+def short_name(dataset: Dataset) -> str:
+    """Without the folder."""
+    return dataset.name.partition(":")[0]
+
+
 def _say(found: Sensitivity, origin: Provenance, dataset: Dataset) -> None:
     print(f"{dataset.name}: {len(dataset.x):,} images; exact {100 * found.exact:.2f} %")
     print(f"{origin.line}  SIMULATED")
@@ -103,7 +108,7 @@ def _say(found: Sensitivity, origin: Provenance, dataset: Dataset) -> None:
 
 
 def _bearable(found: Sensitivity) -> str:
-    told = f"for a loss of at most {found.allowed:g} points"
+    told = f"for a loss of at most {points(found.allowed)}"
     if not found.factor:
         return f"no sigma is small enough {told}: the mean error alone costs more"
     if math.isinf(found.factor):

@@ -25,7 +25,7 @@ from lightning.errors import LightningError, ModelFileError
 
 FORMAT = 1
 """Of `model.json`; a later one is refused."""
-MAX_BYTES = 2**31
+MAX_BYTES = 2**30
 """Of all members together, unpacked: a file may declare anything."""
 MAX_MEMBERS = 20_000
 _SUMS = "SHA256SUMS"
@@ -33,13 +33,14 @@ _DOCUMENT = "model.json"
 _PROGRAM = "program.json"
 _AGAIN = "Compile the model again: lightning compile NETWORK -o MODEL.lng"
 _DAMAGE = (
-    zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, KeyError, TypeError, NotImplementedError,
-    RuntimeError, OverflowError, MemoryError,
+    zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, LookupError, TypeError, AttributeError,
+    ArithmeticError, RuntimeError, MemoryError, LightningError,
 )  # fmt: skip
+"""What reading bytes that somebody has changed may raise: in the zip, in JSON, in arrays, in what they say."""
 
 
 class _TooLarge(ValueError):
-    """What a file says of itself is more than anybody would want to read."""
+    """A file declares more than anybody would want to read."""
 
 
 def save_model(model: CompiledModel, path: str | Path) -> None:
@@ -77,6 +78,7 @@ def packed(model: CompiledModel) -> bytes:
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in sorted(members.items()):
             member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            member.create_system = 3  # otherwise that of this machine
             archive.writestr(member, content, zipfile.ZIP_DEFLATED, 6)
     return buffer.getvalue()
 
@@ -90,10 +92,12 @@ def unpacked(content: bytes, name: str = "the model") -> CompiledModel:
         _check_sums(members)
         model = from_document(document, _arrays(members))
         check_model(model)
-    except LightningError:
+    except ModelFileError:
         raise
     except _TooLarge as error:
-        raise ModelFileError(f"{name}: {error}", cure="Do not use a file of unknown origin") from error
+        raise ModelFileError(
+            f"{name} is too large: {error}", cure="Ask who made it; no model needs that"
+        ) from error
     except _DAMAGE as error:
         raise ModelFileError(f"{name} is no .lng file, or a damaged one ({error!r})", cure=_AGAIN) from error
     return model
@@ -130,7 +134,7 @@ def _read(content: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         listed = archive.infolist()
         if len(listed) > MAX_MEMBERS or sum(each.file_size for each in listed) > MAX_BYTES:
-            raise _TooLarge(f"{len(listed)} members are declared, of more than {MAX_BYTES} bytes or too many")
+            raise _TooLarge(f"it declares more than {MAX_MEMBERS} members, or {MAX_BYTES} bytes unpacked")
         if len({each.filename for each in listed}) < len(listed):
             raise ValueError("two members have one name")
         return {each.filename: _member(archive, each) for each in listed}
@@ -149,10 +153,10 @@ def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 
 def _check_format(document: Any, name: str) -> None:
     number = document["format"]
-    if not isinstance(number, int) or number < 1:
+    if type(number) is not int or number < 1:
         raise ValueError(f"format {number!r}")
     if number > FORMAT:
-        made = document.get("origin", {}).get("toolkit", "later")
+        made = document["origin"]["toolkit"]
         raise ModelFileError(
             f"{name} has format {number}, written by lightbed {made}; this version reads up to {FORMAT}",
             cure="Run: pip install --upgrade lightbed",

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lightning.compiler.model import CompiledModel
 from lightning.compiler.options import Options
 from lightning.compiler.published import published_layers
-from lightning.errors import CompileError
+from lightning.errors import CompileError, InputError
 from lightning.networks.network import Network
 
 
@@ -62,7 +62,13 @@ def _needed(network: Network, samples: npt.ArrayLike | None) -> npt.NDArray[Any]
             f"the scheme `scaled` measures the ranges of activations of {network.name} on samples, and there are none",
             cure="Give raw inputs: compile_network(network, samples), or --samples FILE.npy|FILE.npz|digits",
         )
-    return np.asarray(samples)
+    try:
+        found = np.asarray(samples)
+    except ValueError as error:
+        raise InputError("samples are of different shapes", cure="Give one array (n, ...)") from error
+    if found.ndim == 0:
+        raise InputError("samples are a single number", cure="Give one array (n, ...)")
+    return found
 
 
 def _origin_of_samples(raw: npt.NDArray[Any]) -> dict[str, Any]:

@@ -18,9 +18,7 @@ from lightning.networks.macs import macs_of
 from lightning.networks.network import Node
 
 _BY_LIGHT = "constant weights: sums of products"
-_BYTES_ONLY = frozenset(
-    {"Flatten", "Reshape", "Transpose", "Slice", "Concat", "Pad", "Gather", "Squeeze", "Unsqueeze"}
-)
+_BYTES_ONLY = frozenset({"Flatten", "Reshape", "Transpose", "Slice", "Concat", "Pad", "Gather"})
 _REASONS = {
     "MatMul": "both factors are activations, and light multiplies by constant weights",
     "Relu": "rectified after the converter",

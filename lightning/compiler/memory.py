@@ -16,7 +16,7 @@ from lightning.networks.network import Network, Node
 
 ALIGNMENT = 64
 """Bytes: a row of 16 activations of float32, or two of the published datapath's words."""
-_SAME_BYTES = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
+_SAME_BYTES = frozenset({"Flatten", "Reshape"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from lightning.compiler.lowering import Lowered, lowered, photonic_nodes, vectors_of
 from lightning.compiler.model import FULL
+from lightning.errors import CompileError
 from lightning.networks.network import Network, Node
 
 Floats = npt.NDArray[np.float32]
@@ -24,11 +25,13 @@ _PATCHED = 64
 """Images of which a convolution's patches are cut."""
 _VECTORS = 1024
 """Vectors of activations on which a layer's errors are measured."""
+_TOO_LARGE = 1e37
 _KEEPS_SIGN = frozenset(
-    {"MaxPool", "AveragePool", "GlobalAveragePool", "Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze",
-     "Identity", "Dropout", "Concat", "Add"}
+    {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Flatten", "Reshape", "Transpose", "Slice",
+     "ReduceMean", "ReduceSum", "ReduceMax", "Concat", "Add", "Mul", "Max", "Min"}
 )  # fmt: skip
-_NOT_NEGATIVE = frozenset({"Relu", "Softmax", "Sigmoid"})
+"""None of their outputs is negative where none of their inputs is."""
+_NOT_NEGATIVE = frozenset({"Relu", "Softmax", "Sigmoid", "HardSigmoid", "Softplus", "Exp", "Abs", "Sqrt"})
 
 
 @dataclass(frozen=True)
@@ -52,24 +55,32 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
         layer = lowered(network, node)
         vectors = _some(vectors_of(layer, activations[:_PATCHED]), _VECTORS, random)
         magnitudes = np.abs(activations).ravel()
+        _check_size(layer, float(magnitudes.max(initial=0.0)))
         below = float(-activations.min(initial=0.0)) * 2 * FULL > magnitudes.max(initial=0.0)
         yield Observed(layer, magnitudes, vectors, bool(below) and node.inputs[0] not in positive)
 
 
+def _check_size(layer: Lowered, largest: float) -> None:
+    """Raises `CompileError` for sums that float32 could not hold; NaN is one of them."""
+    if (
+        not largest * float(np.abs(layer.weights).astype(np.float64).sum(axis=2).max(initial=0.0))
+        < _TOO_LARGE
+    ):
+        raise CompileError(
+            f"{layer.node.operation} {layer.node.name} gives values that are not finite, or nearly so, on these samples",
+            cure="Check the preprocessing (--scale, --mean, --deviation), and the network in float32",
+        )
+
+
 def never_negative(network: Network) -> frozenset[str]:
-    """Tensors that a rectifier stands before, with nothing between that could make them negative."""
+    """Tensors that cannot be negative: a rectifier made them, or operations that bring no sign in made them of such."""
     found: set[str] = set()
     for node in network.nodes:
-        data = node.inputs[: _reach(node)]
-        kept = node.operation in _KEEPS_SIGN and all(_positive(name, found, network) for name in data)
-        if node.operation in _NOT_NEGATIVE or kept:
+        kept = node.operation in _KEEPS_SIGN and all(_positive(name, found, network) for name in node.inputs)
+        clipped = node.operation == "Clip" and node.attributes["min"] >= 0
+        if kept or clipped or node.operation in _NOT_NEGATIVE:
             found.add(node.output)
     return frozenset(found)
-
-
-def _reach(node: Node) -> int:
-    """How many of the inputs are data: a shape or axes may follow."""
-    return len(node.inputs) if node.operation in {"Add", "Concat"} else 1
 
 
 def _positive(name: str, found: set[str], network: Network) -> bool:
@@ -88,7 +99,8 @@ def _inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Flo
     for place, node in enumerate(network.nodes):
         if node.name in photonic:
             yield node, tensors[node.inputs[0]]
-        tensors[node.output] = apply(node, tensors, network.constants)
+        with np.errstate(all="ignore"):  # what is not finite is found where it would be multiplied
+            tensors[node.output] = apply(node, tensors, network.constants)
         for name in {name for name in node.inputs if last[name] == place}:
             tensors.pop(name, None)
 

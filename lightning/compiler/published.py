@@ -14,7 +14,7 @@ from lightning.compiler.model import PhotonicLayer
 from lightning.errors import CompileError
 from lightning.networks.network import Network, Node
 
-_SHAPE_ONLY = frozenset({"Flatten", "Reshape", "Identity", "Dropout"})
+_SHAPE_ONLY = frozenset({"Flatten", "Reshape"})
 _CURE = "Compile it with --scheme scaled, which takes every network"
 
 

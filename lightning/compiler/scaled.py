@@ -22,8 +22,8 @@ Floats = npt.NDArray[np.float32]
 Small = npt.NDArray[np.int16]
 
 _LARGEST_BIAS = 2**30
-_NO_WORSE = 1.05
-"""Of candidates of the range whose errors differ by less, the largest is taken: samples seldom show the extremes."""
+_NO_WORSE = 1.5
+"""Of candidates of the range whose errors differ by less, the largest is taken: few samples show the extremes."""
 
 
 @dataclass(frozen=True)

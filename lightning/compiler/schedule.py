@@ -13,7 +13,6 @@ the opposite sign.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +21,9 @@ import numpy.typing as npt
 from lightning.compiler.hardware import Hardware
 from lightning.compiler.model import PhotonicLayer
 
+Bits = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
+Weights = npt.NDArray[np.int16]
 
 
 @dataclass(frozen=True)
@@ -78,42 +79,69 @@ def readouts_of(layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None 
 def schedule_of(
     layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None = None
 ) -> tuple[GroupSchedule, ...]:
-    """Every readout of every row, group by group; the same in both passes. `dense` as in `readouts_of`."""
+    """Every readout of every row, group by group; the same in both passes. `dense` as in `readouts_of`.
+
+    >>> layer = PhotonicLayer("fc", np.array([[[3, -1, 4, 0, -5]]], np.int16), None, 1.0, None)
+    >>> (group,) = schedule_of(layer, Hardware(wavelengths=2))
+    >>> group.order[0].tolist(), group.signs[0].tolist()
+    ([[0, 2], [1, 4], [3, -1]], [1, -1, 1])
+    """
     counts = readouts_of(layer, hardware, dense=dense).count
     keep_zeros = dense if dense is not None else not hardware.skip_zeros
+    tile = _in_order if hardware.wavelengths == 1 else _by_sign
     return tuple(
-        _group(weights, int(most.max(initial=0)), hardware.wavelengths, keep_zeros=keep_zeros)
+        tile(weights, int(most.max(initial=0)), hardware.wavelengths, keep_zeros)
         for weights, most in zip(layer.weights, counts, strict=True)
     )
 
 
-def _group(weights: npt.NDArray[np.int16], readouts: int, width: int, *, keep_zeros: bool) -> GroupSchedule:
-    order = np.full((len(weights), readouts, width), -1, np.int32)
-    signs = np.zeros((len(weights), readouts), np.int8)
-    for row, values in enumerate(weights):
-        for place, (terms, sign) in enumerate(_row(values, width, keep_zeros=keep_zeros)):
-            order[row, place, : len(terms)] = terms
-            signs[row, place] = sign
-    return GroupSchedule(order, signs)
+def _in_order(weights: Weights, readouts: int, _: int, keep_zeros: bool) -> GroupSchedule:
+    """One term a readout, as they come."""
+    sent = np.ones_like(weights, bool) if keep_zeros else weights != 0
+    order = np.full((len(weights), readouts), -1, np.int32)
+    rows, terms = np.nonzero(sent)
+    order[rows, _ranks(sent)[rows, terms]] = terms
+    signs = np.where(np.take_along_axis(weights, np.maximum(order, 0), axis=1) < 0, -1, 1)
+    return GroupSchedule(order[..., None], np.where(order < 0, 0, signs).astype(np.int8))
 
 
-def _row(values: npt.NDArray[np.int16], width: int, *, keep_zeros: bool) -> Iterator[tuple[list[int], int]]:
-    """Readouts of a row: up to `width` terms of one sign, or 0, and that sign."""
-    if width == 1:
-        for term in range(len(values)) if keep_zeros else np.flatnonzero(values).tolist():
-            yield [term], -1 if values[term] < 0 else 1
-        return
-    zeros = np.flatnonzero(values == 0).tolist() if keep_zeros else []
-    for sign in (1, -1):
-        terms = np.flatnonzero(values * sign > 0).tolist()
-        holes = -len(terms) % width
-        yield from ((each, sign) for each in _cut([*terms, *zeros[:holes]], width))
-        zeros = zeros[holes:]
-    yield from ((each, 1) for each in _cut(zeros, width))
+def _by_sign(weights: Weights, readouts: int, width: int, keep_zeros: bool) -> GroupSchedule:
+    """First the positive terms, then the negative ones, zeros in what is left of both, then the other zeros."""
+    order = np.full((len(weights), readouts * width), -1, np.int32)
+    positive, negative = weights > 0, weights < 0
+    above, below = (_places(each.sum(axis=1), width)[:, None] for each in (positive, negative))
+    _put(order, positive, _ranks(positive))
+    _put(order, negative, above * width + _ranks(negative))
+    if keep_zeros:
+        holes = order[:, : int((above + below).max(initial=0)) * width] < 0
+        _put(order, weights == 0, _hole_of_rank(holes, (above + below) * width, _ranks(weights == 0)))
+    places = np.arange(readouts)
+    signs = np.where((places >= above) & (places < above + below), -1, 1)
+    shaped = order.reshape(len(weights), readouts, width)
+    return GroupSchedule(shaped, np.where(shaped[..., 0] < 0, 0, signs).astype(np.int8))
 
 
-def _cut(terms: list[int], width: int) -> Iterator[list[int]]:
-    return (terms[start : start + width] for start in range(0, len(terms), width))
+def _hole_of_rank(holes: Bits, ends: Counts, ranks: Counts) -> Counts:
+    """(rows, terms) the place of the zero of each rank: holes before the row's end, then what is behind it."""
+    holes = holes & (np.arange(holes.shape[1]) < ends)
+    many = holes.sum(axis=1, keepdims=True)
+    first = np.argsort(~holes, axis=1, kind="stable")
+    inside = (
+        np.take_along_axis(first, np.minimum(ranks, max(first.shape[1] - 1, 0)), axis=1)
+        if first.size
+        else ranks
+    )
+    return np.asarray(np.where(ranks < many, inside, ends + ranks - many), np.int64)
+
+
+def _put(order: npt.NDArray[np.int32], sent: Bits, places: Counts) -> None:
+    rows, terms = np.nonzero(sent)
+    order[rows, places[rows, terms]] = terms
+
+
+def _ranks(chosen: Bits) -> Counts:
+    """(rows, terms) how many of the chosen ones stand before."""
+    return np.asarray(np.cumsum(chosen, axis=1) - chosen, np.int64)
 
 
 def _places(terms: Counts | np.int64, width: int) -> Counts:

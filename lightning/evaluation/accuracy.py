@@ -91,7 +91,7 @@ def count_right(scores: npt.NDArray[np.float32], wanted: Classes) -> int:
     return int((classes_of(scores) == wanted).sum())
 
 
-def pace(run: Callable[[Raw], object], inputs: Raw, *, seconds: float = 0.5) -> float:
+def pace(run: Callable[[Raw], object], inputs: Raw, *, seconds: float = 0.3) -> float:
     """Images a second of `run` on one batch, the median of repeats that last `seconds` and are three at least."""
     run(inputs)
     took: list[float] = []

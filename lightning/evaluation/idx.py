@@ -55,7 +55,7 @@ def load_mnist(folder: Path) -> Dataset:
     """Test images of a folder, and the training images if they are there. Raises `DatasetError`."""
     test, kept = _pair(folder, "t10k")
     train, also_kept = test[0][:0], test[1][:0]
-    training = {}
+    training: dict[str, str] = {}
     if _found(folder, "train-images-idx3-ubyte") is not None:
         (train, also_kept), training = _pair(folder, "train")
     return Dataset(f"mnist:{folder}", test[0], test[1], train, also_kept, kept | training)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
+
+import numpy as np
 
 from lightning.compiler import CompiledModel
 from lightning.compiler.source import load_or_compile
@@ -14,14 +17,24 @@ def compiled_for(path: str | Path, dataset: Dataset) -> tuple[CompiledModel, Dat
     """The model in this file, and the data to test it on.
 
     An `.onnx` or `.npz` is compiled with ranges from the training part. Where there is none and the scheme needs
-    ranges, images are put aside for them, and are not in the data that come back. Raises what `load_or_compile`
-    raises, and `DatasetError` and `InputError` where the data do not do.
+    ranges, images are put aside for them, and are not in the data that come back; so are those that a `.lng` was
+    compiled with. Raises what `load_or_compile` raises, and `DatasetError` and `InputError` where the data do not do.
     """
     if Path(path).suffix == ".lng":
-        return load_or_compile(path), dataset
+        model = load_or_compile(path)
+        return model, dataset.with_samples() if _compiled_with(model, dataset) else dataset
     from lightning.networks import load_network
 
     part = dataset.train_x if len(dataset.train_x) else dataset.x
     samples = fitted(part[evenly(len(part), SAMPLES)], load_network(path))
     model = load_or_compile(path, samples)
     return model, dataset if model.scheme == "published" else dataset.with_samples(SAMPLES)
+
+
+def _compiled_with(model: CompiledModel, dataset: Dataset) -> bool:
+    """Whether ranges come from images that would be put aside here, which are test images otherwise."""
+    seen = (model.origin.get("samples") or {}).get("sha256")
+    if not seen or len(dataset.train_x) or len(dataset.x) <= SAMPLES:
+        return False
+    aside = np.ascontiguousarray(dataset.with_samples().train_x)
+    return bool(hashlib.sha256(aside.tobytes()).hexdigest() == seen)

@@ -149,6 +149,15 @@ def scaled(noise: Noise, factor: float) -> Noise:
     )
 
 
+def points(loss: float) -> str:
+    """In words.
+
+    >>> points(1.0), points(0.5)
+    ('1 point', '0.5 points')
+    """
+    return f"{loss:g} point{'' if loss == 1 else 's'}"
+
+
 def brightest(noise: Noise) -> float:
     """Standard deviation of a readout of a full product, of 255.
 
@@ -171,9 +180,7 @@ class _Search:
         return self._mean([one_noisy_layer(self.model, layer, self.noise, seed) for seed in self.seeds])
 
     def of_all(self, noise: Noise) -> Tried:
-        executors = [
-            open_executor(self.model, "noisy", noise=noise, seed=seed) for seed in self.seeds
-        ]
+        executors = [open_executor(self.model, "noisy", noise=noise, seed=seed) for seed in self.seeds]
         return Tried(noise.sigma, noise.average, self._mean(executors))
 
     def averaged(self) -> tuple[Tried, ...]:

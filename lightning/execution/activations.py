@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from lightning.compiler.model import FULL, Floats, Integers, PhotonicLayer
 from lightning.execution.seam import Activations
@@ -25,28 +24,9 @@ def steps_of(real: Floats, layer: PhotonicLayer) -> Floats:
     return np.asarray(np.rint(real / np.float32(layer.input_scale)), np.float32)
 
 
-def shift_normalised(sums: npt.NDArray[np.float32] | Integers) -> Activations:
-    """Sums (images, ...) as the published datapath makes activations of them: negative ones 0, the others shifted,
-    image by image, so that the highest set bit of the largest becomes bit 7.
-
-    >>> shift_normalised(np.array([[1000, -7, 3], [5, 1, 0]], np.int32)).tolist()
-    [[250, 0, 0], [160, 32, 0]]
-    """
-    positive = np.maximum(sums, 0).astype(np.int64)
-    return ((positive << 7) >> highest_bits(positive)).astype(np.int16)
-
-
-def highest_bits(magnitudes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The place of the highest set bit of the largest of every image, shaped to broadcast; 0 where all are 0."""
-    largest = magnitudes.reshape(len(magnitudes), -1).max(axis=1)
-    _, exponents = np.frexp(largest)  # exact below 2**53: largest = m * 2**exponent with 0.5 <= m < 1
-    places = np.maximum(exponents.astype(np.int64) - 1, 0)
-    return places.reshape(-1, *([1] * (magnitudes.ndim - 1)))
-
-
 def real_of(sums: Integers, layer: PhotonicLayer) -> Floats:
     """(images, positions, groups, rows): sums with bias, times what a step is worth."""
-    return (sums + layer.bias).astype(np.float32) * layer.output_scale
+    return np.asarray((sums + layer.bias).astype(np.float32) * layer.output_scale, np.float32)
 
 
 def wrapped(sums: Integers) -> tuple[Integers, int]:
@@ -57,14 +37,3 @@ def wrapped(sums: Integers) -> tuple[Integers, int]:
     """
     low = sums.astype(np.int16).astype(np.int32)
     return low, int(np.count_nonzero(low != sums))
-
-
-def shifted(sums: Integers) -> Integers:
-    """Sums (images, ...) as the published emulator gives those of the last layer: the highest set bit of the largest
-    magnitude in place 7, negative ones rounded down.
-
-    >>> shifted(np.array([[1000, -7, 3]], np.int32)).tolist()
-    [[250, -2, 0]]
-    """
-    wide = sums.astype(np.int64)
-    return ((wide << 7) >> highest_bits(np.abs(wide))).astype(np.int32)

@@ -46,7 +46,7 @@ class BruteMultiplier:
 
         images, positions, groups, _ = activations.shape
         ready, rows = self._ready(layer), layer.weights.shape[1]
-        out = np.empty((images, positions, groups * rows), np.float32)
+        out = np.empty((images, positions, groups, rows), np.float32)
         for image, key in enumerate(keys):
             self.clipped += read_into(
                 activations[image],
@@ -60,9 +60,10 @@ class BruteMultiplier:
                 self._streams[layer.name],
                 out[image],
             )
-        return out.reshape(images, positions, groups, rows)
+        return out
 
     def _numbers(self) -> npt.NDArray[np.float64]:
+        """As the kernel takes them."""
         noise = self.noise
         limit = noise.full_scale * self._hardware.wavelengths
         return np.array([noise.mean, noise.sigma**2, noise.shot, noise.intensity, noise.average, limit])

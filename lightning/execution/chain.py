@@ -8,7 +8,7 @@ Same integers and same noise as the walk through the network, image by image; te
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -96,9 +96,10 @@ class Chain:
         self.inputs = prod(model.network.input_shape)
         self.outputs = links.layers[-1].weights.shape[1]
         self.tail = links.tail
-        self._answers = answers
+        self.kernel = answers
+        """What computes: `kernel(raw, keys, *arrays, out, counters)`, also called from machine code by packet servers."""
         self._tensor = links.tail[0].inputs[0] if links.tail else ""
-        self._arrays = (
+        self.arrays = (
             _look_up_table(model, links.layers[0]),
             *_packed(links),
             *_packed_noise(model, links, noise),
@@ -107,7 +108,7 @@ class Chain:
         )
 
     def answer_one(self, raw: Bytes, key: int, out: Floats) -> None:
-        """Scores of one input: contiguous bytes, read-only or not, into `out` (outputs,) float32. Nothing is checked."""
+        """Scores of one input: contiguous bytes, read-only or not, into `out` (outputs,) float32. Checks nothing."""
         self.answer_many(raw.reshape(1, -1), np.array([key], np.uint64), out.reshape(1, -1))
 
     def answer_many(
@@ -119,7 +120,7 @@ class Chain:
     ) -> None:
         """Scores (images, outputs) of bytes (images, inputs); adds to `counters`, named in `COUNTERS`, if given."""
         counted = np.zeros(len(COUNTERS), np.int64) if counters is None else counters
-        self._answers(raw, keys, *self._arrays, out, counted)
+        self.kernel(raw, keys, *self.arrays, out, counted)
         if self.tail:
             out[:] = self._finished(out)
 
@@ -216,7 +217,11 @@ def _packed_noise(
 
 
 def _rules(model: CompiledModel, faults: Faults) -> int:
-    from lightning.execution.chain_kernels import LAST_SHIFTED, PUBLISHED, WRAPS
+    from lightning.execution.chain_kernels import LAST_NORMALISED, PERFECT, PUBLISHED, WRAPS
 
-    shifted = model.shift_normalised and faults.last_layer_shifted
-    return PUBLISHED * model.shift_normalised | WRAPS * model.wrap | LAST_SHIFTED * shifted
+    rules = WRAPS if model.wrap else 0
+    if model.shift_normalised:
+        rules |= PUBLISHED
+        rules |= PERFECT if faults.perfect_scaling else 0
+        rules |= LAST_NORMALISED if faults.last_layer_normalised else 0
+    return rules

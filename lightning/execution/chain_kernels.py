@@ -1,7 +1,7 @@
 """A chain of dense layers from bytes to scores, without a step of Python in between. Machine code.
 
-`table` has a row for each layer: its rows, its terms, where its values, its pointers (-1: dense) and its rows begin in the
-arrays of all layers, and whether it is rectified, takes signs. `steps` are the input scales. `noise`: kind, mean,
+`table` has a row for each layer: its rows, its terms, where its values, its pointers (-1: dense) and its rows begin
+in the arrays of all layers, and whether it is rectified, takes signs. `steps` are the input scales. `noise`: kind, mean,
 variance, shot, intensity, the last three divided by the readouts averaged.
 """
 
@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 ROWS, TERMS, VALUES, POINTERS, FIRST_ROW, RECTIFIED, SIGNED = range(7)
 WITHOUT, CONSTANT, VARYING, PER_OUTPUT = range(4)
 CLIPPED_ACTIVATIONS, WRAPPED_SUMS = range(2)
-PUBLISHED, WRAPS, LAST_SHIFTED = 1, 2, 4
+PUBLISHED, WRAPS, LAST_NORMALISED, PERFECT = 1, 2, 4, 8
 """Bits of `rules`."""
 
 _CONSTANT = "Array({}, {}, 'C', readonly=True)"
@@ -90,25 +90,29 @@ def highest_bit(largest: Any) -> Any:
 
 
 @compiled()
-def normalise(sums: Array, activations: Array) -> None:
-    """The published datapath's: negative ones 0, the highest set bit of the largest in place 7."""
-    largest = np.int64(0)
+def normalise(sums: Array, perfect: Any) -> None:
+    """In place, with signs: the highest set bit of the largest magnitude in place 7, or the largest 255."""
+    largest = np.int64(1)
     for row in range(len(sums)):
-        largest = max(largest, np.int64(sums[row]))
-    place = highest_bit(largest)
-    for row in range(len(sums)):
-        activations[row] = np.int16((max(np.int64(sums[row]), np.int64(0)) << 7) >> place)
+        largest = max(largest, abs(np.int64(sums[row])))
+    if perfect:
+        factor = 255.0 / largest
+        for row in range(len(sums)):
+            sums[row] = np.int32(np.rint(sums[row] * factor))
+    else:
+        place = highest_bit(largest)
+        for row in range(len(sums)):
+            sums[row] = np.int32((np.int64(sums[row]) << 7) >> place)
 
 
 @compiled()
-def shift(sums: Array) -> None:
-    """The emulator's fault: as `normalise`, for the last layer, with signs."""
-    largest = np.int64(0)
+def rectify_and_send(sums: Array, perfect: Any, activations: Array) -> None:
+    """As the published datapath makes activations: negative ones 0, the others normalised."""
     for row in range(len(sums)):
-        largest = max(largest, abs(np.int64(sums[row])))
-    place = highest_bit(largest)
+        sums[row] = max(sums[row], np.int32(0))
+    normalise(sums, perfect)
     for row in range(len(sums)):
-        sums[row] = np.int32((np.int64(sums[row]) << 7) >> place)
+        activations[row] = np.int16(sums[row])
 
 
 @compiled()
@@ -205,11 +209,11 @@ def answers(
                 wrap(found, counters)
             bias, scale = biases[first : first + rows], scales[first : first + rows]
             if layer + 1 == len(table):
-                if rules & LAST_SHIFTED:
-                    shift(found)
+                if rules & LAST_NORMALISED:
+                    normalise(found, rules & PERFECT)
                 give(found, bias, scale, table[layer, RECTIFIED], out[image])
             elif rules & PUBLISHED:
-                normalise(found, activations)
+                rectify_and_send(found, rules & PERFECT, activations)
             else:
                 quantise(
                     found,

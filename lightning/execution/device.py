@@ -11,6 +11,7 @@ leaks; what is left is below 0.3 of a step a product, as random as the low bits 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,6 @@ class DeviceMultiplier:
         self.identity = identity_of_calibration(self.core.calibration)
         """Of the calibration."""
         self._average = average
-        self._taken: dict[str, npt.NDArray[np.float32]] = {}
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
         """(images, positions, groups, rows) of (images, positions, groups, terms), not rounded.
@@ -72,18 +72,14 @@ class DeviceMultiplier:
 
     def _of_group(self, layer: PhotonicLayer, group: int, vectors: Activations) -> npt.NDArray[np.float64]:
         """(vectors, rows) of (vectors, terms)."""
-        light = self.core.analogue(layer.weights[group][None], vectors[:, None, :], shots=self._average)
-        lit = np.sign(vectors).astype(np.float32)
-        taken: npt.NDArray[np.float64] = light * (FULL / 256) - lit @ self._taken_by_shift(layer)[group].T
-        return taken
-
-    def _taken_by_shift(self, layer: PhotonicLayer) -> npt.NDArray[np.float32]:
-        """(groups, rows, terms) the mean that `>> 8` takes of each product, with the weight's sign."""
-        if layer.name not in self._taken:
-            self._taken[layer.name] = np.sign(layer.weights) * mean_taken()[np.abs(layer.weights)]
-        return self._taken[layer.name]
+        weights = layer.weights[group]
+        light = self.core.analogue(weights[None], vectors[:, None, :], shots=self._average)
+        taken = np.sign(weights) * mean_taken()[np.abs(weights)]
+        sums: npt.NDArray[np.float64] = light * (FULL / 256) - np.sign(vectors).astype(np.float32) @ taken.T
+        return sums
 
 
+@lru_cache(maxsize=1)
 def mean_taken() -> npt.NDArray[np.float32]:
     """(256,) by the magnitude of a weight: the mean of (a w / 256) - (a w >> 8) over activations a of 1 .. 255.
 

@@ -138,17 +138,16 @@ def output_noise(sums: Array, noise: Array, seed: Any, key: Any, stream: Any, ou
 
 
 @compiled()
-def light(activations: Array, weights: Array, terms: Array, turn: Any) -> Any:
+def light(activations: Array, weights: Array, order: Array, readout: Any, turn: Any) -> Any:
     """In one readout: products of its terms, of activations above 0 in turn 0, and of those below in turn 1."""
-    level = 0
-    for place in range(len(terms)):
-        term = terms[place]
-        if term < 0:
-            continue
-        activation = np.int32(activations[term])
-        if activation != 0 and (activation < 0) == (turn == 1):
-            level += abs(product(activation, np.int32(weights[term])))
-    return level
+    level = np.int32(0)
+    for place in range(order.shape[1]):
+        term = order[readout, place]
+        if term >= 0:
+            activation = np.int32(activations[term])
+            if (activation < 0) == (turn == 1):
+                level += abs(product(activation, np.int32(weights[term])))
+    return np.float64(level)
 
 
 @compiled("void(int16[:, ::1], int16[:, ::1], int32[:, :, ::1], int64, float64[:, ::1])")
@@ -159,6 +158,6 @@ def squares_into(vectors: Array, weights: Array, order: Array, passes: Any, squa
             total = 0.0
             for turn in range(passes):
                 for readout in range(order.shape[1]):
-                    level = np.float64(light(vectors[vector], weights[row], order[row, readout], turn))
+                    level = light(vectors[vector], weights[row], order[row], readout, turn)
                     total += level * level
             squares[vector, row] = total

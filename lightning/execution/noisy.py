@@ -55,7 +55,7 @@ def may_clip(noise: Noise, hardware: Hardware) -> bool:
     brightest = float(LARGEST_PRODUCT * hardware.wavelengths)
     variance = noise.sigma**2 + noise.shot * brightest + noise.intensity * brightest**2
     reach = brightest + abs(noise.mean) + SURE_DEVIATIONS * variance**0.5
-    return reach > noise.full_scale * hardware.wavelengths
+    return bool(reach > noise.full_scale * hardware.wavelengths)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def row_noise(layer: PhotonicLayer, noise: Noise, hardware: Hardware) -> RowNois
     readouts = readouts_of(layer, hardware, dense=noise.place == "per-product-dense")
     net = readouts.net_sign.reshape(-1) * (0.0 if layer.signed else noise.mean)
     counts = readouts.count.reshape(-1) * passes_of(layer)
-    return RowNoise(net.astype(np.float64), counts * (noise.sigma**2 / noise.average))
+    return RowNoise(net.astype(np.float64), (counts * (noise.sigma**2 / noise.average)).astype(np.float64))
 
 
 class NoisyMultiplier:

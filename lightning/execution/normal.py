@@ -1,7 +1,7 @@
 """Normal random numbers that depend on a seed and on names alone: of image, of layer. Machine code.
 
-Generator: xoshiro256++ (D. Blackman and S. Vigna, Scrambled linear pseudorandom number generators, 2021), its state filled
-by SplitMix64 from a hash of the names. Normals: the ziggurat of G. Marsaglia and W. W. Tsang (2000) in the form of
+Generator: xoshiro256++ (D. Blackman and S. Vigna, Scrambled linear pseudorandom number generators, 2021), its state
+filled by SplitMix64 from a hash of the names. Normals: the ziggurat of G. Marsaglia and W. W. Tsang (2000) in the form of
 J. Doornik (2005), 256 strips, 53 random bits a number.
 """
 
@@ -68,7 +68,7 @@ def seeded(seed: Any, key: Any, stream: Any) -> Any:
 
 @compiled()
 def advanced(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    """The next 64 random bits, and the state after them. Words are kept apart: an array would cost three times as much."""
+    """The next 64 random bits, and the state after them. Words are kept apart: an array would cost three times more."""
     total = s0 + s3
     word = ((total << _U23) | (total >> _U41)) + s0
     carried = s1 << _U17

@@ -27,8 +27,8 @@ def open_executor(
 ) -> Executor:
     """An executor for `model`.
 
-    `noise`, `seed` and `average` are for `noisy` (by default what was measured on the prototype); `device` (an address,
-    or what `lightning.connect` gives; the twin by default) and `average` for `device`; `bus` (an address, or an open
+    `noise`, `seed` and `average` are for `noisy` (by default what was measured on the prototype); `device` (an
+    address, or what `lightning.connect` gives; the twin by default) and `average` for `device`; `bus` (an address, or an open
     bus; the fast simulator by default) for `datapath`; `faults` for models of the published scheme. Raises `OutOfRange` for
     a fidelity or noise that cannot be, and `MissingLibrary` for noise without numba.
     """

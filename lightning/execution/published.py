@@ -1,24 +1,110 @@
-"""What the published emulator and datapath do otherwise than they should, each to be chosen by name."""
+"""Where the published artifact departs from what its datapath computes, each to be chosen by name.
+
+Facts: Lightning, SIGCOMM 2023 artifact, `rtl/tb/lightning_emulator.py` and `rtl/datapath`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.model import Integers
+from lightning.errors import InputError
+from lightning.execution.seam import Activations
+
+EXPONENTS = (1, 3, 7, 20, 55, 148, 403, 1096, 2980, 8103, 22026, 59874)
+"""exp(0) .. exp(11) in the log-softmax block, rounded to whole numbers: exp(11) is 59874.14."""
+MISPRINTED = 2206
+"""What its table holds for exp(10)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Of the published artifact (Lightning, SIGCOMM 2023). All are off unless asked for; results then are those of
-    the datapath's rules as they are meant.
+    """Departures of the published artifact. All are off unless asked for; then results are those of the datapath.
+
+    That the emulator's sums do not wrap, and those of the datapath do, is a property of the model: `wrap`.
     """
 
-    last_layer_shifted: bool = False
-    """The emulator normalises the last layer's results, too: shifted so that the largest magnitude has its highest
-    set bit in place 7, negative ones rounded down. The class stays the same unless small differences are lost."""
+    last_layer_normalised: bool = False
+    """The emulator normalises the last layer's results, too, as it does activations but with their signs; the datapath
+    hands them out as they are. Equal classes, unless a small difference is shifted away."""
     signs_dropped: bool = False
-    """Images are reduced to magnitudes before they are sent: a negative input counts as its positive."""
+    """Inputs are reduced to magnitudes before they are sent: a negative one counts as its positive."""
     exponent_of_ten: bool = False
-    """The table of the log-softmax block holds 2206 for exp(10), which is 22026: a digit is missing."""
+    """The table of `log_softmax` holds 2206 for exp(10), which is 22026: a digit is missing."""
+    perfect_scaling: bool = False
+    """The emulator's option of this name: activations are multiplied so that the largest of an image is 255, instead of
+    shifted to 128 .. 255. No datapath does so. Signals are larger then, up to twice, and noise matters less."""
 
 
-EMULATOR = Faults(last_layer_shifted=True, signs_dropped=True)
-"""As `rtl/tb/lightning_emulator.py` of the artifact computes; its sums do not wrap (`CompiledModel.wrap` off)."""
+EMULATOR = Faults(last_layer_normalised=True, signs_dropped=True)
+"""As the published emulator computes unless its `perfect_scaling` is asked for."""
+
+
+def shift_normalised(sums: npt.NDArray[np.float32] | Integers) -> Activations:
+    """Sums (images, ...) as the datapath makes activations of them: negative ones 0, the others shifted, image by
+    image, so that the highest set bit of the largest becomes bit 7.
+
+    >>> shift_normalised(np.array([[1000, -7, 3], [5, 1, 0]], np.int32)).tolist()
+    [[250, 0, 0], [160, 32, 0]]
+    """
+    return _shifted(np.maximum(sums, 0).astype(np.int64)).astype(np.int16)
+
+
+def perfectly_scaled(sums: npt.NDArray[np.float32] | Integers) -> Activations:
+    """The same by the emulator's perfect scaling: times 255 over the largest, ties to even.
+
+    >>> perfectly_scaled(np.array([[1000, -7, 3]], np.int32)).tolist()
+    [[255, 0, 1]]
+    """
+    return _scaled(np.maximum(sums, 0).astype(np.int64)).astype(np.int16)
+
+
+def last_normalised(sums: Integers, faults: Faults) -> Integers:
+    """Sums (images, ...) of the last layer as the emulator gives them: negative ones rounded down when shifted.
+
+    >>> last_normalised(np.array([[1000, -7, 3]], np.int32), EMULATOR).tolist()
+    [[250, -2, 0]]
+    """
+    wide = sums.astype(np.int64)
+    return (_scaled(wide) if faults.perfect_scaling else _shifted(wide)).astype(np.int32)
+
+
+def log_softmax(results: Sequence[int] | Integers, faults: Faults | None = None) -> npt.NDArray[np.float64]:
+    """Log-softmax as the datapath's block begins it: results are raised so that the largest is 11, exponentials come
+    from a table of twelve whole numbers, 0 below. The logarithm of their sum is exact here, not from a table.
+
+    >>> log_softmax([5, 4]).round(3).tolist()  # 11 and 10: ln(59874 + 22026) = 11.313
+    [-0.313, -1.313]
+    >>> log_softmax([5, 4], Faults(exponent_of_ten=True)).round(3).tolist()
+    [-0.036, -1.036]
+    """
+    values = np.asarray(results)
+    if values.ndim != 1 or not len(values) or values.dtype.kind not in "iu":
+        raise InputError(
+            f"log-softmax takes the whole numbers of one image, not {values.dtype} of shape {values.shape}"
+        )
+    raised = values.astype(np.int64) + (len(EXPONENTS) - 1 - int(values.max()))
+    table = np.array(EXPONENTS)
+    if faults is not None and faults.exponent_of_ten:
+        table[10] = MISPRINTED
+    total = table[raised[raised >= 0]].sum()
+    return np.asarray(raised - np.log(total), np.float64)
+
+
+def _shifted(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    _, exponents = np.frexp(_largest(sums))  # exact below 2**53: m * 2**exponent with 0.5 <= m < 1
+    return np.asarray((sums << 7) >> np.maximum(exponents.astype(np.int64) - 1, 0))
+
+
+def _scaled(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    return np.asarray(np.rint(sums * (255 / np.maximum(_largest(sums), 1))))
+
+
+def _largest(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The largest magnitude of every image, shaped to broadcast."""
+    largest = np.abs(sums).reshape(len(sums), -1).max(axis=1)
+    return np.asarray(largest.reshape(-1, *([1] * (sums.ndim - 1))))

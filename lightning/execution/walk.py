@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from lightning.compiler.cycles import cycles_of_model
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
-from lightning.execution.activations import quantised, real_of, shift_normalised, shifted, wrapped
+from lightning.execution.activations import quantised, real_of, wrapped
 from lightning.execution.inputs import checked_keys, raw_shape
 from lightning.execution.patches import patches, pixels
-from lightning.execution.published import Faults
+from lightning.execution.published import Faults, last_normalised, perfectly_scaled, shift_normalised
 from lightning.execution.seam import Activations, Answers, Fidelity, Keys, Multiplier
 from lightning.networks.network import Node
 from lightning.networks.operations import apply
@@ -42,7 +42,7 @@ class WalkingExecutor:
         self.cycles = cycles_of_model(model)
         self._chunk = _images_at_a_time(model)
         self._photonic = [node.name for node in model.network.nodes if node.name in model.layers]
-        self._shifts_last = model.shift_normalised and self.faults.last_layer_shifted
+        self._normalises_last = model.shift_normalised and self.faults.last_layer_normalised
 
     def run(self, inputs: npt.ArrayLike, keys: npt.ArrayLike | None = None) -> Answers:
         """Answers for raw inputs (images, ...). Raises `InputError` for what the model does not take."""
@@ -92,7 +92,7 @@ class WalkingExecutor:
 
     def _activations(self, layer: PhotonicLayer, real: Floats, counted: Counter[str]) -> Activations:
         if self.model.shift_normalised and layer.name != self._photonic[0]:
-            return shift_normalised(real)
+            return (perfectly_scaled if self.faults.perfect_scaling else shift_normalised)(real)
         given = np.abs(real) if self.faults.signs_dropped else real
         activations, clipped = quantised(given, layer)
         counted["clipped_activations"] += clipped
@@ -106,8 +106,8 @@ class WalkingExecutor:
         if self.model.wrap:
             whole, changed = wrapped(whole)
             counted["wrapped_sums"] += changed
-        if self._shifts_last and layer.name == self._photonic[-1]:
-            return shifted(whole)
+        if self._normalises_last and layer.name == self._photonic[-1]:
+            return last_normalised(whole, self.faults)
         return whole
 
 

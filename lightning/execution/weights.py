@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from lightning.compiler.model import PhotonicLayer
 
-SPARSE_BELOW = 0.25
-"""Part of the weights that are not 0, below which to jump from one to the next is faster than to take all in a row."""
+SPARSE_BELOW = 0.03
+"""Part of the weights that are not 0, below which to jump from one to the next is faster than to take all in a row: a
+processor multiplies eight to thirty-two neighbours at a time."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class OrderedWeights:
 def ordered(weights: npt.NDArray[np.int16]) -> OrderedWeights:
     """Of weights (rows, terms).
 
-    >>> ordered(np.array([[0, 0, 0, 0, 7]], np.int16)).pointers.tolist()
-    [0, 0, 0, 0, 0, 1]
+    >>> ordered(np.eye(1, 50, 1, np.int16)).pointers[:4].tolist()  # the second of fifty is not 0
+    [0, 0, 1, 1]
     """
     by_term = np.ascontiguousarray(weights.T)
     if np.count_nonzero(by_term) >= SPARSE_BELOW * by_term.size:

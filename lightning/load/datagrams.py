@@ -124,7 +124,9 @@ class _Exchange:
     def _note(self, headers: Rows, numbers: Times, now: int) -> None:
         np.add.at(self.pieces, numbers, 1)
         refused = headers["kind"] == Kind.REFUSAL
-        whole = (refused | (self.pieces[numbers] == headers["fragments"])) & (self.latency[numbers] == WAITING)
+        whole = (refused | (self.pieces[numbers] == headers["fragments"])) & (
+            self.latency[numbers] == WAITING
+        )
         done = numbers[whole]
         self.latency[done] = now - self.due[done]
         self.refusal[done] = headers["code"][whole]

@@ -11,7 +11,6 @@ import select
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 
 from lightning.load.http_messages import message_length
@@ -86,14 +85,16 @@ def _answered(client: socket.socket, received: bytes) -> bytes:
 
 def main(scheme: str) -> None:
     """Run until standard input ends."""
-    with contextlib.suppress(AttributeError, OSError):
+    with contextlib.suppress(OSError):  # who started this may have stayed on a core of its own
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     kind = socket.SOCK_DGRAM if scheme == "udp" else socket.SOCK_STREAM
     with socket.socket(socket.AF_INET, kind) as server:
         server.bind((HOST, 0))
         if scheme == "http":
             server.listen(64)
-        print(server.getsockname()[1], flush=True)
+        sys.stdout.write(f"{server.getsockname()[1]}\n")
+        sys.stdout.flush()
         (echo_datagrams if scheme == "udp" else echo_http)(server, sys.stdin.fileno())
 
 

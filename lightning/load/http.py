@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from lightning.load.errors import LoadError
-from lightning.load.http_messages import input_of, reply_in, requests_of
+from lightning.load.http_messages import ModelInput, input_of, reply_in, requests_of
 from lightning.load.inputs import rows_of
 from lightning.load.outcome import WAITING, Outcome, Traces, traces_of
 from lightning.load.schedule import Times, poisson_schedule
@@ -33,6 +33,8 @@ SPIN_NS = 1_500_000
 RECEIVE = 1 << 16
 BROKEN = 599
 """Stands for a status where the connection broke."""
+ECHOED = ModelInput("input", "UINT8", (784,))
+"""What an echo is sent: it knows no models."""
 
 
 def drive_http(
@@ -46,10 +48,14 @@ def drive_http(
     seed: int = 0,
     connections: int = CONNECTIONS,
     deadline_us: int = 0,
+    into: ModelInput | None = None,
 ) -> Outcome:
-    """Ask a model `rate` times a second on average. Raises `LoadError` where the server or the model is not there."""
+    """Ask a model `rate` times a second on average. The server tells what the model takes, unless `into` does.
+
+    Raises `LoadError` where the server or the model is not there.
+    """
+    into = into or input_of(metadata_of(target, model))
     due = poisson_schedule(rate, seconds, seed)
-    into = input_of(metadata_of(target, model))
     rows = rows_of(data, into.shape, seed)
     requests = requests_of(target, model, into, rows, binary=binary)
     traces = send_on_time(target.address(), requests, due, connections=connections)
@@ -191,9 +197,7 @@ def send_on_time(
 ) -> Traces:
     """Send requests, over and over again, when they are due. Raises `LoadError` where nobody listens."""
     waiting = np.full(len(due), WAITING, dtype=np.int64)
-    load = _Load(
-        address, requests, due, waiting, waiting.copy(), np.zeros(len(due), dtype=np.int32), clock()
-    )
+    load = _Load(address, requests, due, waiting, waiting.copy(), np.zeros(len(due), dtype=np.int32), clock())
     try:
         for _ in range(connections):
             load.connect()

@@ -113,11 +113,11 @@ _CLOSES = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 
 
 def reply_in(buffer: bytes) -> Reply | None:
-    """The answer at the start, or None while it is incomplete. Raises `LoadError` for what is no HTTP.
+    r"""The answer at the start, or None while it is incomplete. Raises `LoadError` for what is no HTTP.
 
-    >>> reply_in(b"HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\n\\r\\n{}")
+    >>> reply_in(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
     Reply(status=200, length=40, closes=False)
-    >>> reply_in(b"HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\n\\r\\n{")
+    >>> reply_in(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{")
     """
     if not (buffer.startswith(b"HTTP/1.") and buffer[9:12].isdigit()) and len(buffer) >= 12:
         raise LoadError("the server does not speak HTTP/1.1", cure="Give the address of an HTTP server")

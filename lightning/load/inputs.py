@@ -54,7 +54,9 @@ def _from_file(path: Path) -> Rows:
     try:
         found = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise LoadError(f"{str(path)!r} cannot be read ({error})", cure="Give an .npy file of rows") from error
+        raise LoadError(
+            f"{str(path)!r} cannot be read ({error})", cure="Give an .npy file of rows"
+        ) from error
     if not isinstance(found, np.ndarray) or found.ndim == 0:
         raise LoadError(f"{str(path)!r} holds no rows", cure="Give an .npy file of shape (rows, ...)")
     return found

@@ -29,7 +29,9 @@ class Traces:
     """From the start of the schedule to its last request, or to the last answer."""
 
 
-def traces_of(due: Nanoseconds, latency: Nanoseconds, lag: Nanoseconds, refusal: npt.NDArray[np.int32]) -> Traces:
+def traces_of(
+    due: Nanoseconds, latency: Nanoseconds, lag: Nanoseconds, refusal: npt.NDArray[np.int32]
+) -> Traces:
     """With the time that it took."""
     done = latency != WAITING
     ends = [int(each.max()) for each in (due, (due + latency)[done]) if len(each)]

@@ -35,7 +35,9 @@ HEADER_FIELDS = np.dtype(
 class Outbox:
     """Sends requests first, first + 1, ... with rows of data in turns; a row takes `fragments` datagrams."""
 
-    def __init__(self, sender: socket.socket, model: int, rows: Rows, first: int, deadline_us: int = 0) -> None:
+    def __init__(
+        self, sender: socket.socket, model: int, rows: Rows, first: int, deadline_us: int = 0
+    ) -> None:
         datatype = Datatype.UINT8 if rows.dtype == np.uint8 else Datatype.FLOAT32
         self._library = system_library()
         self._descriptor = sender.fileno()

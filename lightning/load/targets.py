@@ -49,7 +49,5 @@ def target_of(url: str) -> Target:
     except ValueError:
         port = None
     if parts.scheme not in ("http", "udp") or not parts.hostname or not port or parts.path.strip("/"):
-        raise LoadError(
-            f"{url!r} is no address of a server", cure="Give http://HOST:PORT or udp://HOST:PORT"
-        )
+        raise LoadError(f"{url!r} is no address of a server", cure="Give http://HOST:PORT or udp://HOST:PORT")
     return Target("http" if parts.scheme == "http" else "udp", parts.hostname, port)

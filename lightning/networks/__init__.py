@@ -7,6 +7,8 @@
 |---|---|
 | `network` | `Network`, `Node`, `Preprocessing` |
 | `imports` | ONNX files, `torch.nn` modules, `.npz` of weights |
+| `onnx_writer` | back to ONNX, for comparison with other runtimes |
+| `work` | multiply-accumulates, node by node |
 | `preprocess` | from raw data to what a network takes |
 | `operations`, `windows`, `patches` | what every operation means in float32 |
 | `reference` | the network in float32, which everything is compared with |
@@ -14,9 +16,19 @@
 
 from __future__ import annotations
 
-from lightning.networks.imports import load_network
+from lightning.networks.imports import from_torch, load_network
 from lightning.networks.network import Network, Node, Preprocessing
+from lightning.networks.onnx_writer import to_onnx
 from lightning.networks.preprocess import preprocess
 from lightning.networks.reference import run_float
 
-__all__ = ["Network", "Node", "Preprocessing", "load_network", "preprocess", "run_float"]
+__all__ = [
+    "Network",
+    "Node",
+    "Preprocessing",
+    "from_torch",
+    "load_network",
+    "preprocess",
+    "run_float",
+    "to_onnx",
+]

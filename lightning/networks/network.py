@@ -6,10 +6,14 @@ Tensors carry a batch axis in front, which `shapes` leave out. Operations have t
 - `Gemm`: activations (..., k), weights (rows, k), bias (rows,) or none.
 - `Conv`: activations (channels, height, width), weights (rows, channels / groups, kh, kw), bias (rows,) or none;
   attributes `strides` (2), `pads` (top, left, bottom, right), `dilations` (2), `groups`.
-- `MaxPool`, `AveragePool`: attributes `kernel` (2), `strides`, `pads`, and `count_include_pad`.
+- `MaxPool`, `AveragePool`: attributes `kernel` (2), `strides`, `pads`, `dilations`, `count_include_pad`, and `excess`
+  (bottom, right): what `ceil_mode` adds behind the pads, which never counts.
 - `Add`, `Mul`, `MatMul`: two tensors, either of them a constant or not.
-- `Relu`, `LeakyRelu`, `Gelu`, `Softmax`, `LayerNormalization`, `Flatten`, `Reshape`, ...: attributes as in ONNX, axes
-  counted with the batch axis as axis 0, and never negative.
+- `Reshape`: attribute `shape`, without the batch axis. `Slice`: `axis`, `start`, `stop` (or None), `step`. `Pad`:
+  `value` and `pads`, (before, after) an axis. `Clip`: `min`, `max`. `Gather`: constant places. `Concat`: constants
+  have a batch axis of length 1.
+- `Relu`, `LeakyRelu`, `Gelu`, `Softmax`, `LayerNormalization`, `Flatten`, ...: attributes as in ONNX, axes counted with
+  the batch axis as axis 0, and never negative. `operations` says what each means.
 """
 
 from __future__ import annotations

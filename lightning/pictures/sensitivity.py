@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from lightning.evaluation.sensitivity import Sensitivity
-from lightning.pictures.canvas import FAINT, INK, LIGHT, SERIES, Picture, headed, legend, plain, sheet, signed
+from matplotlib.text import Text
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from lightning.evaluation.sensitivity import Sensitivity, points
+from lightning.pictures.canvas import FAINT, INK, LIGHT, SERIES, Picture, headed, plain, sheet, signed
 
 
 def layer_losses(found: Sensitivity, model: str, data: str) -> Picture:
@@ -14,17 +17,18 @@ def layer_losses(found: Sensitivity, model: str, data: str) -> Picture:
     layers against sigma, with the loss that is allowed and the sigma that keeps it.
     """
     figure = sheet(9.6, max(3.4, 1.9 + 0.3 * len(found.layers)))
-    left, right = figure.subplots(1, 2, width_ratios=(1, 1))
+    left, right = figure.subplots(1, 2)
     _bars(left, found)
     _curve(right, found)
-    noise = found.noise
+    noise, weakest = found.noise, found.weakest
     told = (
         f"{model} · {data} · {noise.place}, sigma {noise.sigma:.3g} of 255 · exact {100 * found.exact:.2f} %"
     )
-    weakest = found.weakest
-    headed(
-        figure, f"Weakest layer: {weakest.layer}, {signed(-weakest.loss, 2)} points", told, simulated=False
-    )
+    title = f"Weakest layer: {weakest.layer}, {signed(-weakest.loss, 2)} points"
+    headed(figure, title, told, simulated=False)
+    for text in left.findobj(Text):
+        if text.get_text() in (title, told):
+            text.set_in_layout(False)  # they may reach over both halves without making the left one wider
     _mark(right)
     return figure
 
@@ -64,12 +68,33 @@ def _curve(axes: Any, found: Sensitivity) -> None:
         linewidth=1.4,
     )
     limit = 100 * found.exact - found.allowed
-    axes.axhline(limit, color=SERIES[3], linewidth=1, linestyle="--", label=f"{found.allowed:g} points lost")
+    axes.axhline(limit, color=SERIES[3], linewidth=1, linestyle="--")
+    _named(
+        axes, f"loss of {points(found.allowed)}", (1, limit), ("axes fraction", "data"), "right", SERIES[3]
+    )
     if found.factor and math.isfinite(found.factor):
-        axes.axvline(found.sigma, color=INK, linewidth=1, linestyle=":", label=f"sigma {found.sigma:.3g}")
+        axes.axvline(found.sigma, color=INK, linewidth=1, linestyle=":")
+        _named(axes, f"sigma {found.sigma:.3g}", (found.sigma, 0), ("data", "axes fraction"), "left", INK)
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
     plain(axes, x="sigma in all layers (of 255, logarithmic)", y="accuracy (%)")
-    legend(axes, loc="lower left")
+
+
+def _named(axes: Any, text: str, place: Any, kind: Any, side: str, colour: str) -> None:
+    """Beside a line, without covering it."""
+    shift = (5 if side == "left" else -5, 4)
+    axes.annotate(
+        text,
+        place,
+        xytext=shift,
+        xycoords=kind,
+        textcoords="offset points",
+        ha=side,
+        color=colour,
+        fontsize=9,
+    )
 
 
 def _mark(axes: Any) -> None:

@@ -87,6 +87,7 @@ def metadata(loaded: Loaded) -> Document:
         "parameters": {
             "fidelity": loaded.executor.fidelity,
             "scheme": loaded.model.scheme,
+            "hash": loaded.hash,
             "origin": dict(loaded.model.origin),
         },
     }

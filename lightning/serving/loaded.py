@@ -52,6 +52,13 @@ class Loaded:
         return raw_shape(self.model.network)
 
     @cached_property
+    def hash(self) -> str:
+        """Of all that the model computes with."""
+        from lightning.compiler import model_hash
+
+        return model_hash(self.model)
+
+    @cached_property
     def prefers_bytes(self) -> bool:
         """Whether the executor answers bytes in one compiled function, and other data more slowly."""
         return getattr(self.executor, "chain", None) is not None

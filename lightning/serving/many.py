@@ -40,9 +40,9 @@ VECTOR = np.dtype([("base", "u8"), ("length", "u8")])
 # Control messages, cmsg(3): the time (struct timespec), then how many datagrams were lost, once any were.
 _CONTROLS = np.dtype(
     {
-        "names": ["seconds", "nanoseconds", "overruns"],
-        "formats": ["i8", "i8", "u4"],
-        "offsets": [16, 24, 48],
+        "names": ["time", "overruns"],
+        "formats": [("i8", 2), "u4"],
+        "offsets": [16, 48],
         "itemsize": _CONTROL,
     }
 )
@@ -88,6 +88,10 @@ class Inbox:
         self._controls = np.zeros(slots, _CONTROLS)
         self._vectors = np.zeros(slots, VECTOR)
         self._messages = np.zeros(slots, MESSAGE)
+        self.sizes = self._messages["length"]
+        """(slots,) bytes of each datagram."""
+        self.times = self._controls["time"]
+        """(slots, 2) when the kernel received each: seconds and nanoseconds of the wall clock."""
         self._point()
         self._where = address_of(self._messages)
         receiver.setblocking(False)
@@ -119,14 +123,20 @@ class Inbox:
         self._renew(found)
         return found
 
+    def length(self, slot: int) -> int:
+        """Bytes of a datagram."""
+        return int(self.sizes[slot])
+
     def lengths(self, found: int) -> list[int]:
         """Bytes of each datagram."""
-        lengths: list[int] = self._messages["length"][:found].tolist()
+        lengths: list[int] = self.sizes[:found].tolist()
         return lengths
 
-    def arrivals(self, found: int) -> list[tuple[int, int, int]]:
-        """Of each datagram, when the kernel received it (seconds and nanoseconds of the wall clock), and how many the
-        kernel had thrown away until then because the socket's memory was full (modulo 2^32).
-        """
-        arrivals: list[tuple[int, int, int]] = self._controls[:found].tolist()
-        return arrivals
+    def arrival(self, slot: int) -> int:
+        """When the kernel received a datagram: nanoseconds of the wall clock."""
+        seconds, nanoseconds = self.times[slot].tolist()
+        return int(seconds * 1_000_000_000 + nanoseconds)
+
+    def overruns(self, found: int) -> int:
+        """How many the kernel had thrown away until then because the socket's memory was full (modulo 2^32)."""
+        return int(self._controls["overruns"][:found].max())

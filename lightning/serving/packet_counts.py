@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 
+LEFT, ANSWERED, REPLAYED, FAILED = range(4)
+"""Outcomes that machine code gives: left to Python, and those below."""
+
+
 @dataclass(slots=True)
 class PacketCounts:
     """`received` is the sum of all others but `overrun`, at any time between two packets."""

@@ -12,7 +12,7 @@ page docs/reference/inference-packets.md has the table.
 | 6 | 1 | datatype of a request's numbers, and of an answer's scores: 1 uint8, 2 float32 |
 | 7 | 1 | code of a refusal, else 0 |
 | 8 | 4 | model |
-| 12 | 4 | request: microseconds after arrival at which an answer is worthless, 0 for never; else microseconds since arrival |
+| 12 | 4 | request: deadline, microseconds after its arrival, 0 for none; else microseconds since its arrival |
 | 16 | 8 | number of the request: chosen by who asks, key of its noise |
 | 24 | 2 | fragment, 0 .. fragments - 1 |
 | 26 | 2 | fragments, 1 .. 65,535 |
@@ -120,20 +120,17 @@ def flaw_of(
     size: int,
 ) -> str:
     """The first field that is wrong in a datagram of `size` bytes, by name; empty for none."""
-    if magic != MAGIC:
-        return "magic"
-    if version != VERSION:
-        return "version"
-    if not 1 <= kind <= 3:
-        return "kind"
-    if not 1 <= datatype <= 2:
-        return "datatype"
+    # All fragments but the last are full, so that a fragment's place is known from its number.
+    whole = length == size - HEADER.size and size <= DATAGRAM
+    if magic != MAGIC or version != VERSION:
+        return "magic" if magic != MAGIC else "version"
+    if not 1 <= kind <= 3 or not 1 <= datatype <= 2:
+        return "kind" if not 1 <= kind <= 3 else "datatype"
     if (code != 0) != (kind == Kind.REFUSAL):
         return "code"
     if fragment >= fragments:
         return "fragment"
-    # All but the last are full, so that a fragment's place is known from its number.
-    if length != size - HEADER.size or size > DATAGRAM or (fragment + 1 < fragments and size != DATAGRAM):
+    if not whole or (fragment + 1 < fragments and size != DATAGRAM):
         return "length"
     return "spare" if spare else ""
 

@@ -1,28 +1,33 @@
-"""Whether a request has been seen: the last so many are remembered, in constant memory."""
+"""Whether a request has been seen lately: a table of constant size, in which a newer request may push out an older."""
 
 from __future__ import annotations
 
-WINDOW = 1 << 15
+import numpy as np
+
+PLACES_LOG2 = 16
+SHIFT = 64 - PLACES_LOG2
+PEER_FACTOR = 0xC2B2AE3D27D4EB4F
+REQUEST_FACTOR = 0x9E3779B97F4A7C15
+"""2^64 over the golden ratio: successive numbers get places far from each other (Knuth, TAOCP 3, 6.4)."""
+_MASK = (1 << 64) - 1
 
 
 class Replays:
-    """Remembers at least the last `window` requests, and at most twice as many."""
+    """Every pair of peer and request has one place among 65,536, and is remembered until another takes it."""
 
-    def __init__(self, window: int = WINDOW) -> None:
-        self._window = window
-        self._young: set[bytes] = set()
-        self._old: set[bytes] = set()
+    def __init__(self) -> None:
+        self.table = np.zeros((1 << PLACES_LOG2, 2), np.uint64)
+        """(places, 2) peer and request. No peer is 0."""
 
-    def seen(self, identity: bytes) -> bool:
-        """Whether it is among those that are remembered; from now on it is.
+    def seen(self, peer: int, request: int) -> bool:
+        """Whether this pair is remembered; from now on it is.
 
         >>> replays = Replays()
-        >>> replays.seen(b"peer 1, request 7"), replays.seen(b"peer 1, request 7")
-        (False, True)
+        >>> replays.seen(1, 7), replays.seen(1, 7), replays.seen(2, 7)
+        (False, True, False)
         """
-        if identity in self._young or identity in self._old:
+        place = ((peer * PEER_FACTOR + request * REQUEST_FACTOR) & _MASK) >> SHIFT
+        if self.table[place].tolist() == [peer, request]:
             return True
-        self._young.add(identity)
-        if len(self._young) >= self._window:
-            self._young, self._old = set(), self._young
+        self.table[place] = peer, request
         return False

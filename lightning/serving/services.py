@@ -3,76 +3,88 @@
 from __future__ import annotations
 
 import struct
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import InputError
 from lightning.serving.loaded import Loaded
+from lightning.serving.many import Inbox
 from lightning.serving.packets import ANSWER, DTYPES, HEADER, MAGIC, ROOM, VERSION, Datatype, Kind
+from lightning.serving.replays import Replays
 
 _VARYING = struct.Struct(">IQ")
 _VARYING_AT = 12
 """Time and number of the request: what differs in the headers of answers."""
 
 Bytes = npt.NDArray[np.uint8]
-
-
-class Chain(Protocol):
-    """`lightning.execution.chain.Chain`: a chain of dense layers in one compiled function."""
-
-    def answer_one(self, raw: Bytes, key: int, out: npt.NDArray[np.float32]) -> Any:
-        """Write the scores of one image."""
-        ...
+Express = Callable[[Inbox, int, Replays, npt.NDArray[np.int8]], None]
+"""Answers the simple requests among the first datagrams of an inbox, and writes down which those were."""
 
 
 class Service:
-    """Answers for one version of a model. Belongs to one thread."""
+    """Answers for one version of a model. Belongs to one thread. `express` where machine code can do it alone."""
 
     def __init__(self, loaded: Loaded) -> None:
         self.loaded = loaded
         self.size = int(np.prod(loaded.raw_shape))
         """Numbers of an image."""
-        self._chain: Chain | None = getattr(loaded.executor, "chain", None)
         first = loaded.run(np.zeros((1, *loaded.raw_shape), np.uint8), np.zeros(1, np.uint64))
-        self._cycles = first.cycles
-        self._scores = np.zeros(first.scores.size, np.float32)
-        self._datagram = bytearray(HEADER.size + ANSWER.size + 4 * self._scores.size)
+        self._scores = np.zeros((1, first.scores.size), np.float32)
+        self._datagram = np.frombuffer(bytearray(HEADER.size + ANSWER.size + self._scores.nbytes), np.uint8)
+        self._big_endian = self._datagram[HEADER.size + ANSWER.size :].view(">f4")
+        length = len(self._datagram) - HEADER.size
         HEADER.pack_into(
-            self._datagram, 0, MAGIC, VERSION, Kind.ANSWER, Datatype.FLOAT32, 0, loaded.number,
-            0, 0, 0, 1, len(self._datagram) - HEADER.size, 0,
+            self._datagram, 0, MAGIC, VERSION, Kind.ANSWER, Datatype.FLOAT32, 0, loaded.number, 0, 0, 0, 1, length, 0
         )  # fmt: skip
-        self._big_endian = np.frombuffer(self._datagram, ">f4", offset=HEADER.size + ANSWER.size)
-        self.fits = len(self._datagram) - HEADER.size <= ROOM
-        """Whether an answer is one datagram."""
-        self.where = np.frombuffer(self._datagram, np.uint8).ctypes.data
+        ANSWER.pack_into(self._datagram, HEADER.size, 0, self._scores.size, first.cycles)
+        self.where = self._datagram.ctypes.data
         """Of the answer that `packet` has made, in memory."""
+        self.fits = length <= ROOM
+        """Whether an answer is one datagram."""
+        chain = getattr(loaded.executor, "chain", None)
+        self.express = self._express(chain) if chain is not None and self.fits and not chain.tail else None
 
     def compute(self, numbers: Bytes, datatype: int, key: int) -> None:
         """Have the model answer. Raises `InputError` for what it does not take."""
-        if datatype == Datatype.UINT8 and self._chain is not None and numbers.size == self.size:
-            self._chain.answer_one(numbers, key, self._scores)
-            return
         kind = DTYPES[Datatype(datatype)]
         if numbers.size != self.size * kind.itemsize:
             raise InputError(
                 f"a request carries {numbers.size} bytes; the model takes {self.size} numbers of {kind.itemsize}",
                 cure="Send one input of the model's shape",
             )
-        inputs = numbers.view(kind).astype(kind.newbyteorder("=")).reshape(1, *self.loaded.raw_shape)
-        self._scores[:] = self.loaded.run(inputs, np.array([key], np.uint64)).scores.ravel()
+        inputs = np.frombuffer(numbers.tobytes(), kind).astype(kind.newbyteorder("="))
+        answers = self.loaded.run(inputs.reshape(1, *self.loaded.raw_shape), np.array([key], np.uint64))
+        self._scores[0] = answers.scores.ravel()
 
     def packet(self, key: int, elapsed_us: int) -> int:
         """Make the answer's datagram; its length."""
-        _VARYING.pack_into(self._datagram, _VARYING_AT, min(elapsed_us, 0xFFFFFFFF), key)
-        ANSWER.pack_into(
-            self._datagram, HEADER.size, int(self._scores.argmax()), self._scores.size, self._cycles
-        )
-        self._big_endian[:] = self._scores
+        _VARYING.pack_into(self._datagram, _VARYING_AT, elapsed_us, key)
+        struct.pack_into(">I", self._datagram, HEADER.size, int(self._scores.argmax()))
+        self._big_endian[:] = self._scores[0]
         return len(self._datagram)
 
     @property
     def message(self) -> bytes:
         """The answer behind its header, after `packet`; for answers that do not fit."""
-        return bytes(self._datagram[HEADER.size :])
+        return self._datagram[HEADER.size :].tobytes()
+
+    def _express(self, chain: Any) -> Express | None:
+        if self.size > ROOM:
+            return None
+        from lightning.serving.round_kernel import answer_round
+
+        expected = np.zeros(HEADER.size, np.uint8)
+        HEADER.pack_into(
+            expected, 0, MAGIC, VERSION, Kind.REQUEST, Datatype.UINT8, 0, self.loaded.number, 0, 0, 0, 1, self.size, 0
+        )  # fmt: skip
+
+        def answer(inbox: Inbox, found: int, replays: Replays, outcomes: npt.NDArray[np.int8]) -> None:
+            answer_round(
+                found, inbox.bytes, inbox.sizes, inbox.times, inbox.senders, inbox.descriptor, expected,
+                chain.arrays, self.size, self._datagram, self._scores, replays.table, outcomes,
+            )  # fmt: skip
+
+        return answer

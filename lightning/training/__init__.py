@@ -28,9 +28,9 @@ from lightning.training.emulation import Emulation
 
 if TYPE_CHECKING:
     from lightning.training.curve import Curve, accuracy_curve
-    from lightning.training.modules import emulated
     from lightning.training.fine_tuning import Comparison, Outcome, fine_tune
     from lightning.training.fitting import Schedule, fit
+    from lightning.training.modules import emulated
 
 __all__ = [
     "Comparison",

@@ -60,6 +60,7 @@ def accuracy_curve(model: CompiledModel, dataset: Dataset, noise: Noise, *, seed
 def mean_accuracy(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: int) -> float:
     """Of the test images on noisy light, 0 .. 1, over seeds 0, 1, ... of the noise."""
     found = [
-        evaluate(open_executor(model, "noisy", noise=noise, seed=seed), dataset).accuracy for seed in range(seeds)
+        evaluate(open_executor(model, "noisy", noise=noise, seed=seed), dataset).accuracy
+        for seed in range(seeds)
     ]
     return float(np.mean(found))

@@ -17,9 +17,16 @@ class Emulation:
 
     Activations and weights are rounded to the steps of `options.scheme`, and every sum gets the noise of its detector
     readouts. What `>> 8` cuts off a product is left out: the compiler gives its mean back, and its variance of 1/12 is
-    small beside any noise worth training for. Ranges of activations are their largest magnitudes, whatever
-    `options.ranges` says.
+    small beside any noise worth training for. Ranges of activations end at the percentile that `options` asks for, and
+    at the largest magnitude where it asks for something else.
     """
 
     noise: Noise = QUIET
     options: Options = field(default_factory=Options)
+    pixel: float = 1 / 255
+    """What a level of raw data is worth after preprocessing; the `published` scheme sends levels as they are."""
+
+    @property
+    def percentile(self) -> float:
+        """Of activations' magnitudes, where their range ends."""
+        return self.options.percentile if self.options.ranges == "percentile" else 100.0

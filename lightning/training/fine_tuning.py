@@ -11,7 +11,8 @@ from lightning.compiler.options import Options
 from lightning.evaluation import Dataset, evaluate
 from lightning.execution import open_executor
 from lightning.execution.seam import Noise
-from lightning.networks import Network, Preprocessing, from_torch
+from lightning.networks import Network, Preprocessing
+from lightning.networks.imports.torch_module import from_torch
 from lightning.networks.preprocess import preprocess
 from lightning.networks.reference import run_float
 from lightning.training.curve import mean_accuracy
@@ -100,8 +101,9 @@ def fine_tune(
         network = from_torch(candidate, tuple(shape), preprocessing)
         return measure(candidate, network, dataset, noise=noise, options=options)
 
+    light = Emulation(noise, options, (preprocessing or Preprocessing()).scale)
     plain = fit(module, x, train.y, seed=seed, schedule=schedule)
-    aware = fit(module, x, train.y, seed=seed, schedule=schedule, emulation=Emulation(noise, options))
+    aware = fit(module, x, train.y, seed=seed, schedule=schedule, emulation=light)
     return Comparison(measured(module), measured(plain), measured(aware), noise, schedule.epochs, seed)
 
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from lightning.errors import OutOfRange
 from lightning.optional import needed
-from lightning.training.modules import emulated
 from lightning.training.emulation import Emulation
+from lightning.training.modules import emulated
 
 torch = needed("torch", "to train networks")
 
@@ -27,7 +27,7 @@ class Schedule:
 
     epochs: int = 8
     batch: int = 100
-    rate: float = 1e-3
+    rate: float = 3e-3
     """Of Adam, at first; it falls along half a cosine."""
     loss: Loss = torch.nn.functional.cross_entropy
     """Of scores and labels."""

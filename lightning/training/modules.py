@@ -32,11 +32,10 @@ def emulated(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[An
     """
     layers = photonic_layers(module)
     generator = torch.Generator().manual_seed(seed)
-    common = JointScale(tuple(layers.values())) if emulation.options.scheme == "published" else None
+    common = JointScale(tuple(layers.values()), emulation.pixel) if emulation.options.scheme == "published" else None
     for index, layer in enumerate(layers.values()):
-        layer.forward = PhotonicForward(
-            layer, common.range_of(index) if common else FixedRange(), emulation, generator, common
-        )
+        known = common.range_of(index) if common else FixedRange(emulation.percentile)
+        layer.forward = PhotonicForward(layer, known, emulation, generator, common)
     try:
         yield module
     finally:
@@ -49,6 +48,8 @@ class JointScale:
     """What a step of any weight is worth in the `published` scheme: max(1, largest magnitude) / 255."""
 
     layers: tuple[Any, ...]
+    pixel: float
+    """What a step of an activation is worth before the first layer."""
 
     def __call__(self) -> Tensor:
         """One number, of the weights as they are now."""
@@ -57,8 +58,8 @@ class JointScale:
         return largest.clamp_min(1.0) / FULL
 
     def range_of(self, index: int) -> ShiftedRange:
-        """Of the layer with this index in the chain: pixels come in steps of 1/255, sums in steps of 256 products."""
-        return ShiftedRange(lambda: (256 * self()) ** index / FULL, shifts=index > 0)
+        """Of the layer with this index in the chain; each before it has made a step worth that of 256 products."""
+        return ShiftedRange(lambda: (256 * self()) ** index * self.pixel, shifts=index > 0)
 
 
 def photonic_layers(module: Any) -> dict[str, Any]:

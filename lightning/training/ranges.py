@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -30,9 +31,13 @@ class Range(Protocol):
 
 
 class FixedRange:
-    """The largest magnitude of all batches, which fades when later ones do not reach it: scheme `scaled`."""
+    """The largest magnitude that is kept, of all batches; it fades when later ones do not reach it: scheme `scaled`.
 
-    def __init__(self) -> None:
+    With `percentile` below 100 it is that of a batch's magnitudes other than 0, and what is larger is cut off.
+    """
+
+    def __init__(self, percentile: float = 100.0) -> None:
+        self.percentile = percentile
         self.largest: Tensor = None
         self.signed = False
 
@@ -43,9 +48,15 @@ class FixedRange:
         return self.largest / FULL
 
     def _follow(self, activations: Tensor) -> None:
-        largest = activations.abs().amax().clamp_min(TINY)
+        largest = self._kept(activations.abs()).clamp_min(TINY)
         self.signed = self.signed or bool((activations < 0).any())
         self.largest = largest if self.largest is None else torch.maximum(largest, FORGETTING * self.largest)
+
+    def _kept(self, magnitudes: Tensor) -> Tensor:
+        seen = magnitudes[magnitudes > 0]
+        if self.percentile >= 100 or not len(seen):
+            return magnitudes.amax()
+        return seen.kthvalue(math.ceil(len(seen) * self.percentile / 100)).values
 
 
 class ShiftedRange:

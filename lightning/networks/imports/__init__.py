@@ -12,9 +12,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from lightning.errors import NetworkError
+from lightning.networks.imports.onnx_file import from_onnx
+from lightning.networks.imports.torch_module import from_torch
 from lightning.networks.imports.weight_file import from_weights
 from lightning.networks.network import Network, Preprocessing
 from lightning.networks.preprocess import check_preprocessing
+
+__all__ = ["from_torch", "load_network"]
 
 
 def load_network(path: str | Path, preprocessing: Preprocessing | None = None) -> Network:
@@ -30,8 +34,6 @@ def load_network(path: str | Path, preprocessing: Preprocessing | None = None) -
     if path.suffix == ".npz":
         network = from_weights(path, preprocessing)
     elif path.suffix == ".onnx":
-        from lightning.networks.imports.onnx_file import from_onnx
-
         network = from_onnx(path, preprocessing)
     else:
         raise NetworkError(f"{path.name} is neither .onnx nor .npz", cure="Export the network as ONNX")

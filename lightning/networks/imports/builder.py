@@ -41,7 +41,7 @@ class Call:
         operation = f"{self.domain}::{self.operation}" if self.domain else self.operation
         return f"node {self.name} ({operation}, opset {self.opset})"
 
-    def refused(self, why: str, cure: str = "") -> UnsupportedNode:
+    def refused(self, why: str, cure: str = "Check the export of this node") -> UnsupportedNode:
         """The error that says why this node cannot be taken."""
         return UnsupportedNode(f"{self.title} {why}", cure=cure)
 
@@ -86,7 +86,7 @@ class Builder:
         if kept.dtype.kind == "f" or kept.dtype.name == "bfloat16":
             kept = kept.astype(np.float32)
         unique = self._unique(name, self._taken())
-        self.constants[unique] = np.ascontiguousarray(kept).reshape(kept.shape)
+        self.constants[unique] = np.asarray(kept, order="C")
         return unique
 
     def input(self, name: str, shape: Sequence[int]) -> str:

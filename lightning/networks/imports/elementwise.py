@@ -92,7 +92,9 @@ def _aligned(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]
     """The inputs, once they are known to broadcast without mixing images."""
     ranks = [builder.rank(tensor) for tensor in inputs if not builder.is_constant(tensor)]
     if len(set(ranks)) > 1 and builder.batched:
-        raise call.refused(f"combines activations of {ranks[0]} and {ranks[1]} axes across images")
+        raise call.refused(
+            f"combines activations of {ranks[0]} and {ranks[1]} axes across images", "Give both as many axes"
+        )
     aligned = []
     for number, tensor in enumerate(inputs):
         if builder.is_constant(tensor):
@@ -109,7 +111,8 @@ def _broadcastable(builder: Builder, call: Call, tensor: str, rank: int) -> str:
     value = builder.constants[tensor]
     if value.ndim > rank or (value.ndim == rank and value.shape[0] != 1):
         raise call.refused(
-            f"combines activations with a constant of shape {value.shape} that has a batch axis"
+            f"combines activations with a constant of shape {value.shape} that has a batch axis",
+            "Give it the length 1",
         )
     if value.dtype.kind not in "fiub":
         raise call.refused(f"combines activations with a constant of type {value.dtype}")
@@ -146,7 +149,9 @@ def where(builder: Builder, call: Call) -> str:
     chosen = _aligned(builder, call, call.inputs[1:])
     rank = max(builder.rank(tensor) for tensor in chosen if not builder.is_constant(tensor))
     if condition.ndim > rank or (condition.ndim == rank and condition.shape[0] != 1):
-        raise call.refused(f"chooses by a condition of shape {condition.shape} that has a batch axis")
+        raise call.refused(
+            f"chooses by a condition of shape {condition.shape} that has a batch axis", "Give it the length 1"
+        )
     kept = builder.constant(condition.astype(bool), f"{call.name}.condition")
     return builder.emit("Where", [kept, *chosen], call.name)
 

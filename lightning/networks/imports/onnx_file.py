@@ -33,7 +33,8 @@ def from_bytes(
     """As `from_onnx`; `folder` is where external data lie."""
     model = parsed(content, name)
     try:
-        return _network(model, name, folder, preprocessing or Preprocessing())
+        with np.errstate(all="ignore"):  # a weight that is not finite is refused in the end
+            return _network(model, name, folder, preprocessing or Preprocessing())
     except LightningError:
         raise
     except CONTRADICTIONS as error:

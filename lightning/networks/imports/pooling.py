@@ -30,15 +30,10 @@ def pool(builder: Builder, call: Call) -> str:
     all_pads = (pads[0], pads[1], pads[2] + more[0], pads[3] + more[1])
     if min(output_size(size, kernel, strides, all_pads, dilations)) < 1:
         raise call.refused(f"has a kernel {kernel} larger than the image {size}")
-    attributes: dict[str, Any] = {
-        "kernel": kernel,
-        "strides": strides,
-        "pads": all_pads,
-        "dilations": dilations,
-    }
+    attributes: dict[str, Any] = {"kernel": kernel, "strides": strides, "pads": pads, "dilations": dilations}
+    attributes["excess"] = more
     if call.operation == "AveragePool":
         attributes["count_include_pad"] = bool(call.whole("count_include_pad", 0))
-        attributes |= {"pads": pads, "excess": more}
     return without_row(builder, call, builder.emit(call.operation, [image], call.name, attributes), flat=flat)
 
 

@@ -71,7 +71,10 @@ def matmul(builder: Builder, call: Call) -> str:
         return _constant_times(builder, call, builder.activation(call, 1), _matrix(builder.constants[first]))
     ranks = builder.rank(builder.activation(call)), builder.rank(builder.activation(call, 1))
     if ranks[0] != ranks[1] or ranks[0] < 3:
-        raise call.refused(f"multiplies activations of {ranks[0]} and {ranks[1]} axes across images")
+        raise call.refused(
+            f"multiplies activations of {ranks[0]} and {ranks[1]} axes across images",
+            "Keep the batch axis in front of both",
+        )
     return builder.emit("MatMul", [first, second], call.name)
 
 

@@ -14,8 +14,9 @@ from lightning.networks.imports.builder import BATCH, Builder, Call
 def flatten(builder: Builder, call: Call) -> str:
     """(n, everything)."""
     x = builder.activation(call)
-    axis = builder.axis(call, call.whole("axis", 1), builder.rank(x) + 1)
-    if prod(builder.shapes[x][: axis - 1]) != 1:
+    axis = call.whole("axis", 1)
+    axis = axis + builder.rank(x) if axis < 0 else axis
+    if not 1 <= axis <= builder.rank(x) or prod(builder.shapes[x][: axis - 1]) != 1:
         raise call.refused(f"flattens images with the batch at axis {axis}", "Flatten from axis 1")
     return x if builder.rank(x) == 2 else builder.emit("Flatten", [x], call.name)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +31,7 @@ def finished(builder: Builder, name: str, entry: str, output: str, preprocessing
         raise NetworkError(f"{name}: the output does not depend on the input", cure="Check what was exported")
     nodes, output = _folded(builder, output)
     nodes = _needed(_normalisations_apart(builder, nodes), output)
+    _check_finite(builder, nodes)
     read = {tensor for node in nodes for tensor in node.inputs}
     tensors = {entry, output} | {node.output for node in nodes}
     return Network(
@@ -43,6 +44,18 @@ def finished(builder: Builder, name: str, entry: str, output: str, preprocessing
         preprocessing,
         tuple(builder.notes),
     )
+
+
+def _check_finite(builder: Builder, nodes: Sequence[Node]) -> None:
+    """Infinity may be in a mask, but not in what is multiplied by light."""
+    for node in nodes:
+        if node.operation in PHOTONIC and not all(
+            np.isfinite(builder.constants[t]).all() for t in node.inputs[1:]
+        ):
+            raise NetworkError(
+                f"node {node.name} ({node.operation}) has weights that hold NaN or infinity",
+                cure="Train it again",
+            )
 
 
 def _folded(builder: Builder, output: str) -> tuple[list[Node], str]:
@@ -87,8 +100,10 @@ class _Folding:
 
     def _drops_a_row(self, node: Node) -> bool:
         """Whether `node` makes a sequence of an image of one row, as behind a convolution over a sequence."""
+        if node.operation != "Reshape":
+            return False
         before, after = (self.builder.shapes[tensor] for tensor in (node.inputs[0], node.output))
-        return node.operation == "Reshape" and len(before) == 3 and before == (after[0], 1, *after[1:])
+        return len(before) == 3 and before == (after[0], 1, *after[1:])
 
 
 def _activation(builder: Builder, node: Node) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import struct
 import zipfile
 import zlib
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,22 @@ from lightning.networks.network import Floats, Network, Node, Preprocessing
 
 PIXELS = Preprocessing(scale=1 / 255)
 """What such networks are trained on, unless they say otherwise: bytes as 0 to 1."""
+
+DAMAGED = (
+    OSError,
+    EOFError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What zipfile and numpy raise for a file that is no archive of arrays, or a damaged one."""
 
 
 def from_weights(path: Path, preprocessing: Preprocessing | None = None) -> Network:
@@ -43,9 +61,9 @@ def from_weights(path: Path, preprocessing: Preprocessing | None = None) -> Netw
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as held:
+        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as held:
             return {name: held[name] for name in held.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, AttributeError) as error:
+    except DAMAGED as error:
         raise NetworkError(
             f"{path} cannot be read as arrays: {error}",
             cure="Write it with numpy.savez(path, w1=..., w2=...)",

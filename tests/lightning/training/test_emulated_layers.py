@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="training needs it: pip install 'lightbed[torch]'")
+pytest.importorskip("torch", reason="training needs it: pip install 'lightbed[torch]'")
 
+import torch
 from torch import nn
 
 from lightning.compiler import Hardware, Options
@@ -156,7 +157,7 @@ def test_training_is_as_noisy_as_the_executor(place, wavelengths):
     pytest.importorskip("numba", reason="executors are compiled")
     from lightning.compiler import compile_network
     from lightning.execution import open_executor
-    from lightning.networks import from_torch
+    from lightning.networks.imports.torch_module import from_torch
 
     generator = np.random.default_rng(3)
     weights = generator.normal(size=(6, 40)) * (generator.random((6, 40)) < 0.5)
@@ -168,13 +169,18 @@ def test_training_is_as_noisy_as_the_executor(place, wavelengths):
     model = compile_network(from_torch(layer, (40,)), image, options)
     executor = open_executor(model, "noisy", noise=noise, seed=1)
     ran = executor.run(np.repeat(image, 4000, axis=0)).scores
+    exact = open_executor(model, "exact").run(image).scores[0]
     x = torch.from_numpy(image)
-    with torch.no_grad(), emulated(layer, Emulation(noise, options)):
-        layer(x)
-        trained = layer(x.expand(4000, -1)).numpy()
+    with torch.no_grad():
+        with emulated(layer, Emulation(noise, options)):
+            layer(x)
+            trained = layer(x.expand(4000, -1)).numpy()
+        with emulated(layer, Emulation(options=options)):
+            quiet = layer(x).numpy()[0]
 
-    assert trained.std(axis=0) == pytest.approx(ran.std(axis=0), rel=0.08)
-    assert trained.mean(axis=0) == pytest.approx(ran.mean(axis=0), abs=0.1 * float(ran.std(axis=0).max()))
+    spread = ran.std(axis=0)
+    assert trained.std(axis=0) == pytest.approx(spread, rel=0.08)
+    assert (trained.mean(axis=0) - quiet) / spread == pytest.approx((ran.mean(axis=0) - exact) / spread, abs=0.1)
 
 
 def test_a_seed_gives_the_same_noise_and_another_seed_other_noise():

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="training needs it: pip install 'lightbed[torch]'")
+pytest.importorskip("torch", reason="training needs it: pip install 'lightbed[torch]'")
 
+import torch
 from torch import nn
 
 from lightning.errors import OutOfRange

@@ -1,0 +1,280 @@
+"""Open Inference Protocol over HTTP: LeNet-300-100, batch 1, beside MLServer, each on one core, asked from another.
+
+Both servers run one after the other, in turns; a turn asks over some connections, each with one request at a time, for
+some seconds. Ratios are of medians of turns. MLServer (`--mlserver PYTHON`, an interpreter that has 1.7.1) computes the
+same network with numpy in float32, in its own process, as little around it as its interface allows; we compute the
+exact integers of the photonic datapath. MLServer's HTTP has no binary tensors, so ours are set against its JSON. Beside
+rates and latencies stands processor time of the server for a request, which a busy machine disturbs less. Published
+weights and MNIST's images where LIGHTBED_DATA is given, else random ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.client
+import json
+import os
+import select
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ASKED_JSON = 1.0
+ASKED_BINARY = 2.0
+SHAPES = ((300, 784), (100, 300), (10, 100))
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+HOST = "127.0.0.1"
+WAIT_S = 120
+
+MODEL = """
+import json
+import numpy as np
+from mlserver import MLModel
+from mlserver.types import InferenceResponse, ResponseOutput
+
+class Lenet(MLModel):
+    async def load(self):
+        found = np.load(self.settings.parameters.uri)
+        self.layers = [np.ascontiguousarray(found[name].T, np.float32) for name in ("w1", "w2", "w3")]
+        return True
+
+    async def predict(self, request):
+        given = request.inputs[0]
+        x = np.array(given.data.root, np.float32).reshape(given.shape)
+        for weights in self.layers[:-1]:
+            x = np.maximum(x @ weights, 0)
+        x = x @ self.layers[-1]
+        output = ResponseOutput(name="scores", shape=list(x.shape), datatype="FP32", data=x.ravel().tolist())
+        return InferenceResponse(model_name=self.name, outputs=[output])
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mlserver", metavar="PYTHON", help="an interpreter with MLServer")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--connections", type=int, default=8)
+    options = parser.parse_args()
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    with tempfile.TemporaryDirectory() as folder:
+        report = measured(Path(folder), options)
+    print(json.dumps(report))
+    return 0
+
+
+def measured(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    weights, images = data()
+    np.savez(folder / "lenet.npz", **weights)
+    servers = {"json": ours(folder), "binary": ours(folder)}
+    if options.mlserver:
+        servers["mlserver"] = mlserver(folder, options.mlserver)
+    found: dict[str, list[Turn]] = {name: [] for name in servers}
+    for _ in range(options.turns):
+        for name, server in servers.items():
+            with running(server) as port:
+                requests = [request_of(image, binary=name == "binary") for image in images]
+                ask(port, server, requests, options.connections, 0.5)  # both are warm then
+                found[name].append(ask(port, server, requests, options.connections, options.seconds))
+    return {"benchmark": "serving_http", "connections": options.connections, **summary(found)}
+
+
+def summary(found: dict[str, list[Turn]]) -> dict[str, Any]:
+    report: dict[str, Any] = {}
+    for name, turns in found.items():
+        report[name] = {
+            "requests_per_s": round(statistics.median(each.rate for each in turns)),
+            "p50_ms": round(statistics.median(each.quantile_ms(0.5) for each in turns), 3),
+            "p99_ms": round(statistics.median(each.quantile_ms(0.99) for each in turns), 3),
+            "server_us_per_request": round(statistics.median(each.server_us for each in turns), 1),
+            "generator_busy": round(statistics.median(each.busy for each in turns), 2),
+        }
+    if "mlserver" in found:
+        for name, asked in (("json", ASKED_JSON), ("binary", ASKED_BINARY)):
+            report |= {f"{name}_to_mlserver": ratio(found, name), f"asked_{name}_to_mlserver": asked}
+            spent = report["mlserver"]["server_us_per_request"] / report[name]["server_us_per_request"]
+            report[f"{name}_to_mlserver_by_processor_time"] = round(spent, 2)
+    return report
+
+
+def ratio(found: dict[str, list[Turn]], name: str) -> float:
+    """The median of the ratios of neighbouring turns."""
+    pairs = zip(found[name], found["mlserver"], strict=True)
+    return round(statistics.median(mine.rate / other.rate for mine, other in pairs), 2)
+
+
+def data() -> tuple[dict[str, np.ndarray], np.ndarray]:
+    if "LIGHTBED_DATA" not in os.environ:
+        random = np.random.default_rng(0)
+        weights = {f"w{place}": random.normal(size=shape) for place, shape in enumerate(SHAPES, 1)}
+        return weights, random.integers(0, 256, (256, 784), dtype=np.uint8)
+    from lightning.evaluation import load_dataset
+
+    folder = Path(os.environ["LIGHTBED_DATA"])
+    found = np.load(folder / "lenet" / "lenet_w.npz")
+    images = np.asarray(load_dataset(f"mnist:{folder / 'mnist'}").x[:256], np.uint8).reshape(-1, 784)
+    return {name: found[name] for name in ("w1", "w2", "w3")}, images
+
+
+# -------------------------------------------------------------------------------- the two servers
+
+
+@dataclass
+class Server:
+    """A command, what it needs around it, and the process while it runs."""
+
+    command: list[str]
+    folder: Path
+    model: str = "lenet"
+    port: int = 0
+    process: subprocess.Popen[str] | None = field(default=None, repr=False)
+
+    def processor_s(self) -> float:
+        assert self.process is not None
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def ours(folder: Path) -> Server:
+    serve = ["serve", str(folder / "lenet.npz"), "--port", "0", "--json"]
+    return Server([sys.executable, "-m", "lightning.cli", *serve], folder)
+
+
+def mlserver(folder: Path, python: str) -> Server:
+    port, others = free_port(), (free_port(), free_port())
+    (folder / "lenet_runtime.py").write_text(MODEL)
+    settings = {"host": HOST, "http_port": port, "grpc_port": others[0], "metrics_port": others[1]}
+    alone = {"parallel_workers": 0, "debug": False, "metrics_endpoint": None}
+    (folder / "settings.json").write_text(json.dumps(settings | alone))
+    model = {"implementation": "lenet_runtime.Lenet", "parameters": {"uri": str(folder / "lenet.npz")}}
+    (folder / "model-settings.json").write_text(json.dumps({"name": "lenet"} | model))
+    return Server([python, "-m", "mlserver.cli.main", "start", str(folder)], folder, port=port)
+
+
+def free_port() -> int:
+    with socket.socket() as plug:
+        plug.bind((HOST, 0))
+        return int(plug.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running(server: Server) -> Iterator[int]:
+    """The port of a server that is ready, on a core of its own if there are two."""
+    environment = os.environ | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": str(server.folder)}
+    if not server.port:
+        environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+    with (server.folder / "log.txt").open("w") as log:
+        told = log if server.port else subprocess.PIPE
+        server.process = subprocess.Popen(server.command, stdout=told, stderr=log, text=True, env=environment)
+    os.sched_setaffinity(server.process.pid, {0})
+    try:
+        yield server.port or json.loads(server.process.stdout.readline())["http"].rpartition(":")[2]
+    finally:
+        server.process.terminate()
+        server.process.communicate(timeout=WAIT_S)
+
+
+# ----------------------------------------------------------------------------------- who asks them
+
+
+@dataclass(frozen=True)
+class Turn:
+    latencies_s: list[float]
+    seconds: float
+    server_us: float
+    busy: float
+
+    @property
+    def rate(self) -> float:
+        return len(self.latencies_s) / self.seconds
+
+    def quantile_ms(self, share: float) -> float:
+        return 1e3 * float(np.quantile(self.latencies_s, share))
+
+
+def request_of(image: np.ndarray, *, binary: bool) -> bytes:
+    tensor: dict[str, Any] = {"name": "input", "shape": [1, 784], "datatype": "UINT8"}
+    document: dict[str, Any] = {"inputs": [tensor]}
+    tail, header = b"", ""
+    if binary:
+        tensor["parameters"] = {"binary_data_size": 784}
+        document["parameters"] = {"binary_data_output": True}
+        tail = image.tobytes()
+    else:
+        tensor["data"] = image.tolist()
+    text = json.dumps(document, separators=(",", ":")).encode()
+    if binary:
+        header = f"Inference-Header-Content-Length: {len(text)}\r\n"
+    head = (
+        f"POST /v2/models/lenet/infer HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n{header}"
+    )
+    return head.encode() + b"Content-Length: %d\r\n\r\n" % (len(text) + len(tail)) + text + tail
+
+
+def ask(port: int | str, server: Server, requests: list[bytes], connections: int, seconds: float) -> Turn:
+    """Every connection asks again as soon as it has its answer."""
+    wait_until_ready(int(port))
+    plugs = [socket.create_connection((HOST, int(port))) for _ in range(connections)]
+    poll = select.epoll()
+    for plug in plugs:
+        plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        poll.register(plug, select.EPOLLIN)
+    by_number = {plug.fileno(): plug for plug in plugs}
+    received = dict.fromkeys(by_number, b"")
+    sent_at: dict[int, float] = {}
+    latencies: list[float] = []
+    spent, own, began = server.processor_s(), time.process_time(), time.perf_counter()
+    for place, (number, plug) in enumerate(by_number.items()):
+        sent_at[number] = time.perf_counter()
+        plug.sendall(requests[place % len(requests)])
+    while (now := time.perf_counter()) < began + seconds:
+        for number, _ in poll.poll(1):
+            received[number] += by_number[number].recv(65536)
+            if is_whole(received[number]):
+                now = time.perf_counter()
+                latencies.append(now - sent_at[number])
+                received[number] = b""
+                sent_at[number] = now
+                by_number[number].sendall(requests[len(latencies) % len(requests)])
+    took = now - began
+    spent, own = server.processor_s() - spent, time.process_time() - own
+    for plug in plugs:
+        plug.close()
+    return Turn(latencies, took, 1e6 * spent / len(latencies), own / took)
+
+
+def is_whole(answer: bytes) -> bool:
+    head, found, body = answer.partition(b"\r\n\r\n")
+    if not found:
+        return False
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise SystemExit(f"refused: {answer[:1000]!r}")
+    length = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
+    return len(body) >= int(length)
+
+
+def wait_until_ready(port: int) -> None:
+    until = time.monotonic() + WAIT_S
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError):
+            asked = http.client.HTTPConnection(HOST, port, timeout=5)
+            asked.request("GET", "/v2/models/lenet/ready")
+            if asked.getresponse().status == http.client.OK:
+                asked.close()
+                return
+        time.sleep(0.1)
+    raise SystemExit(f"nothing became ready on port {port}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""`lightning load URL`: requests at random times, and how long answers took."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lightning.cli.options import AsJson, Png
+from lightning.cli.output import DONE, print_document, written
+from lightning.compiler.compilation import toolkit_version
+from lightning.load import Outcome, drive_datagrams, drive_http
+from lightning.load.echo import running_echo
+from lightning.load.errors import LoadError
+from lightning.load.http import CONNECTIONS, ECHOED
+from lightning.load.targets import Target, target_of
+
+Url = Annotated[
+    str, typer.Argument(metavar="URL", help="http://HOST:PORT or udp://HOST:PORT; http or udp with --echo.")
+]
+Model = Annotated[
+    str, typer.Option("--model", metavar="NAME", help="Packets name models by number: 1, 2, ...")
+]
+Rates = Annotated[
+    list[float] | None, typer.Option("--rate", metavar="R", help="Requests a second; repeatable. 1000.")
+]
+Seconds = Annotated[float, typer.Option("--seconds", metavar="S", help="How long, at each rate.")]
+Data = Annotated[str, typer.Option("--data", metavar="DATA", help="random, digits, or FILE.npy with rows.")]
+Size = Annotated[int, typer.Option("--size", min=1, help="Values of a random row, for packets.")]
+Binary = Annotated[bool, typer.Option("--binary", help="Tensors as bytes, not as JSON.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of times and of random rows.")]
+Deadline = Annotated[
+    int,
+    typer.Option("--deadline-us", metavar="US", min=0, help="Answers that take longer are late; 0: none."),
+]
+Connections = Annotated[int, typer.Option("--connections", min=1, max=1000, help="Over HTTP.")]
+Echo = Annotated[bool, typer.Option("--echo", help="Start an echo, and see what the generator can do.")]
+
+RATE = 1000.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("load")(load)
+
+
+def load(
+    url: Url,
+    model: Model = "1",
+    rate: Rates = None,
+    seconds: Seconds = 5.0,
+    data: Data = "random",
+    size: Size = 784,
+    seed: Seed = 0,
+    deadline_us: Deadline = 0,
+    connections: Connections = CONNECTIONS,
+    png: Png = None,
+    *,
+    binary: Binary = False,
+    echo: Echo = False,
+    as_json: AsJson = False,
+) -> int:
+    """Ask a server at random times (Poisson), whether it answers or not; latency counts from the scheduled time.
+
+    For example: lightning load udp://127.0.0.1:8500 --model 1 --rate 5000 --rate 10000 --png latency.png
+    """
+    with _server(url, echo=echo) as target:
+        turns = [(each, seed + turn) for turn, each in enumerate(rate or [RATE])]
+        if target.scheme == "udp":
+            number = _number(model)
+            packets: dict[str, Any] = {"data": data, "size": size, "deadline_us": deadline_us}
+            outcomes = [drive_datagrams(target, number, r, seconds, seed=s, **packets) for r, s in turns]
+        else:
+            into = ECHOED if echo else None
+            requests: dict[str, Any] = {
+                "data": data,
+                "binary": binary,
+                "connections": connections,
+                "deadline_us": deadline_us,
+            }
+            outcomes = [
+                drive_http(target, model, r, seconds, seed=s, into=into, **requests) for r, s in turns
+            ]
+    about = f"{'echo' if echo else target.url} · model {model} · {seconds:g} s at each rate · seed {seed}"
+    if png is not None:
+        _draw(outcomes, about, png)
+    if as_json:
+        asked = {"target": target.url, "echo": echo, "model": model, "data": data, "binary": binary}
+        found = {"seed": seed, "seconds": seconds, "results": [each.figures() for each in outcomes]}
+        print_document(None, {"version": toolkit_version(), **asked, **found, "written": written((png,))})
+    else:
+        _say(outcomes, about, written((png,)))
+    return DONE
+
+
+@contextlib.contextmanager
+def _server(url: str, *, echo: bool) -> Iterator[Target]:
+    if not echo:
+        yield target_of(url)
+        return
+    scheme = url.partition(":")[0]
+    if scheme not in ("http", "udp"):
+        raise LoadError(f"{url!r} names no echo", cure="Say `lightning load udp --echo`, or http")
+    with running_echo(scheme) as target:
+        yield target
+
+
+def _number(model: str) -> int:
+    if not model.isdecimal() or int(model) >= 1 << 32:
+        raise LoadError(
+            f"packets name models by number, and {model!r} is none",
+            cure="Give --model 1; what `lightning serve --json` says when it is ready lists the numbers",
+        )
+    return int(model)
+
+
+def _draw(outcomes: Sequence[Outcome], about: str, png: Path) -> None:
+    from lightning.pictures import save
+    from lightning.pictures.latency import latencies
+
+    save(latencies(outcomes, about), png)
+
+
+def _say(outcomes: Sequence[Outcome], about: str, files: Sequence[str]) -> None:
+    print(about)
+    heads = ("rate/s", "answered/s", "p50 µs", "p99 µs", "p99.9 µs", "lost", "late", "refused", "lag p99 µs")
+    print("".join(f"{head:>12}" for head in heads))
+    for each in outcomes:
+        print("".join(f"{_cell(value):>12}" for value in _row(each)))
+    print("lag: how far the generator itself was behind its schedule; it is part of the latencies")
+    for name in files:
+        print(f"written: {name}")
+
+
+def _row(outcome: Outcome) -> tuple[Any, ...]:
+    return (
+        outcome.rate,
+        outcome.answered_per_s,
+        *(outcome.percentile_us(percent) for percent in (50, 99, 99.9)),
+        outcome.lost,
+        outcome.late,
+        ", ".join(f"{count} {name}" for name, count in outcome.refused.items()) or "0",
+        outcome.lag_us(99),
+    )
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,.0f}" if isinstance(value, int | float) else str(value)

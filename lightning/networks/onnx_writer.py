@@ -1,0 +1,146 @@
+"""A network as ONNX, for comparison with other runtimes. Opset 20, which has an operation for each of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lightning.networks.network import Network, Node
+from lightning.optional import needed
+
+OPSET, IR_VERSION = 20, 9
+THROUGH = -(1 << 63)
+"""Where a slice that steps backwards ends, when it takes the first entry too."""
+
+
+def to_onnx(network: Network) -> Any:
+    """An `onnx.ModelProto` with the same tensor names and a symbolic batch axis, without the preprocessing."""
+    onnx = needed("onnx", "to write ONNX")
+    helper, float32 = onnx.helper, onnx.TensorProto.FLOAT
+    graph = _Graph(network, onnx)
+    for name, value in network.constants.items():
+        graph.hold(value, name)
+    for node in network.nodes:
+        _WRITERS.get(node.operation, _as_it_is)(graph, node)
+    entry = helper.make_tensor_value_info(network.input, float32, ["batch", *network.input_shape])
+    result = helper.make_tensor_value_info(network.output, float32, ["batch", *network.output_shape])
+    written = helper.make_graph(graph.nodes, network.name, [entry], [result], graph.held)
+    return helper.make_model(written, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+
+
+@dataclass
+class _Graph:
+    network: Network
+    onnx: Any
+    nodes: list[Any] = field(default_factory=list)
+    held: list[Any] = field(default_factory=list)
+
+    def hold(self, value: Any, name: str) -> str:
+        self.held.append(self.onnx.numpy_helper.from_array(np.asarray(value, order="C"), name))
+        return name
+
+    def add(self, operation: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        made = self.onnx.helper.make_node(operation, inputs, [output], name=output, **attributes)
+        self.nodes.append(made)
+        return output
+
+    def rank(self, tensor: str) -> int:
+        return len(self.network.shapes[tensor]) + 1
+
+
+def _as_it_is(graph: _Graph, node: Node) -> None:
+    graph.add(node.operation, list(node.inputs), node.output, **node.attributes)
+
+
+def _gemm(graph: _Graph, node: Node) -> None:
+    x, weights, *bias = node.inputs
+    if graph.rank(x) == 2:
+        graph.add("Gemm", [x, weights, *bias], node.output, transB=1)
+        return
+    turned = graph.hold(graph.network.constants[weights].T, f"{node.output}//turned")
+    product = graph.add("MatMul", [x, turned], f"{node.output}//product" if bias else node.output)
+    if bias:
+        graph.add("Add", [product, *bias], node.output)
+
+
+def _conv(graph: _Graph, node: Node) -> None:
+    given = dict(node.attributes)
+    kernel = graph.network.constants[node.inputs[1]].shape[2:]
+    graph.add("Conv", list(node.inputs), node.output, group=given.pop("groups"), kernel_shape=kernel, **given)
+
+
+def _pool(graph: _Graph, node: Node) -> None:
+    given = dict(node.attributes)
+    if "count_include_pad" in given:
+        given["count_include_pad"] = int(given["count_include_pad"])
+    given["ceil_mode"] = int(any(given.pop("excess", ())))
+    graph.add(node.operation, list(node.inputs), node.output, kernel_shape=given.pop("kernel"), **given)
+
+
+def _reshape(graph: _Graph, node: Node) -> None:
+    shape = np.array([0, *node.attributes["shape"]], np.int64)
+    graph.add("Reshape", [node.inputs[0], graph.hold(shape, f"{node.output}//shape")], node.output)
+
+
+def _clip(graph: _Graph, node: Node) -> None:
+    bounds = [graph.hold(np.float32(node.attributes[end]), f"{node.output}//{end}") for end in ("min", "max")]
+    graph.add("Clip", [node.inputs[0], *bounds], node.output)
+
+
+def _reduce(graph: _Graph, node: Node) -> None:
+    axes = graph.hold(np.array(node.attributes["axes"], np.int64), f"{node.output}//axes")
+    keepdims = int(node.attributes["keepdims"])
+    graph.add(node.operation, [node.inputs[0], axes], node.output, keepdims=keepdims)
+
+
+def _slice(graph: _Graph, node: Node) -> None:
+    given = node.attributes
+    stop = THROUGH if given["stop"] is None else given["stop"]
+    parts = {"start": given["start"], "stop": stop, "axis": given["axis"], "step": given["step"]}
+    held = [
+        graph.hold(np.array([value], np.int64), f"{node.output}//{name}") for name, value in parts.items()
+    ]
+    graph.add("Slice", [node.inputs[0], *held], node.output)
+
+
+def _pad(graph: _Graph, node: Node) -> None:
+    amounts = np.array(node.attributes["pads"], np.int64).T.reshape(-1)
+    held = graph.hold(amounts, f"{node.output}//pads")
+    value = graph.hold(np.float32(node.attributes["value"]), f"{node.output}//value")
+    graph.add("Pad", [node.inputs[0], held, value], node.output)
+
+
+def _concat(graph: _Graph, node: Node) -> None:
+    """Constants are repeated for every image."""
+    shapes, constants = graph.network.shapes, graph.network.constants
+    activation = next(tensor for tensor in node.inputs if tensor in shapes)
+    inputs = []
+    for place, tensor in enumerate(node.inputs):
+        if tensor in shapes:
+            inputs.append(tensor)
+            continue
+        name = f"{node.output}//{place}"
+        images = graph.add("Shape", [activation], f"{name}//images", start=0, end=1)
+        rest = graph.hold(np.array(constants[tensor].shape[1:], np.int64), f"{name}//rest")
+        target = graph.add("Concat", [images, rest], f"{name}//shape", axis=0)
+        inputs.append(graph.add("Expand", [tensor, target], name))
+    graph.add("Concat", inputs, node.output, axis=node.attributes["axis"])
+
+
+_WRITERS: Mapping[str, Callable[[_Graph, Node], None]] = {
+    "Gemm": _gemm,
+    "Conv": _conv,
+    "MaxPool": _pool,
+    "AveragePool": _pool,
+    "Reshape": _reshape,
+    "Clip": _clip,
+    "ReduceMean": _reduce,
+    "ReduceSum": _reduce,
+    "ReduceMax": _reduce,
+    "Slice": _slice,
+    "Pad": _pad,
+    "Concat": _concat,
+}

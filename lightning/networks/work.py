@@ -1,0 +1,40 @@
+"""Multiply-accumulates of a network, node by node: on photonics, or digital."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from lightning.networks.network import PHOTONIC, Network, Node
+
+
+def macs_of(network: Network) -> Mapping[str, int]:
+    """Of one image, by the name of the node; only nodes that multiply and accumulate.
+
+    `MatMul` of two activations is one of them, and is digital. Padding counts as its zeros do.
+    """
+    counted = {node.name: _macs(network, node) for node in network.nodes}
+    return {name: macs for name, macs in counted.items() if macs}
+
+
+def photonic_macs(network: Network) -> int:
+    """Those that light computes: of `Gemm` and `Conv`."""
+    macs = macs_of(network)
+    return sum(macs[node.name] for node in network.nodes if node.operation in PHOTONIC)
+
+
+def photonic_share(network: Network) -> float:
+    """Of all multiply-accumulates, 0 .. 1; 1 for a network without any."""
+    every = sum(macs_of(network).values())
+    return photonic_macs(network) / every if every else 1.0
+
+
+def _macs(network: Network, node: Node) -> int:
+    if node.operation not in PHOTONIC | {"MatMul"}:
+        return 0
+    outputs = prod(network.shapes[node.output])
+    if node.operation == "MatMul":
+        first = node.inputs[0]
+        shape = network.shapes[first] if first in network.shapes else network.constants[first].shape
+        return outputs * shape[-1]
+    return outputs * prod(network.constants[node.inputs[1]].shape[1:])

@@ -1,0 +1,244 @@
+"""`lightning infer`, `evaluate` and `sensitivity`: what they print, what they write, and how they refuse."""
+
+import contextlib
+import io
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer", reason="the command line needs lightbed[kit]")
+pytest.importorskip("numba", reason="noise needs lightbed[inference]")
+
+from lightning.cli import run_app
+
+
+@pytest.fixture(autouse=True)
+def _no_device_named(monkeypatch):
+    monkeypatch.delenv("LIGHTBED_DEVICE", raising=False)
+
+
+def ran(*words):
+    """(exit code, standard output, standard error) of a command."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run_app([str(word) for word in words])
+    return code, out.getvalue(), err.getvalue()
+
+
+def document(*words):
+    code, out, _ = ran(*words, "--json")
+    return code, json.loads(out)
+
+
+def refused(*words):
+    code, found = document(*words)
+    assert (code, found["ok"]) == (1, False)
+    assert found["error"]["cure"]
+    return found["error"]["code"], found["error"]["message"]
+
+
+@pytest.fixture
+def small(weak):
+    """784 products would take a device seconds; this chain has 16."""
+    path = weak("fc1")
+    np.savez(path, w1=np.kron(np.eye(2), np.ones((1, 4))), w2=np.eye(2))
+    return path
+
+
+@pytest.fixture
+def eight(tmp_path):
+    x = np.uint8([[200] * 4 + [50] * 4, [40] * 4 + [220] * 4])
+    np.savez(tmp_path / "eight.npz", x=x, y=[0, 1])
+    np.save(tmp_path / "one.npy", x[1])
+    return tmp_path / "eight.npz"
+
+
+# -------------------------------------------------------------------------------------- evaluate
+
+
+def test_evaluate_prints_accuracy_and_whose_model_it_is(digits_npz):
+    code, out, _ = ran("evaluate", digits_npz, "digits")
+    first, second = out.splitlines()
+    assert code == 0
+    assert first.startswith("digits: 500 images; digits, scheme published, ")
+    assert second.startswith("exact: ")
+    assert second.endswith("images/s  SIMULATED")
+
+
+def test_the_document_says_all_that_is_needed_to_have_it_again(digits_npz):
+    words = ("evaluate", digits_npz, "digits", "--sigma", 6, "--seed", 3, "--seeds", 4)
+    code, found = document(*words)
+    assert (code, found["ok"], found["images"], found["seed"]) == (0, True, 500, 3)
+    assert found["seeds"] == [3, 4, 5, 6]
+    assert found["accuracy"] == pytest.approx(np.mean(found["accuracies"]), abs=1e-6)
+    assert found["spread"] == pytest.approx(np.std(found["accuracies"], ddof=1), abs=1e-6)
+    assert (found["fidelity"], found["noise"]["place"], found["noise"]["sigma"]) == (
+        "noisy",
+        "per-product",
+        6,
+    )
+    assert found["images_per_s"] > 0
+    assert len(found["model_hash"]) == 64
+    assert (found["calibration"], found["device"], found["simulated"]) == (None, "model of light", True)
+    assert found["version"]
+    again = document(*words)[1]
+    assert again["accuracies"] == found["accuracies"]
+    exact = document("evaluate", digits_npz, "digits")[1]
+    assert exact["accuracy"] > found["accuracy"]
+    assert (exact["noise"], exact["spread"], exact["model_hash"]) == (None, None, found["model_hash"])
+
+
+def test_averaging_and_the_place_of_noise_matter(digits_npz):
+    def accuracy(*options):
+        return document("evaluate", digits_npz, "digits", "--sigma", 8, "--seeds", 2, *options)[1]["accuracy"]
+
+    sparse = accuracy()
+    assert accuracy("--average", 16) > sparse
+    assert accuracy("--noise", "per-output") != sparse
+
+
+def test_the_table(digits_npz, monkeypatch):
+    monkeypatch.setattr("lightning.cli.evaluate.PACE_SECONDS", 0.0)
+    pytest.importorskip("onnxruntime", reason="the table compares with ONNX Runtime")
+    words = ("evaluate", digits_npz, "digits", "--limit", 60, "--seeds", 2)
+    code, out, _ = ran(*words, "--compare", "onnxruntime")
+    assert code == 0
+    names = [line.partition("  ")[0] for line in out.splitlines()]
+    assert names[4:8] == ["float32, ONNX Runtime", "int8, ONNX Runtime", "photonic, exact", "photonic, noisy"]
+    found = document(*words, "--table")[1]
+    assert [row["name"] for row in found["table"]] == names[4:8]
+    assert found["accuracy"] == found["table"][2]["accuracy"]
+    assert found["images"] == 60
+
+
+def test_the_training_part_can_be_tested(digits_npz):
+    assert document("evaluate", digits_npz, "digits", "--part", "train")[1]["images"] == 1297
+
+
+def test_the_device_is_named_with_its_calibration(small, eight):
+    pytest.importorskip("qick", reason="the twin is a QickConfig: pip install 'lightbed[kit]'")
+    code, found = document("evaluate", small, eight, "--fidelity", "device", "--average", 4)
+    assert (code, found["accuracy"], found["images"]) == (0, 1, 2)
+    assert (found["device"], found["simulated"]) == ("sim-kit-0001", True)
+    assert found["calibration"].startswith("sim-kit-0001 ")
+    noisy = document("evaluate", small, eight, "--calibrated")[1]
+    assert (noisy["fidelity"], noisy["calibration"]) == ("noisy", found["calibration"])
+    assert noisy["noise"]["sigma"] > 0
+
+
+def test_the_datapath_counts_as_exact_does(small, eight):
+    pytest.importorskip("lark", reason="the datapath is count-action text: pip install 'lightbed[fpga]'")
+    exact = document("evaluate", small, eight)[1]
+    found = document("evaluate", small, eight, "--fidelity", "datapath")[1]
+    same = ("accuracy", "accuracies", "images", "cycles", "model_hash", "simulated")
+    assert [found[key] for key in same] == [exact[key] for key in same]
+    assert found["fidelity"] == "datapath"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "told"),
+    [
+        (("--fidelity", "best"), "config.out-of-range", "'best'"),
+        (("--noise", "per-image"), "config.out-of-range", "'per-image'"),
+        (("--part", "all"), "config.out-of-range", "'all'"),
+        (("--compare", "abacus"), "config.out-of-range", "'abacus'"),
+        (("--fidelity", "exact", "--sigma", "1"), "config", "exact"),
+        (("--average", "4"), "config", "nothing to average"),
+        (("--calibrated", "--sigma", "1"), "config", "--calibrated"),
+        (("--seeds", "3"), "config.out-of-range", "no seeds"),
+        (("--sigma", "-1"), "lightning.error", "--sigma"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options, code, told, small, eight):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert run_app(["evaluate", str(small), str(eight), *options, "--json"]) == 1
+    error = json.loads(out.getvalue())["error"]
+    assert error["code"] == code
+    assert told in error["message"]
+
+
+def test_files_that_are_not_there_are_refused(small, eight, tmp_path):
+    assert refused("evaluate", tmp_path / "no.npz", eight)[0] == "network"
+    assert refused("evaluate", tmp_path / "no.lng", eight)[0] == "model-file"
+    assert refused("evaluate", small, tmp_path / "no.npz")[0] == "dataset"
+    assert refused("evaluate", small, "mnist:nowhere") == ("dataset", "nowhere is no folder")
+
+
+def test_data_of_another_size_are_refused(digits_npz, eight):
+    assert refused("evaluate", digits_npz, eight) == ("input", "an image has 8 values, and digits takes 64")
+
+
+# ----------------------------------------------------------------------------------------- infer
+
+
+def test_infer_answers_for_an_array(small, eight):
+    code, out, _ = ran("infer", small, eight.with_name("one.npy"))
+    lines = out.splitlines()
+    assert (code, lines[0]) == (0, "class 1 (exact)  SIMULATED")
+    assert [line.split()[0] for line in lines[1:]] == ["1", "0"]
+    found = document("infer", small, eight.with_name("one.npy"), "--sigma", 20, "--key", 5)[1]
+    assert (found["class"], found["key"], len(found["scores"])) == (1, 5, 2)
+    other = document("infer", small, eight.with_name("one.npy"), "--sigma", 20, "--key", 6)[1]
+    assert other["scores"] != found["scores"]
+
+
+def test_infer_answers_as_evaluate_does_for_the_image_of_that_place(digits_npz, tmp_path):
+    from lightning.compiler import load_or_compile
+    from lightning.evaluation import load_dataset
+    from lightning.execution import Noise, open_executor
+
+    data = load_dataset("digits")
+    np.save(tmp_path / "image.npy", data.x[17])
+    found = document("infer", digits_npz, tmp_path / "image.npy", "--sigma", 8, "--seed", 2, "--key", 17)[1]
+    executor = open_executor(load_or_compile(digits_npz), "noisy", noise=Noise(sigma=8.0), seed=2)
+    assert found["scores"] == executor.run(data.x.reshape(500, 64)).scores[17].tolist()
+
+
+def test_infer_reads_pictures(digits_npz, tmp_path):
+    image = pytest.importorskip("PIL.Image", reason="pillow reads pictures")
+    from lightning.evaluation import load_dataset
+
+    data = load_dataset("digits")
+    picture = image.fromarray(data.x[0])
+    picture.save(tmp_path / "nought.png")
+    picture.resize((32, 32), image.Resampling.NEAREST).save(tmp_path / "large.png")
+    assert document("infer", digits_npz, tmp_path / "nought.png")[1]["class"] == data.y[0] == 0
+    code, message = refused("infer", digits_npz, tmp_path / "large.png")
+    assert (code, "32 x 32" in message) == ("input", True)
+    assert document("infer", digits_npz, tmp_path / "large.png", "--resize")[1]["class"] == 0
+
+
+def test_infer_needs_ranges_compiled_before(tmp_path, eight):
+    np.savez(tmp_path / "biased.npz", w1=np.eye(8), b1=np.ones(8))
+    assert refused("infer", tmp_path / "biased.npz", eight.with_name("one.npy"))[0] == "compile"
+
+
+# ----------------------------------------------------------------------------------- sensitivity
+
+
+def test_sensitivity_names_the_weak_layer(weak, bright_blocks, tmp_path):
+    pytest.importorskip("matplotlib", reason="pictures are drawn by matplotlib")
+    png = tmp_path / "layers.png"
+    code, out, _ = ran("sensitivity", weak("fc2"), bright_blocks, "--sigma", 10, "--png", png)
+    assert code == 0
+    assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    lines = {line.split()[0]: line.split() for line in out.splitlines()}
+    assert float(lines["fc2"][3]) > 20 > float(lines["fc1"][3])
+    assert "for a loss of at most 1 point: sigma up to " in out
+    assert "or averaging of " in out
+    found = document("sensitivity", weak("fc2"), bright_blocks, "--sigma", 10)[1]
+    assert (found["exact"], found["allowed_loss"], found["simulated"]) == (1, 1, True)
+    assert [layer["layer"] for layer in found["layers"]] == ["fc1", "fc2"]
+    assert found["sigma"] == pytest.approx(10 * found["factor"], abs=1e-3)
+    assert found["average"] == found["averages"][-1]["average"]
+    assert all(each["loss"] > 1 for each in found["averages"][:-1])
+    more = document("sensitivity", weak("fc2"), bright_blocks, "--sigma", 10, "--loss", 10)[1]
+    assert more["sigma"] > found["sigma"]
+    assert more["average"] < found["average"]
+
+
+def test_sensitivity_refuses_what_is_no_noise(weak, bright_blocks):
+    assert refused("sensitivity", weak("fc2"), bright_blocks, "--sigma", 0)[0] == "config.out-of-range"
+    assert refused("sensitivity", weak("fc2"), bright_blocks, "--loss", 0)[0] == "config.out-of-range"

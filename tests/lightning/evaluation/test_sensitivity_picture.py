@@ -1,0 +1,38 @@
+"""The picture shows the losses and the curve that were found."""
+
+import math
+
+import pytest
+
+pytest.importorskip("matplotlib", reason="pictures are drawn by matplotlib: pip install 'lightbed[kit]'")
+
+from lightning.evaluation.sensitivity import LayerLoss, Sensitivity, Tried
+from lightning.execution import Noise
+from lightning.pictures.sensitivity import layer_losses
+
+
+@pytest.fixture
+def found():
+    layers = (LayerLoss("conv1", 0.95, 1.0), LayerLoss("conv2", 0.9, 6.0), LayerLoss("fc", 0.965, -0.5))
+    tried = (Tried(0.5, 1, 0.95), Tried(1.0, 1, 0.93), Tried(2.0, 1, 0.8))
+    return Sensitivity(0.96, Noise(sigma=2.0), 1.0, layers, tried, (Tried(2.0, 1, 0.8),), 0.25)
+
+
+def test_bars_are_losses_and_the_curve_is_what_was_tried(found):
+    left, right = layer_losses(found, "net", "digits").axes
+    assert [bar.get_width() for bar in left.patches] == [1.0, 6.0, -0.5]
+    assert [label.get_text() for label in left.get_yticklabels()] == ["conv1", "conv2", "fc"]
+    curve, limit, bearable = right.lines
+    assert curve.get_xydata().tolist() == [[0.5, 95], [1, 93], [2, 80]]
+    assert limit.get_ydata()[0] == pytest.approx(95)
+    assert bearable.get_xdata()[0] == 0.5
+    assert left.get_title(loc="left") == "Weakest layer: conv2, −6.00 points"
+    assert "SIMULATED" in [text.get_text() for text in right.texts]
+
+
+@pytest.mark.parametrize("factor", [0.0, math.inf])
+def test_without_a_limit_no_line_is_drawn(factor, found):
+    unbounded = Sensitivity(
+        found.exact, found.noise, found.allowed, found.layers, found.tried, found.averaged, factor
+    )
+    assert len(layer_losses(unbounded, "net", "digits").axes[1].lines) == 2

@@ -1,0 +1,233 @@
+"""Sums by the count-action datapath, through registers: the integers of `exact`, and what goes wrong."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
+pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
+
+from fpga.bus import BusFault, simulated_bus
+from fpga.bus.pynq import PynqBus
+from fpga.hdl import why_missing
+from fpga.photonic_mac.control import library_datapath
+from lightning import errors
+from lightning.compiler import compile_network, program_of
+from lightning.compiler.cycles import work_of
+from lightning.compiler.hardware import Hardware
+from lightning.compiler.model import CompiledModel, PhotonicLayer
+from lightning.compiler.options import Options
+from lightning.execution import open_executor
+from lightning.execution.datapath import DatapathMultiplier
+from lightning.execution.exact import ExactMultiplier
+from lightning.networks.network import Network, Node, Preprocessing
+
+KEYS = np.arange(2, dtype=np.uint64)
+
+
+def layer(rng, name, shape, *, signed=False, vectors=1, zeros=0.5):
+    weights = rng.integers(-255, 256, shape)
+    weights[rng.random(shape) < zeros] = 0
+    ones = np.ones(shape[:2], np.float32)
+    return PhotonicLayer(
+        name, weights.astype(np.int16), np.zeros(shape[:2], np.int32), 1.0, ones, signed, None, vectors
+    )
+
+
+def model_of(*layers, **chosen):
+    nodes = tuple(Node(each.name, "Gemm", ("x",), "y") for each in layers)
+    return CompiledModel(
+        Network("made", nodes, {}, "x", "y", {}), {each.name: each for each in layers}, **chosen
+    )
+
+
+def some(rng, layer, images=2):
+    shape = (images, layer.positions, layer.weights.shape[0], layer.weights.shape[2])
+    return rng.integers(-255 if layer.signed else 0, 256, shape).astype(np.int16)
+
+
+@pytest.fixture(scope="module")
+def bus():
+    """One simulator for all: `load` resets it."""
+    return simulated_bus(library_datapath("photonic_dot", {"width": 32}))
+
+
+@pytest.mark.parametrize("skip_zeros", [False, True])
+def test_sums_are_those_of_exact(bus, skip_zeros):
+    """Dense, grouped, of several positions, signed: two passes; rows of unequal length, and rows of nothing."""
+    rng = np.random.default_rng(3)
+    unequal = 0
+    for _ in range(6):
+        groups, rows, terms = rng.integers((1, 2, 40), (3, 6, 90))
+        one = layer(rng, "one", (groups, rows, terms), vectors=int(rng.integers(1, 4)), zeros=0.7)
+        other = layer(rng, "other", (1, 4, 40), signed=True, zeros=0.9)
+        model = model_of(one, other, hardware=Hardware(skip_zeros=skip_zeros))
+        unequal += len(program_of(model).layers) > 3
+        multiplier = DatapathMultiplier(model, bus)
+        for each in (one, other):
+            activations = some(rng, each)
+            found = multiplier.sums(each, activations, KEYS)
+            assert found.dtype == np.int32
+            assert np.array_equal(found, ExactMultiplier().sums(each, activations, KEYS))
+    assert unequal >= 3 if skip_zeros else unequal == 0
+
+
+def test_layers_and_inferences_are_counted_by_the_hardware(bus):
+    rng = np.random.default_rng(4)
+    layers = [layer(rng, "one", (1, 3, 20), signed=True), layer(rng, "other", (2, 2, 17), vectors=3)]
+    multiplier = DatapathMultiplier(model_of(*layers), bus)
+    for each in layers:
+        multiplier.sums(each, some(rng, each), KEYS)
+    assert multiplier.counts() == {"layers": 2 * 3, "inferences": 2}  # signed activations take two passes
+
+
+@pytest.mark.parametrize("skip_zeros", [False, True])
+def test_beats_that_are_sent_are_those_that_work_is_counted_by(bus, skip_zeros):
+    rng = np.random.default_rng(5)
+    each = layer(rng, "one", (2, 5, 40), signed=True, vectors=2, zeros=0.7)
+    hardware = Hardware(skip_zeros=skip_zeros)
+    sent = []
+
+    def light(activations, magnitudes):
+        sent.append(len(activations))
+        return activations * magnitudes >> 8
+
+    DatapathMultiplier(model_of(each, hardware=hardware), bus, light=light).sums(
+        each, some(rng, each, 1), KEYS[:1]
+    )
+    assert sum(sent) == work_of(each, hardware).beats
+
+
+def test_light_is_what_is_put_between_the_converters(bus):
+    rng = np.random.default_rng(6)
+    each = layer(rng, "one", (1, 3, 32))
+    activations = some(rng, each, 1)
+    dark = DatapathMultiplier(model_of(each), bus, light=lambda a, b: 0 * a)
+    assert not dark.sums(each, activations, KEYS[:1]).any()
+    full = DatapathMultiplier(model_of(each), bus, light=lambda a, b: 255 * (b > 0))
+    assert (
+        full.sums(each, activations, KEYS[:1])[0, 0, 0].tolist()
+        == (255 * np.sign(each.weights[0].astype(int)).sum(axis=1)).tolist()
+    )
+
+
+def test_sums_of_sixteen_bits_wrap_as_the_published_ones_do():
+    each = PhotonicLayer("one", np.full((1, 1, 160), 255, np.int16), np.zeros((1, 1), np.int32), 1.0, None)
+    multiplier = DatapathMultiplier(model_of(each, wrap=True), "fastsim://")
+    activations = np.full((1, 1, 1, 160), 255, np.int16)
+    assert multiplier.sums(each, activations, KEYS[:1]).item() == 160 * 254 - 2**16
+    assert multiplier.identity.startswith("fastsim:// photonic_dot ")
+
+
+def test_a_convolutional_network_answers_as_exact_does():
+    rng = np.random.default_rng(7)
+    conv = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "groups": 1}
+    network = Network(
+        "small",
+        (
+            Node("stem", "Conv", ("image", "w1"), "a", conv),
+            Node("rectify", "Relu", ("a",), "b"),
+            Node("flat", "Flatten", ("b",), "c", {"axis": 1}),
+            Node("head", "Gemm", ("c", "w2", "b2"), "d"),
+        ),
+        {
+            "w1": rng.normal(size=(3, 1, 2, 2)).astype(np.float32),
+            "w2": rng.normal(size=(4, 27)).astype(np.float32),
+            "b2": rng.normal(size=4).astype(np.float32),
+        },
+        "image", "d", {"image": (1, 4, 4), "a": (3, 3, 3), "b": (3, 3, 3), "c": (27,), "d": (4,)},
+        Preprocessing(1 / 255),
+    )  # fmt: skip
+    images = rng.integers(0, 256, (8, 1, 4, 4)).astype(np.uint8)
+    model = compile_network(network, images, Options(hardware=Hardware(skip_zeros=True)))
+    expected = open_executor(model, "exact").run(images)
+    found = open_executor(model, "datapath", bus="fastsim://").run(images)
+    assert np.array_equal(found.scores, expected.scores)
+    assert found.cycles == expected.cycles > 0
+
+
+@pytest.mark.parametrize("hardware", [Hardware(lanes=8), Hardware(wavelengths=2), Hardware(cores=2)])
+def test_other_hardware_is_refused_by_name(hardware):
+    rng = np.random.default_rng(8)
+    with pytest.raises(errors.CompileError, match="16 lanes, 1 wavelength and 1 core") as caught:
+        DatapathMultiplier(model_of(layer(rng, "one", (1, 1, 4)), hardware=hardware))
+    assert "--wavelengths" in caught.value.cure
+
+
+def test_another_datapath_behind_the_bus_is_refused():
+    other = simulated_bus(library_datapath("layer_counter"), "reference")
+    with pytest.raises(errors.ProgramError, match="made from different modules"):
+        DatapathMultiplier(model_of(layer(np.random.default_rng(9), "one", (1, 1, 4))), other)
+
+
+@pytest.mark.parametrize(
+    "address", ["nowhere://", "fastsim://?engine=slow", "fastsim://none.ca", "pynq://x/y"]
+)
+def test_an_address_that_is_none_says_what_to_give(address):
+    with pytest.raises(errors.AddressError, match="Give fastsim://, verilator:// or pynq://HOST/0xBASE"):
+        DatapathMultiplier(model_of(layer(np.random.default_rng(9), "one", (1, 1, 4))), address)
+
+
+class Broken:
+    """A bus that stops answering, or forgets what is pushed, after the program was loaded."""
+
+    def __init__(self, bus):
+        self._bus = bus
+        self.gone = self.forgetful = False
+
+    def read32(self, offset):
+        if self.gone:
+            raise BusFault("the cable is out")
+        return self._bus.read32(offset)
+
+    def write32(self, offset, value):
+        if not self.forgetful:
+            self._bus.write32(offset, value)
+
+    def close(self):
+        self._bus.close()
+
+
+@pytest.mark.parametrize(("fault", "error"), [("gone", errors.DeviceGone), ("forgetful", errors.DeviceStuck)])
+def test_a_bus_that_fails_is_the_devices_fault(bus, fault, error):
+    rng = np.random.default_rng(10)
+    each, broken = layer(rng, "one", (1, 2, 16)), Broken(bus)
+    multiplier = DatapathMultiplier(model_of(each), broken)
+    setattr(broken, fault, True)
+    with pytest.raises(error):
+        multiplier.sums(each, some(rng, each, 1), KEYS[:1])
+
+
+class Mmio:
+    """What a `pynq.MMIO` is to a driver, around another bus."""
+
+    def __init__(self, bus):
+        self._bus = bus
+
+    def read(self, offset=0):
+        return self._bus.read32(offset)
+
+    def write(self, offset, value):
+        self._bus.write32(offset, value)
+
+
+def test_registers_of_a_board_give_the_same_sums(bus):
+    rng = np.random.default_rng(11)
+    each = layer(rng, "one", (1, 3, 40))
+    activations = some(rng, each, 1)
+    multiplier = DatapathMultiplier(model_of(each), PynqBus(Mmio(bus)))
+    assert np.array_equal(
+        multiplier.sums(each, activations, KEYS[:1]), ExactMultiplier().sums(each, activations, KEYS[:1])
+    )
+
+
+@pytest.mark.skipif(bool(why_missing("verilator")), reason=why_missing("verilator"))
+def test_the_rtl_gives_the_same_sums():
+    rng = np.random.default_rng(12)
+    each = layer(rng, "one", (1, 4, 40), signed=True)
+    activations = some(rng, each, 1)
+    multiplier = DatapathMultiplier(model_of(each), "verilator://")
+    assert np.array_equal(
+        multiplier.sums(each, activations, KEYS[:1]), ExactMultiplier().sums(each, activations, KEYS[:1])
+    )
+    assert multiplier.counts()["inferences"] == 1
+    multiplier.close()

@@ -1,0 +1,146 @@
+"""The integers of light: every way to them gives the same, and the same as a restatement by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightning.compiler import Geometry, PhotonicLayer
+from lightning.execution import open_executor
+from lightning.execution.exact import CompiledMultiplier, ExactMultiplier
+from lightning.execution.patches import patches, pixels
+from lightning.execution.walk import WalkingExecutor
+
+KEYS = np.arange(3, dtype=np.uint64)
+
+
+def by_hand(weights, activations):
+    """One row, in Python's whole numbers."""
+    total = 0
+    for weight, activation in zip(weights.tolist(), activations.tolist(), strict=True):
+        size = (abs(weight) * abs(activation)) >> 8
+        total += size if (weight < 0) == (activation < 0) else -size
+    return total
+
+
+def layer_of(weights):
+    groups, rows, _ = weights.shape
+    bias, scale = np.zeros((groups, rows), np.int32), np.ones((groups, rows), np.float32)
+    return PhotonicLayer("layer", weights.astype(np.int16), bias, 1.0, scale, signed=True)
+
+
+@pytest.mark.parametrize("zeros", [0.0, 0.99])
+def test_sums_are_those_by_hand(zeros):
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(1)
+    weights = rng.integers(-255, 256, (2, 9, 130)) * (rng.random((2, 9, 130)) >= zeros)
+    activations = rng.integers(-255, 256, (3, 4, 2, 130)).astype(np.int16)
+    layer = layer_of(weights)
+    plain = ExactMultiplier().sums(layer, activations, KEYS)
+    fast = CompiledMultiplier().sums(layer, activations, KEYS)
+    expected = [
+        by_hand(weights[group, row], activations[image, position, group])
+        for image, position, group, row in np.ndindex(3, 4, 2, 9)
+    ]
+    assert plain.reshape(-1).tolist() == expected
+    assert fast.reshape(-1).tolist() == expected
+    assert np.count_nonzero(expected) > 20
+
+
+@given(st.integers(-255, 255), st.integers(-255, 255))
+@settings(max_examples=200, deadline=None)
+def test_a_product_is_shifted_and_signed(weight, activation):
+    layer = layer_of(np.array([[[weight]]]))
+    sums = ExactMultiplier().sums(layer, np.array([[[[activation]]]], np.int16), KEYS[:1])
+    assert sums.item() == by_hand(np.array([weight]), np.array([activation]))
+
+
+def test_full_light_times_full_light_is_254():
+    layer = layer_of(np.array([[[255], [-255]]]))
+    assert ExactMultiplier().sums(layer, np.full((1, 1, 1, 1), 255, np.int16), KEYS[:1]).tolist() == [
+        [[[254, -254]]]
+    ]
+
+
+def test_patches_are_what_a_convolution_sees(convolution):
+    geometry = convolution.geometry
+    rng = np.random.default_rng(5)
+    images = rng.integers(-255, 256, (2, 4, 7, 6)).astype(np.int16)
+    found = patches(images, geometry, 2)
+    tall, wide = geometry.output
+    assert found.shape == (2, tall * wide, 2, 12)
+    padded = np.zeros((2, 4, 7 + 3, 6 + 1), np.int16)
+    padded[:, :, 1:8, :6] = images
+    for image, down, across, group in np.ndindex(2, tall, wide, 2):
+        window = [
+            padded[image, 2 * group + channel, 2 * down + y, across + 2 * x]
+            for channel in range(2)
+            for y in range(3)
+            for x in range(2)
+        ]
+        assert found[image, down * wide + across, group].tolist() == window
+
+
+def test_pixels_come_back_in_their_places():
+    geometry = Geometry(1, 2, 3, (1, 1))
+    sums = np.arange(2 * 6 * 2 * 2, dtype=np.float32).reshape(2, 6, 2, 2)
+    back = pixels(sums, geometry)
+    assert back.shape == (2, 4, 2, 3)
+    for image, group, row, place in np.ndindex(2, 2, 2, 6):
+        assert back[image, 2 * group + row, place // 3, place % 3] == sums[image, place, group, row]
+
+
+def restated(model, image):
+    """A chain of the scaled scheme by hand, in the order that model.py states."""
+    real = image.astype(np.float32) * np.float32(1 / 255)
+    for place, layer in enumerate(model.layers.values()):
+        lowest = -255 if layer.signed else 0
+        steps = np.clip(np.rint(real / np.float32(layer.input_scale)), lowest, 255).astype(int)
+        sums = np.array([by_hand(row, steps) for row in layer.weights[0]])
+        real = (sums + layer.bias[0]).astype(np.float32) * layer.output_scale[0]
+        if any(node.name == f"relu{place}" for node in model.network.nodes):
+            real = np.maximum(real, 0)
+    return real
+
+
+@pytest.mark.parametrize("signed", [(), (1,)])
+def test_a_scaled_chain_is_the_one_by_hand(random_model, signed):
+    model = random_model(7, (40, 30, 20, 6), scheme="scaled", signed=signed, bias=-50)
+    images = np.random.default_rng(2).integers(0, 256, (6, 40)).astype(np.uint8)
+    walked = WalkingExecutor(model, ExactMultiplier()).run(images)
+    opened = open_executor(model).run(images)
+    expected = np.array([restated(model, image) for image in images])
+    assert walked.scores.tolist() == expected.tolist()
+    assert opened.scores.tolist() == expected.tolist()
+    assert opened.counters["clipped_activations"] == walked.counters["clipped_activations"] > 0
+
+
+def test_bytes_and_floats_answer_alike(random_model):
+    model = random_model(3, (30, 10, 4), scheme="scaled")
+    images = np.random.default_rng(2).integers(0, 256, (5, 30)).astype(np.uint8)
+    executor = open_executor(model)
+    assert executor.run(images).scores.tolist() == executor.run(images.astype(np.float32)).scores.tolist()
+
+
+def test_what_is_digital_at_the_end_is_done_in_both_ways(random_model):
+    model = random_model(4, (30, 10, 4), scheme="scaled", tail=("Softmax",))
+    images = np.random.default_rng(2).integers(0, 256, (5, 30)).astype(np.uint8)
+    scores = open_executor(model).run(images).scores
+    assert scores.sum(axis=1) == pytest.approx(1, abs=1e-6)
+    assert scores.tolist() == WalkingExecutor(model, ExactMultiplier()).run(images).scores.tolist()
+
+
+def test_images_go_through_in_parts_that_do_not_matter(random_model, monkeypatch):
+    model = random_model(5, (30, 10, 4))
+    images = np.random.default_rng(2).integers(0, 256, (7, 30)).astype(np.float32)
+    whole = WalkingExecutor(model, ExactMultiplier()).run(images).scores
+    monkeypatch.setattr("lightning.execution.walk.MOST_IMAGES", 2)
+    assert WalkingExecutor(model, ExactMultiplier()).run(images).scores.tolist() == whole.tolist()
+
+
+def test_the_cycles_of_an_image_are_those_of_the_datapath(random_model):
+    from fpga.photonic_mac import cycles_of, total_cycles
+
+    model = random_model(5, (50, 10, 4))
+    answers = open_executor(model).run(np.zeros((1, 50), np.uint8))
+    assert answers.cycles == total_cycles(cycles_of([(10, 50), (4, 10)]))

@@ -1,0 +1,148 @@
+"""Bit by bit what the published emulator and the published datapath give, faults included where they are asked for."""
+
+import numpy as np
+import pytest
+
+from fpga.photonic_mac import Network as Integers
+from fpga.photonic_mac import layer_results, quantised
+from lightning.errors import InputError
+from lightning.execution import EMULATOR, Faults, open_executor
+from lightning.execution.exact import ExactMultiplier
+from lightning.execution.published import log_softmax
+from lightning.execution.walk import WalkingExecutor
+
+SHAPES = ((18, 20), (7, 18), (3, 7))  # none is a multiple of 16
+PERFECT = Faults(last_layer_normalised=True, signs_dropped=True, perfect_scaling=True)
+
+# Of the artifact's own rtl/tb/lightning_emulator.py, run on `float_weights` and `image`: (perfect_scaling, image): logits
+GOLDEN = {
+    (False, 0): [174, -97, 34],
+    (False, 1): [32, -140, 248],
+    (False, 2): [-8, -18, 152],
+    (True, 0): [255, -142, 52],
+    (True, 1): [30, -133, 255],
+    (True, 2): [-9, -42, 255],
+}
+
+
+def float_weights():
+    return [
+        np.fromfunction(lambda r, k, layer=layer: ((7 * r + 13 * k + 5 * layer) % 41 - 20) / 20, shape)
+        for layer, shape in enumerate(SHAPES)
+    ]
+
+
+def image(number):
+    return np.array([(number * 31 + k * k * 17) % 256 for k in range(20)], np.uint8)
+
+
+def emulated(layers, pixels, *, perfect):
+    """The emulator's rules told anew, slowly: rows padded to sixteen, products shifted, signs by a list of their own."""
+    values = [abs(int(each)) for each in pixels]
+    for place, weights in enumerate(layers):
+        values += [0] * (-len(values) % 16)
+        sums = []
+        for row in weights:
+            total = 0
+            for value, weight in zip(values, [*map(int, row), *[0] * (-len(row) % 16)], strict=True):
+                total += ((value * abs(weight)) >> 8) * (1 if weight >= 0 else -1)
+            sums.append(total)
+        if place + 1 < len(layers):
+            sums = [max(each, 0) for each in sums]
+        values = _rescaled(sums) if perfect else _shifted(sums)
+    return values
+
+
+def _shifted(values):
+    bits = max(abs(each) for each in values).bit_length()
+    if bits == 0:
+        return values
+    return [each << (8 - bits) if bits <= 8 else each >> (bits - 8) for each in values]
+
+
+def _rescaled(values):
+    factor = 255 / max(1, max(values), -min(values))
+    return [round(each * factor) for each in values]
+
+
+@pytest.fixture(scope="module")
+def layers():
+    return quantised(float_weights()).layers
+
+
+@pytest.mark.parametrize(("perfect", "number"), list(GOLDEN))
+def test_the_emulators_own_answers(dense_model, layers, perfect, number):
+    executor = open_executor(dense_model(layers), faults=PERFECT if perfect else EMULATOR)
+    assert executor.run(image(number)[None]).scores[0].tolist() == GOLDEN[perfect, number]
+    assert emulated(layers, image(number), perfect=perfect) == GOLDEN[perfect, number]
+
+
+@pytest.mark.parametrize("perfect", [False, True])
+def test_random_networks_are_emulated_bit_by_bit(random_model, perfect):
+    rng = np.random.default_rng(8)
+    faults = PERFECT if perfect else EMULATOR
+    kinds = set()
+    for seed in range(8):
+        model = random_model(seed, (37, 21, 9, 4), zeros=(0.0, 0.9)[seed % 2])
+        images = rng.integers(0, 256, (4, 37)).astype(np.uint8)
+        weights = [layer.weights[0] for layer in model.layers.values()]
+        expected = [emulated(weights, each, perfect=perfect) for each in images]
+        assert open_executor(model, faults=faults).run(images).scores.tolist() == expected
+        walk = WalkingExecutor(model, ExactMultiplier(), "exact", faults)
+        assert walk.run(images).scores.tolist() == expected
+        kinds |= {bool(score < 0) for row in expected for score in row}
+    assert kinds == {True, False}
+
+
+def test_without_faults_results_are_those_of_the_datapath(random_model):
+    model = random_model(1, (37, 21, 9, 4))
+    images = np.random.default_rng(1).integers(0, 256, (20, 37)).astype(np.uint8)
+    network = Integers(tuple(layer.weights[0].astype(np.int32) for layer in model.layers.values()))
+    assert open_executor(model).run(images).scores.tolist() == layer_results(network, images)[-1].tolist()
+
+
+def test_sums_wrap_in_sixteen_bits_where_the_datapath_does(dense_model):
+    rng = np.random.default_rng(6)
+    weights = [rng.integers(100, 256, (6, 400)), rng.integers(-255, 256, (3, 6))]
+    images = rng.integers(150, 256, (10, 400)).astype(np.uint8)
+    network = Integers(tuple(each.astype(np.int32) for each in weights))
+    wrapping = dense_model(weights, wrap=True)
+    expected = layer_results(network, images)
+    for executor in (open_executor(wrapping), WalkingExecutor(wrapping, ExactMultiplier())):
+        answers = executor.run(images)
+        assert answers.scores.tolist() == expected[-1].tolist()
+        assert answers.counters["wrapped_sums"] == 60  # all of the first layer, none of the second
+    straight = open_executor(dense_model(weights)).run(images)
+    assert straight.scores.tolist() != expected[-1].tolist()
+
+
+def test_signs_of_inputs_are_dropped_only_where_asked(dense_model):
+    model = dense_model([[[100, 50], [-20, 90]]])
+    negative = np.array([[-200.0, 100.0]])
+    kept = open_executor(model).run(negative).scores[0].tolist()
+    dropped = open_executor(model, faults=Faults(signs_dropped=True)).run(negative).scores[0].tolist()
+    assert kept == [19, 35]  # (0) + (100 * 50 >> 8), (0) + (100 * 90 >> 8)
+    assert dropped == [78 + 19, -15 + 35]
+
+
+def test_the_last_layer_is_normalised_only_where_asked(dense_model):
+    model = dense_model([[[255], [-255], [30]]])
+    assert open_executor(model).run(np.array([[16]], np.uint8)).scores.tolist() == [[15, -15, 1]]
+    faults = Faults(last_layer_normalised=True)
+    assert open_executor(model, faults=faults).run(np.array([[16]], np.uint8)).scores.tolist() == [
+        [240, -240, 16]
+    ]
+
+
+def test_the_missing_digit_changes_only_what_is_one_below_the_largest():
+    near, far = [7, 6, 2], [7, 5, 2]
+    fault = Faults(exponent_of_ten=True)
+    assert log_softmax(far, fault).tolist() == log_softmax(far).tolist()
+    assert log_softmax(near, fault)[0] > log_softmax(near)[0] + 0.2
+    assert np.exp(log_softmax(near)).sum() == pytest.approx(1.0, abs=0.001)
+
+
+@pytest.mark.parametrize("results", [[], [[1, 2]], [0.5, 1.0]])
+def test_log_softmax_takes_whole_numbers_of_one_image(results):
+    with pytest.raises(InputError, match="whole numbers of one image"):
+        log_softmax(results)

@@ -1,0 +1,155 @@
+"""`lightning serve`: the how-to page is true, command by command, and the command's own refusals.
+
+A block of code after "as `NAME`:" is a file of that name. A line of code that begins with `$ ` is a command; the lines
+below it are what it prints. `...` there stands for anything.
+"""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer", reason="needs lightbed[serve]")
+pytest.importorskip("fastapi", reason="needs lightbed[serve]")
+pytest.importorskip("httptools", reason="needs lightbed[serve]")
+pytest.importorskip("orjson", reason="needs lightbed[serve]")
+pytest.importorskip("prometheus_client", reason="needs lightbed[serve]")
+pytest.importorskip("uvicorn", reason="needs lightbed[serve]")
+pytest.importorskip("uvloop", reason="needs lightbed[serve]")
+pytest.importorskip("tritonclient", reason="the page uses tritonclient[http]")
+
+from lightning.cli import run_app
+from lightning.compiler.source import load_or_compile
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "how-to" / "serve-a-model.md"
+TIMEOUT_S = 100
+
+
+def steps_of(page):
+    """(command with its `$ `, what it prints) and (name of a file, its text), in the order of the page."""
+    step, lines = None, []
+    for line in [*page.splitlines(), "The end."]:
+        code = line[4:] if line[:4] == "    " or not line else None
+        if code is None or code[:2] == "$ ":
+            if step:
+                yield step, "\n".join(lines).strip("\n")
+            named = re.search(r"as `([\w.]+)`:$", line)
+            step, lines = code or (named and named[1]), []
+        else:
+            lines.append(code)
+
+
+def agrees(shown, printed):
+    pattern = ".*".join(re.escape(part) for part in shown.split("..."))
+    return re.fullmatch(pattern, printed, re.DOTALL) is not None
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """With a network of 64 numbers and 10 scores."""
+    random = np.random.default_rng(1)
+    np.savez(tmp_path / "digits.npz", w1=random.normal(size=(16, 64)), w2=random.normal(size=(10, 16)))
+    load_or_compile(tmp_path / "digits.npz").save(tmp_path / "digits.lng")
+    return tmp_path
+
+
+class Serving:
+    """The server of the page, on ports that are free."""
+
+    def __init__(self, command, folder):
+        words = [*shlex.split(command)[1:], "--port", "0", "--udp", "0"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "lightning.cli", *words],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        line = self.process.stdout.readline()
+        self.ports = dict(zip(re.findall(r":(\d+)", line), ("8080", "9000"), strict=True))
+        self.line = self.as_shown(line.strip())
+
+    def as_shown(self, text):
+        for port, shown in self.ports.items():
+            text = text.replace(f":{port}", f":{shown}")
+        return text
+
+    def as_here(self, text):
+        for port, shown in self.ports.items():
+            text = text.replace(f":{shown}", f":{port}")
+        return text.replace("python ", f"{sys.executable} ", 1) if text.startswith("python ") else text
+
+
+def output_of(command, folder):
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def test_the_how_to_page_is_true(folder):
+    serving, ran = None, 0
+    try:
+        for step, text in steps_of(PAGE.read_text(encoding="utf-8")):
+            command = step.removeprefix("$ ")
+            if command == step:
+                (folder / step).write_text(text, encoding="utf-8")
+            elif command.startswith("lightning serve"):
+                serving = Serving(command, folder)
+                assert serving.line == text
+            elif serving is not None:
+                printed = output_of(serving.as_here(command), folder)
+                assert agrees(text, serving.as_shown(printed)), (command, printed)
+                ran += command.startswith("curl")
+        serving.process.send_signal(signal.SIGTERM)
+        assert serving.process.wait(TIMEOUT_S) == 0
+    finally:
+        if serving is not None:
+            serving.process.kill()
+            serving.process.communicate()
+    assert ran >= 8
+
+
+def refused(capsys, *words):
+    assert run_app(["serve", *map(str, words), "--json"]) == 1
+    return json.loads(capsys.readouterr().out)["error"]
+
+
+def test_what_cannot_be_served_is_refused_by_name(capsys, folder, tmp_path):
+    damaged = folder / "damaged.lng"
+    damaged.write_bytes((folder / "digits.lng").read_bytes()[:500])
+    assert refused(capsys, damaged, "--port", 0)["code"] == "model-file"
+    assert refused(capsys, folder / "absent.lng", "--port", 0)["code"] == "model-file"
+    model = folder / "digits.lng"
+    assert refused(capsys, model, model, "--port", 0)["code"] == "config"
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert refused(capsys, empty, "--port", 0)["code"] == "config"
+    assert refused(capsys, model, "--port", 0, "--fidelity", "fuzzy")["code"] == "config.out-of-range"
+    assert refused(capsys, model, "--host", "192.0.2.1", "--port", 0)["code"] == "serving"
+    assert refused(capsys, model, "--name", "a/b", "--port", 0)["code"] == "serving"
+
+
+def test_a_port_that_is_taken(capsys, folder):
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        found = refused(capsys, folder / "digits.lng", "--port", taken.getsockname()[1])
+    assert found["code"] == "serving"
+    assert "cannot listen on 127.0.0.1" in found["message"]
