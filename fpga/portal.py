@@ -104,7 +104,8 @@ class Portal:
         Reading what came out after every push would be half of all accesses.
         """
         for times in range(FIFO_DEPTH):
-            if not any([self._feed(each) for each in self._sources.values()]):
+            moved = [self._feed(each) for each in self._sources.values()]
+            if not any(moved):
                 return times > 0
         return True
 

@@ -19,6 +19,7 @@ import onnx
 import torch
 from networks import mlp, resnet8
 
+from lightning.compiler import Options
 from lightning.evaluation import Dataset, load_dataset
 from lightning.execution.seam import Noise
 from lightning.networks import Preprocessing
@@ -28,6 +29,10 @@ from lightning.networks.preprocess import preprocess
 from lightning.training import Comparison, Curve, Schedule, accuracy_curve, fine_tune, fit
 
 PIXELS = Preprocessing(scale=1 / 255)
+NARROW = Options(ranges="percentile", percentile=97)
+"""Larger activations are cut off: what is left is larger beside the noise, which is worth more than any training."""
+FINE_TUNING = 10
+"""Epochs."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,8 @@ def tuned(
         shape=recipe.shape,
         noise=Noise("per-product-dense", sigma=sigma),
         preprocessing=PIXELS,
-        schedule=Schedule(epochs, batch=32, frozen_statistics=True),
+        schedule=Schedule(epochs, batch=32, rate=1e-3, frozen_statistics=True),
+        options=NARROW,
         seed=seed,
     )
 
@@ -90,7 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         recipe = RECIPES[name]
         epochs = options.epochs or recipe.epochs
         module = trained(recipe, dataset, epochs=epochs, seed=options.seed)
-        found = tuned(module, recipe, dataset, sigma=options.sigma, epochs=epochs, seed=options.seed)
+        more = options.epochs or FINE_TUNING
+        found = tuned(module, recipe, dataset, sigma=options.sigma, epochs=more, seed=options.seed)
         print(f"{name}: {found}")
         write(name, found, options.output)
         for label, curve in curves(found, dataset).items():
@@ -109,8 +116,8 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--network", choices=[*RECIPES, "both"], default="both")
-    parser.add_argument("--epochs", type=int, help="of training, and as many of each fine-tuning")
-    parser.add_argument("--sigma", type=float, default=8.0, help="of 255, the noise of a product in training")
+    parser.add_argument("--epochs", type=int, help="of training, and of each fine-tuning")
+    parser.add_argument("--sigma", type=float, default=20.0, help="of 255, the noise of every product")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("digits"), help="folder for what is trained")
     parser.add_argument("--png", type=Path, help="draw accuracy over sigma")

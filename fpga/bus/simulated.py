@@ -255,4 +255,3 @@ class SimulatedBus:
 
     def _head_reader(self, key: Key) -> Callable[[], int]:
         return lambda: self._sinks[key].beats[0] if self._sinks[key].beats else 0
-

@@ -12,7 +12,7 @@ import typer
 
 from lightning.cli import fidelity as how
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE, print_document
+from lightning.cli.output import DONE, print_document, saturation
 from lightning.compiler import CompiledModel
 from lightning.errors import OutOfRange
 from lightning.evaluation.accuracy import Evaluation, evaluate
@@ -103,7 +103,8 @@ def counted(run: how.Run, model: CompiledModel, dataset: Dataset, seeds: Sequenc
     for seed in seeds:
         executor = run.open(model, seed)
         try:
-            found.append(evaluate(executor, dataset))
+            with saturation():
+                found.append(evaluate(executor, dataset))
         finally:
             executor.close()
     return found

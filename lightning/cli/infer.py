@@ -10,7 +10,7 @@ import typer
 
 from lightning.cli import fidelity as how
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE, print_document
+from lightning.cli.output import DONE, print_document, saturation
 from lightning.compiler.source import load_or_compile
 from lightning.evaluation.accuracy import classes_of
 from lightning.evaluation.images import read_input
@@ -55,7 +55,8 @@ def infer(
     raw = read_input(image, compiled.network, resize=resize)
     executor = run.open(compiled, seed)
     try:
-        answers = executor.run(raw, np.array([key], dtype=np.uint64))
+        with saturation():
+            answers = executor.run(raw, np.array([key], dtype=np.uint64))
     finally:
         executor.close()
     origin = run.provenance(compiled, (seed,))

@@ -14,7 +14,7 @@ from lightning.compiler.cycles import cycles_of, work_of
 from lightning.compiler.hardware import LayerWork
 from lightning.compiler.memory import MemoryPlan, memory_plan
 from lightning.compiler.model import CompiledModel, PhotonicLayer
-from lightning.networks.macs import macs_of
+from lightning.networks.work import macs_of
 from lightning.networks.network import Node
 
 _BY_LIGHT = "constant weights: sums of products"
@@ -114,22 +114,21 @@ class Report:
 
 def report(model: CompiledModel) -> Report:
     """Layer by layer what light computes and what not, and what it takes."""
-    network = model.network
+    network, macs = model.network, macs_of(model.network)
     return Report(
         network.name,
         model.scheme,
         model_hash(model),
-        tuple(_node(model, node) for node in network.nodes),
+        tuple(_node(model, node, macs.get(node.name, 0)) for node in network.nodes),
         memory_plan(model),
         network.notes,
         model.hardware.clock_hz,
     )
 
 
-def _node(model: CompiledModel, node: Node) -> NodeReport:
+def _node(model: CompiledModel, node: Node, macs: int) -> NodeReport:
     shape = model.network.shapes[node.output]
     layer = model.layers.get(node.name)
-    macs = macs_of(model.network, node)
     if layer is None:
         return NodeReport(node.name, node.operation, False, why_digital(node), shape, macs)
     return NodeReport(

@@ -67,7 +67,7 @@ def _check_size(layer: Lowered, largest: float) -> None:
         < _TOO_LARGE
     ):
         raise CompileError(
-            f"{layer.node.operation} {layer.node.name} gives values that are not finite, or nearly so, on these samples",
+            f"{layer.node.operation} {layer.node.name} gives values that are not finite, or nearly, on these samples",
             cure="Check the preprocessing (--scale, --mean, --deviation), and the network in float32",
         )
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from lightning.compiler import CompiledModel
 from lightning.compiler.source import load_or_compile
-from lightning.evaluation.dataset import SAMPLES, Dataset, evenly
+from lightning.evaluation.dataset import SAMPLES, Dataset, Raw, evenly
 from lightning.evaluation.images import fitted
+from lightning.networks.network import Preprocessing
 
 
 def compiled_for(path: str | Path, dataset: Dataset) -> tuple[CompiledModel, Dataset]:
@@ -18,7 +19,8 @@ def compiled_for(path: str | Path, dataset: Dataset) -> tuple[CompiledModel, Dat
 
     An `.onnx` or `.npz` is compiled with ranges from the training part. Where there is none and the scheme needs
     ranges, images are put aside for them, and are not in the data that come back; so are those that a `.lng` was
-    compiled with. Raises what `load_or_compile` raises, and `DatasetError` and `InputError` where the data do not do.
+    compiled with. Weights in an `.npz` are for bytes as 0 .. 1, and for floats as they are. Raises what
+    `load_or_compile` raises, and `DatasetError` and `InputError` where the data do not do.
     """
     if Path(path).suffix == ".lng":
         model = load_or_compile(path)
@@ -27,8 +29,13 @@ def compiled_for(path: str | Path, dataset: Dataset) -> tuple[CompiledModel, Dat
 
     part = dataset.train_x if len(dataset.train_x) else dataset.x
     samples = fitted(part[evenly(len(part), SAMPLES)], load_network(path))
-    model = load_or_compile(path, samples)
+    model = load_or_compile(path, samples, preprocessing=_preprocessing(Path(path), samples))
     return model, dataset if model.scheme == "published" else dataset.with_samples(SAMPLES)
+
+
+def _preprocessing(path: Path, samples: Raw) -> Preprocessing | None:
+    """None where the file's own holds."""
+    return Preprocessing() if path.suffix == ".npz" and samples.dtype.kind == "f" else None
 
 
 def _compiled_with(model: CompiledModel, dataset: Dataset) -> bool:

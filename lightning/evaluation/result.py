@@ -60,7 +60,7 @@ class Provenance:
         return words + ([f"noise of {noise.identity}"] if noise.identity else [])
 
     def _seed_words(self) -> list[str]:
-        if self.fidelity == "exact":
+        if self.fidelity != "noisy":
             return []
         first, last = self.seeds[0], self.seeds[-1]
         return [f"seed {first}" if first == last else f"seeds {first} to {last}"]

@@ -96,8 +96,8 @@ class Chain:
         self.inputs = prod(model.network.input_shape)
         self.outputs = links.layers[-1].weights.shape[1]
         self.tail = links.tail
-        self.kernel = answers
-        """What computes: `kernel(raw, keys, *arrays, out, counters)`, also called from machine code by packet servers."""
+        self.kernel: Callable[..., None] = answers
+        """What computes: `kernel(raw, keys, *arrays, out, counters)`. A packet server calls it from machine code."""
         self._tensor = links.tail[0].inputs[0] if links.tail else ""
         self.arrays = (
             _look_up_table(model, links.layers[0]),

@@ -1,8 +1,8 @@
 """A chain of dense layers from bytes to scores, without a step of Python in between. Machine code.
 
 `table` has a row for each layer: its rows, its terms, where its values, its pointers (-1: dense) and its rows begin
-in the arrays of all layers, and whether it is rectified, takes signs. `steps` are the input scales. `noise`: kind, mean,
-variance, shot, intensity, the last three divided by the readouts averaged.
+in the arrays of all layers, and whether it is rectified, takes signs. `steps` are the input scales. `noise`: kind,
+mean, variance, shot, intensity, the last three divided by the readouts averaged.
 """
 
 from __future__ import annotations

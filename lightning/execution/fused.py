@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from lightning.compiler.model import CompiledModel
 from lightning.execution.chain import COUNTERS, Chain, counted
-from lightning.execution.inputs import checked_keys
+from lightning.execution.inputs import as_array, checked_keys
 from lightning.execution.seam import Answers, Fidelity
 from lightning.execution.walk import WalkingExecutor
 
@@ -25,7 +25,7 @@ class FusedExecutor:
 
     def run(self, inputs: npt.ArrayLike, keys: npt.ArrayLike | None = None) -> Answers:
         """As `WalkingExecutor.run`: the same scores, counters and errors."""
-        array = np.asarray(inputs)
+        array = as_array(inputs)
         if array.dtype != np.uint8 or not self._fits(array.shape):
             return self.walk.run(array, keys)
         named = checked_keys(keys, len(array))
@@ -33,9 +33,9 @@ class FusedExecutor:
         counters = np.zeros(len(COUNTERS), np.int64)
         raw = np.ascontiguousarray(array).reshape(len(array), -1)
         self.chain.answer_many(raw, named, scores, counters)
-        return Answers(
-            scores.reshape(len(array), *self.model.network.output_shape), self.walk.cycles, counted(counters)
-        )
+        shaped = scores.reshape(len(array), *self.model.network.output_shape)
+        clipped = {"clipped_readouts": 0} if self.fidelity == "noisy" else {}  # `fits` has seen to it
+        return Answers(shaped, self.walk.cycles, {**counted(counters), **clipped})
 
     def warm(self) -> None:
         """Touch both ways."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,6 +18,14 @@ def raw_shape(network: Network) -> tuple[int, ...]:
     if network.preprocessing.layout == "HWC" and len(shape) == 3:
         return (*shape[1:], shape[0])
     return shape
+
+
+def as_array(inputs: npt.ArrayLike) -> npt.NDArray[Any]:
+    """The inputs as an array. Raises `InputError` for rows of unequal length."""
+    try:
+        return np.asarray(inputs)
+    except ValueError as error:
+        raise InputError(f"the inputs are no array: {error}", cure="Give rows of equal length") from error
 
 
 def checked_keys(keys: npt.ArrayLike | None, images: int) -> Keys:

@@ -1,8 +1,8 @@
 """Normal random numbers that depend on a seed and on names alone: of image, of layer. Machine code.
 
 Generator: xoshiro256++ (D. Blackman and S. Vigna, Scrambled linear pseudorandom number generators, 2021), its state
-filled by SplitMix64 from a hash of the names. Normals: the ziggurat of G. Marsaglia and W. W. Tsang (2000) in the form of
-J. Doornik (2005), 256 strips, 53 random bits a number.
+filled by SplitMix64 from a hash of the names. Normals: the ziggurat of G. Marsaglia and W. W. Tsang (2000) in the form
+of J. Doornik (2005), 256 strips, 53 random bits a number.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ def open_executor(
     """An executor for `model`.
 
     `noise`, `seed` and `average` are for `noisy` (by default what was measured on the prototype); `device` (an
-    address, or what `lightning.connect` gives; the twin by default) and `average` for `device`; `bus` (an address, or an open
-    bus; the fast simulator by default) for `datapath`; `faults` for models of the published scheme. Raises `OutOfRange` for
-    a fidelity or noise that cannot be, and `MissingLibrary` for noise without numba.
+    address, or what `lightning.connect` gives; the twin by default) and `average` for `device`; `bus` (an address, or
+    an open bus; the fast simulator by default) for `datapath`; `faults` for models of the published scheme. Raises
+    `OutOfRange` for a fidelity or noise that cannot be, and `MissingLibrary` for noise without numba.
     """
     if fidelity not in get_args(Fidelity):
         raise OutOfRange(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from lightning.compiler.cycles import cycles_of_model
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.execution.activations import quantised, real_of, wrapped
-from lightning.execution.inputs import checked_keys, raw_shape
+from lightning.execution.inputs import as_array, checked_keys, raw_shape
 from lightning.execution.patches import patches, pixels
 from lightning.execution.published import Faults, last_normalised, perfectly_scaled, shift_normalised
 from lightning.execution.seam import Activations, Answers, Fidelity, Keys, Multiplier
@@ -46,13 +46,16 @@ class WalkingExecutor:
 
     def run(self, inputs: npt.ArrayLike, keys: npt.ArrayLike | None = None) -> Answers:
         """Answers for raw inputs (images, ...). Raises `InputError` for what the model does not take."""
-        array = np.asarray(inputs)
+        array = as_array(inputs)
         named = checked_keys(keys, len(array) if array.ndim else 0)
         counted: Counter[str] = Counter()
+        clipped = getattr(self.multiplier, "clipped", 0)
         scores = []
         for start in range(0, max(len(named), 1), self._chunk):
             part = slice(start, start + self._chunk)
             scores.append(self._answer(array[part] if array.ndim else array, named[part], counted))
+        if self.fidelity == "noisy":
+            counted["clipped_readouts"] = getattr(self.multiplier, "clipped", 0) - clipped
         return Answers(np.concatenate(scores), self.cycles, dict(counted))
 
     def warm(self) -> None:

@@ -78,7 +78,7 @@ class _Exchange:
         self.due = due
         self.first = first
         self.inbox = Inbox(through, BLOCK)
-        self.headers = np.ndarray((BLOCK,), HEADER_FIELDS, self.inbox.bytes, strides=(SLOT,))  # type: ignore[call-overload]
+        self.headers = np.ndarray((BLOCK,), HEADER_FIELDS, self.inbox.bytes, strides=(SLOT,))
         self.latency = np.full(len(due), WAITING, dtype=np.int64)
         self.lag = self.latency.copy()
         self.refusal = np.zeros(len(due), dtype=np.int32)

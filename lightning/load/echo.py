@@ -41,7 +41,8 @@ def echo_datagrams(server: socket.socket, stop: int) -> None:
     inbox = Inbox(server, 64)
     where, senders = address_of(inbox.bytes), address_of(inbox.senders)
     server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
-    while stop not in select.select([server, stop], [], [])[0]:
+    ends: list[int] = [server.fileno(), stop]
+    while stop not in select.select(ends, [], [])[0]:
         while found := inbox.receive():
             for slot, length in enumerate(inbox.lengths(found)):
                 to = senders + slot * ADDRESS

@@ -21,10 +21,11 @@ def to_onnx(network: Network) -> Any:
     onnx = needed("onnx", "to write ONNX")
     helper, float32 = onnx.helper, onnx.TensorProto.FLOAT
     graph = _Graph(network, onnx)
-    for name, value in network.constants.items():
-        graph.hold(value, name)
     for node in network.nodes:
         _WRITERS.get(node.operation, _as_it_is)(graph, node)
+    read = {tensor for node in graph.nodes for tensor in node.input}
+    for name in sorted(read & set(network.constants)):
+        graph.hold(network.constants[name], name)
     entry = helper.make_tensor_value_info(network.input, float32, ["batch", *network.input_shape])
     result = helper.make_tensor_value_info(network.output, float32, ["batch", *network.output_shape])
     written = helper.make_graph(graph.nodes, network.name, [entry], [result], graph.held)
@@ -77,6 +78,8 @@ def _pool(graph: _Graph, node: Node) -> None:
     if "count_include_pad" in given:
         given["count_include_pad"] = int(given["count_include_pad"])
     given["ceil_mode"] = int(any(given.pop("excess", ())))
+    if set(given.get("dilations", ())) == {1}:
+        del given["dilations"]  # the default; ONNX Runtime's quantised pools do not know the attribute
     graph.add(node.operation, list(node.inputs), node.output, kernel_shape=given.pop("kernel"), **given)
 
 

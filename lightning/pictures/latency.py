@@ -55,7 +55,7 @@ def _over_rates(top: Any, bottom: Any, outcomes: Sequence[Outcome]) -> None:
     ordered = sorted(outcomes, key=lambda each: each.rate)
     rates = [each.rate for each in ordered]
     top.plot(rates, [100 * each.loss for each in ordered], "o-", color=INK, markersize=4, linewidth=1.2)
-    top.set_ylim(bottom=0)
+    top.set_ylim(0, max(1, 110 * max(each.loss for each in ordered)))
     plain(top, y="lost (%)")
     for (percent, name), colour in zip(PERCENTILES, SERIES, strict=False):
         values = [each.percentile_us(percent) for each in ordered]
@@ -66,4 +66,4 @@ def _over_rates(top: Any, bottom: Any, outcomes: Sequence[Outcome]) -> None:
     plain(bottom, x="requests/s", y="latency (µs)")
     top.sharex(bottom)
     top.tick_params(labelbottom=False)
-    legend(bottom, loc="upper left")
+    legend(bottom, loc="best")

@@ -11,6 +11,7 @@ from lightning.pictures.canvas import FAINT, INK, SERIES, Picture, headed, legen
 
 NEARLY_NONE = 0.35
 """Where a sigma of 0 is drawn on the logarithmic axis."""
+TICKS = (0.5, 1, 2, 5, 10, 20, 50)
 PER_CENT = 100
 
 
@@ -53,12 +54,14 @@ def noise_curves(curves: Mapping[str, Accuracies], title: str, *, trained_at: fl
     axes.axhline(PER_CENT / 2, color=FAINT, linewidth=0.8)
     marks = {"prototype": MEASURED_SIGMA} | ({"training": trained_at} if trained_at else {})
     for name, sigma in marks.items():
-        axes.axvline(sigma, color=INK, linewidth=0.8, linestyle=":")
-        axes.annotate(name, (sigma, 3), xytext=(3, 0), textcoords="offset points", color=INK, fontsize=9)
+        axes.vlines(sigma, PER_CENT / 2, PER_CENT, color=INK, linewidth=0.8, linestyle=":")
+        axes.annotate(name, (sigma, PER_CENT / 2 + 2), xytext=(3, 0), textcoords="offset points", color=INK, fontsize=9)
     axes.set_xscale("log")
+    axes.set_xticks(TICKS, minor=False)
+    axes.set_xticks([], minor=True)
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_ylim(0, PER_CENT + 3)
     plain(axes, x="standard deviation of a product's noise (steps of 255; leftmost: none)", y="accuracy (%)")
-    legend(axes, loc="lower left", bbox_to_anchor=(0, 0.06))
+    legend(axes, loc="lower left", bbox_to_anchor=(0, 0))
     headed(figure, title, "executor: noisy", simulated=True)
     return figure

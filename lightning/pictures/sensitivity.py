@@ -76,7 +76,7 @@ def _curve(axes: Any, found: Sensitivity) -> None:
         axes.axvline(found.sigma, color=INK, linewidth=1, linestyle=":")
         _named(axes, f"sigma {found.sigma:.3g}", (found.sigma, 0), ("data", "axes fraction"), "left", INK)
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_locator(NullLocator())
     plain(axes, x="sigma in all layers (of 255, logarithmic)", y="accuracy (%)")

@@ -36,7 +36,7 @@ class DatagramServer:
             server.address, server.counts()
 
     `repository` may be that of an HTTP server: models are swapped for both. Without `express` every datagram goes
-    through Python, to the same effect. Raises `ServingError` when the port is taken.
+    through Python, to the same effect; `memory` is the socket's. Raises `ServingError` when the port is taken.
     """
 
     def __init__(
@@ -47,9 +47,10 @@ class DatagramServer:
         *,
         reassembly: Reassembly | None = None,
         express: bool = True,
+        memory: int = MEMORY,
     ) -> None:
         self._repository = repository
-        self._socket = _bound(host, port)
+        self._socket = _bound(host, port, memory)
         self._rounds = Rounds(
             self._socket, repository, reassembly or Reassembly(), Replays(), express=express
         )
@@ -99,10 +100,10 @@ class DatagramServer:
                 poll.poll(LISTEN_MS)
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bound(host: str, port: int, memory: int) -> socket.socket:
     made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, memory)
         made.bind((host, port))
     except OSError as error:
         made.close()

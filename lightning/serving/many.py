@@ -83,7 +83,7 @@ class Inbox:
         self.descriptor = receiver.fileno()
         self.slots = slots
         self.bytes = np.zeros((slots, SLOT), np.uint8)
-        self.buffer = memoryview(self.bytes).cast("B")
+        self.buffer = self.bytes.data.cast("B")
         self.senders = np.zeros((slots, ADDRESS), np.uint8)
         self._controls = np.zeros(slots, _CONTROLS)
         self._vectors = np.zeros(slots, VECTOR)

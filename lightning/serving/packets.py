@@ -25,6 +25,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +56,7 @@ class Datatype(IntEnum):
     FLOAT32 = 2
 
 
-DTYPES = {Datatype.UINT8: np.dtype("u1"), Datatype.FLOAT32: np.dtype(">f4")}
+DTYPES: dict[Datatype, np.dtype[Any]] = {Datatype.UINT8: np.dtype("u1"), Datatype.FLOAT32: np.dtype(">f4")}
 
 
 class Code(IntEnum):

@@ -59,7 +59,7 @@ class Rounds:
         self._services: dict[int, Service] = {}
         self._leases: dict[int, Lease] = {}
         self._senders = address_of(self.inbox.senders)
-        self._names = memoryview(self.inbox.senders).cast("B")
+        self._names = self.inbox.senders.data.cast("B")
 
     def prepare(self) -> None:
         """Make ready for all models that are loaded, so that the first request does not wait."""
@@ -202,10 +202,9 @@ class Rounds:
         service = self._services.get(number)
         if service is None or service.loaded is not lease.loaded:
             service = self._services[number] = Service(lease.loaded)
-            if service.express is not None:
-                service.express(
-                    self.inbox, 0, self.replays, self._outcomes
-                )  # compiles, if that is still to be done
+            if self.express and service.express is not None:
+                # On no datagrams: to be translated now, if that is still to be done, and not at a request.
+                service.express(self.inbox, 0, self.replays, self._outcomes)
         return service
 
     def _answered(self, slot: int, model: int, request: int, arrived: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 import socket
 import threading
@@ -72,6 +73,8 @@ def serve(
     Raises `ServingError` where the packets' port is taken.
     """
     address = address_of(opened)
+    gc.collect()
+    gc.freeze()  # what is loaded stays; to look through all of it now and then would take tens of milliseconds
     found: Document = {"http": f"http://{address}", "udp": None, "models": _models(infer)}
     if packets_port is None:
         Server(infer, lambda: ready(found)).run(sockets=[opened])
@@ -97,13 +100,16 @@ class HttpServer:
         self.address = address_of(self._socket)
         self._ready = threading.Event()
         self._server = Server(infer, self._ready.set, packets)
-        self._thread = threading.Thread(
-            target=self._server.run, args=([self._socket],), name="inference-http"
-        )
+        self._thread = threading.Thread(target=self._run, name="inference-http")
+        self._refused: ServingError | None = None
 
     def __enter__(self) -> Self:
         self._thread.start()
         self._ready.wait()
+        if self._refused is not None:
+            self._thread.join()
+            self._socket.close()
+            raise self._refused
         return self
 
     def __exit__(
@@ -114,6 +120,14 @@ class HttpServer:
         self._thread.join()
         self._socket.close()
 
+    def _run(self) -> None:
+        try:
+            self._server.run(sockets=[self._socket])
+        except ServingError as error:
+            self._refused = error
+        finally:
+            self._ready.set()
+
 
 class Server(uvicorn.Server):
     """Uvicorn's, which says when it is ready, and for which a signal is a good end."""
@@ -123,11 +137,12 @@ class Server(uvicorn.Server):
         self._told = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, and say so, also when that fails."""
+        """Begin to listen, and say so. Raises `ServingError` where another has begun since the socket was bound."""
         try:
             await super().startup(sockets=sockets)
-        finally:
-            self._told()
+        except OSError as error:
+            raise ServingError(f"cannot listen ({error.strerror})", cure="Choose another port") from error
+        self._told()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -150,6 +165,7 @@ def _config(service: Service) -> uvicorn.Config:
         http="httptools",
         ws="none",
         lifespan="off",
+        log_config=None,  # logging belongs to the program
         log_level="warning",
         access_log=False,
         server_header=False,

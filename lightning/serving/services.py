@@ -33,13 +33,14 @@ class Service:
         """Numbers of an image."""
         first = loaded.run(np.zeros((1, *loaded.raw_shape), np.uint8), np.zeros(1, np.uint64))
         self._scores = np.zeros((1, first.scores.size), np.float32)
-        self._datagram = np.frombuffer(bytearray(HEADER.size + ANSWER.size + self._scores.nbytes), np.uint8)
-        self._big_endian = self._datagram[HEADER.size + ANSWER.size :].view(">f4")
-        length = len(self._datagram) - HEADER.size
+        self._buffer = bytearray(HEADER.size + ANSWER.size + self._scores.nbytes)
+        self._datagram = np.frombuffer(self._buffer, np.uint8)
+        self._big_endian = np.frombuffer(self._buffer, ">f4", offset=HEADER.size + ANSWER.size)
+        length = len(self._buffer) - HEADER.size
         HEADER.pack_into(
-            self._datagram, 0, MAGIC, VERSION, Kind.ANSWER, Datatype.FLOAT32, 0, loaded.number, 0, 0, 0, 1, length, 0
+            self._buffer, 0, MAGIC, VERSION, Kind.ANSWER, Datatype.FLOAT32, 0, loaded.number, 0, 0, 0, 1, length, 0
         )  # fmt: skip
-        ANSWER.pack_into(self._datagram, HEADER.size, 0, self._scores.size, first.cycles)
+        ANSWER.pack_into(self._buffer, HEADER.size, 0, self._scores.size, first.cycles)
         self.where = self._datagram.ctypes.data
         """Of the answer that `packet` has made, in memory."""
         self.fits = length <= ROOM
@@ -61,30 +62,39 @@ class Service:
 
     def packet(self, key: int, elapsed_us: int) -> int:
         """Make the answer's datagram; its length."""
-        _VARYING.pack_into(self._datagram, _VARYING_AT, elapsed_us, key)
-        struct.pack_into(">I", self._datagram, HEADER.size, int(self._scores.argmax()))
+        _VARYING.pack_into(self._buffer, _VARYING_AT, elapsed_us, key)
+        struct.pack_into(">I", self._buffer, HEADER.size, int(self._scores.argmax()))
         self._big_endian[:] = self._scores[0]
-        return len(self._datagram)
+        return len(self._buffer)
 
     @property
     def message(self) -> bytes:
         """The answer behind its header, after `packet`; for answers that do not fit."""
-        return self._datagram[HEADER.size :].tobytes()
+        return bytes(self._buffer[HEADER.size :])
 
     def _express(self, chain: Any) -> Express | None:
         if self.size > ROOM:
             return None
         from lightning.serving.round_kernel import answer_round
 
-        expected = np.zeros(HEADER.size, np.uint8)
+        header = bytearray(HEADER.size)
         HEADER.pack_into(
-            expected, 0, MAGIC, VERSION, Kind.REQUEST, Datatype.UINT8, 0, self.loaded.number, 0, 0, 0, 1, self.size, 0
+            header, 0, MAGIC, VERSION, Kind.REQUEST, Datatype.UINT8, 0, self.loaded.number, 0, 0, 0, 1, self.size, 0
         )  # fmt: skip
+
+        expected = np.frombuffer(header, np.uint8)
+        scratch = (
+            np.zeros((1, self.size), np.uint8),
+            np.zeros(1, np.uint64),
+            np.zeros(2, np.int64),
+            np.zeros(2, np.int64),
+            self._scores.view(np.uint8).ravel(),
+        )
 
         def answer(inbox: Inbox, found: int, replays: Replays, outcomes: npt.NDArray[np.int8]) -> None:
             answer_round(
                 found, inbox.bytes, inbox.sizes, inbox.times, inbox.senders, inbox.descriptor, expected,
-                chain.arrays, self.size, self._datagram, self._scores, replays.table, outcomes,
+                chain.arrays, scratch, self._datagram, self._scores, replays.table, outcomes,
             )  # fmt: skip
 
         return answer

@@ -41,9 +41,10 @@ def fold(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
     """Compute ONNX's `node` and keep its outputs as constants; their names. Raises `NetworkError`."""
     if call.operation == "Shape" and not builder.is_constant(call.given(0)):
         return (builder.constant(_shape(builder, call), call.name),)
-    inputs = [builder.constants[tensor] if tensor else None for tensor in call.inputs]
-    if call.operation == "Expand":
-        inputs[1] = _without_batch(inputs[1])
+    inputs: list[Any] = [builder.constants[tensor] if tensor else None for tensor in call.inputs]
+    if call.operation == "Expand" and BATCH in np.ravel(inputs[1]):
+        builder.note(f"Expand {call.name}: a constant that is repeated for every image is kept once")
+        inputs[1] = np.where(inputs[1] == BATCH, 1, inputs[1])
     if _largest(call, inputs) > MOST:
         raise NetworkError(f"{call.title} makes a constant that cannot be", cure="Export the network anew")
     values = _evaluated(call, node, inputs)
@@ -57,11 +58,6 @@ def _shape(builder: Builder, call: Call) -> Array:
     shape = np.array([BATCH if builder.batched else 1, *builder.shapes[builder.activation(call)]], np.int64)
     stop = call.attributes.get("end")
     return shape[call.whole("start", 0) : stop if isinstance(stop, int) else None]
-
-
-def _without_batch(target: Any) -> Any:
-    """A constant that is repeated for every image stays one: what takes it, repeats it."""
-    return target if target is None else np.where(target == BATCH, 1, target)
 
 
 def _largest(call: Call, inputs: Sequence[Any]) -> float:

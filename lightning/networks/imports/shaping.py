@@ -45,6 +45,8 @@ def image_shape(builder: Builder, call: Call, x: str, target: list[int]) -> tupl
         wanted[wanted.index(-1)] = total // known if known else 0
     if prod(wanted) != total or min(wanted, default=1) < 1:
         raise call.refused(f"reshapes {shape} an image to {target}, which mixes images", "Keep images apart")
+    if target[0] == 1 and builder.batched:
+        builder.note(f"Reshape {call.name} to one image taken as one to as many as there are")
     return tuple(wanted)
 
 

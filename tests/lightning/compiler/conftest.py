@@ -43,7 +43,7 @@ def dense_chain(weights, biases=None, preprocessing=None, rectified=True):
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def residual():
     """A convolution, a grouped and strided one beside a plain one, both added, then dense: random weights."""
     random = np.random.default_rng(11)
@@ -75,12 +75,12 @@ def residual():
     return Network("residual", nodes, constants, "image", "answer", shapes, given, ("a note",))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def images():
     return np.random.default_rng(3).integers(0, 256, (60, 2, 6, 6)).astype(np.uint8)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def compiled_residual(residual, images):
     return compile_network(residual, images)
 

@@ -72,3 +72,9 @@ def test_too_few_images_are_refused(biased, data):
 def test_digits_bring_their_own_samples(digits_npz):
     _, tested = compiled_for(digits_npz, load_dataset("digits"))
     assert len(tested.x) == 500
+
+
+@pytest.mark.parametrize(("kind", "scale"), [(np.uint8, 1 / 255), (np.float32, 1.0)])
+def test_bytes_are_levels_and_floats_are_taken_as_they_are(kind, scale, biased, data):
+    given = Dataset("own", data.x.astype(kind), data.y, data.x[:0], data.train_y)
+    assert compiled_for(biased, given)[0].network.preprocessing.scale == scale

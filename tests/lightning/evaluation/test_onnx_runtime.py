@@ -12,7 +12,7 @@ from lightning.evaluation.models import compiled_for
 from lightning.evaluation.onnx_runtime import float32_session, int8_session, samples_and_tests
 from lightning.evaluation.table import as_text, compare
 from lightning.execution import Noise
-from lightning.networks import preprocess, run_float
+from lightning.networks import Network, Node, preprocess, run_float
 
 
 @pytest.fixture
@@ -78,3 +78,22 @@ def test_the_table_has_all_four(model_and_data):
     lines = as_text(rows).splitlines()
     assert lines[0].split() == ["accuracy", "spread", "images/s", "J/image", "without", "converters"]
     assert lines[4].startswith(f"photonic, noisy        {100 * noisy.accuracy:6.2f} %")
+
+
+def test_int8_takes_pools():
+    rng = np.random.default_rng(5)
+    weights = rng.normal(size=(4, 1, 3, 3)).astype(np.float32)
+    same = {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1)}
+    halved = {"kernel": (2, 2), "strides": (2, 2), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
+    nodes = (
+        Node("conv", "Conv", ("x", "w"), "conv", {**same, "groups": 1}),
+        Node("largest", "MaxPool", ("conv",), "largest", halved),
+        Node("mean", "AveragePool", ("largest",), "mean", {**halved, "count_include_pad": False}),
+    )
+    shapes = {"x": (1, 8, 8), "conv": (4, 8, 8), "largest": (4, 4, 4), "mean": (4, 2, 2)}
+    network = Network("pools", nodes, {"w": weights}, "x", "mean", shapes)
+    x = rng.random((64, 1, 8, 8)).astype(np.float32)
+    exact = run_float(network, x)
+    found = int8_session(network, x).scores(x)
+    assert np.abs(float32_session(network).scores(x) - exact).max() < 1e-4
+    assert 0 < np.abs(found - exact).max() < 0.05 * np.abs(exact).max()

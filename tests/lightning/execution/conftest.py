@@ -55,7 +55,7 @@ def _layer(name, values, place, scheme, *, signed, bias):
     if scheme == "published":
         step, scale = (1 / 255 if place == 0 else 1.0), np.ones(rows, np.float32)
     else:
-        step = 1 / 255 if place == 0 else 0.02 * values.shape[1] ** 0.5
+        step = 1 / 255 if place == 0 else 0.002 * values.shape[1] ** 0.5
         scale = np.linspace(0.005, 0.01, len(values), dtype=np.float32).reshape(rows)
     biases = np.full(rows, bias, np.int32) + np.arange(len(values), dtype=np.int32) * (bias != 0)
     return PhotonicLayer(name, values[None], biases, step, scale, signed=signed)

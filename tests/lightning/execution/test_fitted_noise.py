@@ -65,21 +65,24 @@ def test_single_readings_of_the_twin_spread_as_its_calibration_says(kit, calibra
 
 @pytest.mark.parametrize("brightness", [60, 255], ids=["dim", "bright"])
 def test_noisy_sums_spread_as_those_of_the_device(kit, brightness):
-    """The same layer 60 times in either fidelity. What is not in the noise, edges and the dark that is taken off, adds."""
+    """The same rows of 800 products 60 times in either fidelity: variances of 8 rows, known to a seventh.
+
+    What is not in the noise, edges of tiles and the dark that is taken off, adds a little.
+    """
     pytest.importorskip("numba", reason="noise is drawn by machine code: pip install 'lightbed[kit]'")
     from lightning.execution.device import DeviceMultiplier
     from lightning.execution.noisy import NoisyMultiplier
 
     rng = np.random.default_rng(1)
-    weights = rng.integers(1, brightness + 1, (1, 8, 256)) * rng.choice([-1, 1], (1, 8, 256))
+    weights = rng.integers(1, brightness + 1, (1, 8, 800)) * rng.choice([-1, 1], (1, 8, 800))
     layer = PhotonicLayer("one", weights.astype(np.int16), np.zeros((1, 8), np.int32), 1.0, None)
     model = CompiledModel(
         Network("made", (Node("one", "Gemm", ("x",), "y"),), {}, "x", "y", {}), {"one": layer}
     )
-    activations = np.tile(rng.integers(1, brightness + 1, 256).astype(np.int16), (60, 1, 1, 1))
+    activations = np.tile(rng.integers(1, brightness + 1, 800).astype(np.int16), (60, 1, 1, 1))
     keys = np.arange(60, dtype=np.uint64)
     device = DeviceMultiplier(kit)
     noisy = NoisyMultiplier(model, noise_of_vectors(device.core))
     of_device, of_noisy = (each.sums(layer, activations, keys)[:, 0, 0] for each in (device, noisy))
     ratio = of_device.var(axis=0, ddof=1).mean() / of_noisy.var(axis=0, ddof=1).mean()
-    assert 0.7 < ratio < 1.6
+    assert 0.8 < ratio < 1.4

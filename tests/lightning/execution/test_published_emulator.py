@@ -14,7 +14,7 @@ from lightning.execution.walk import WalkingExecutor
 SHAPES = ((18, 20), (7, 18), (3, 7))  # none is a multiple of 16
 PERFECT = Faults(last_layer_normalised=True, signs_dropped=True, perfect_scaling=True)
 
-# Of the artifact's own rtl/tb/lightning_emulator.py, run on `float_weights` and `image`: (perfect_scaling, image): logits
+# Of the artifact's own rtl/tb/lightning_emulator.py, run on `float_weights` and `image`: (perfect_scaling, image).
 GOLDEN = {
     (False, 0): [174, -97, 34],
     (False, 1): [32, -140, 248],
@@ -37,7 +37,7 @@ def image(number):
 
 
 def emulated(layers, pixels, *, perfect):
-    """The emulator's rules told anew, slowly: rows padded to sixteen, products shifted, signs by a list of their own."""
+    """The emulator's rules told anew, slowly: rows padded to sixteen, products shifted, then signs."""
     values = [abs(int(each)) for each in pixels]
     for place, weights in enumerate(layers):
         values += [0] * (-len(values) % 16)
@@ -61,7 +61,7 @@ def _shifted(values):
 
 
 def _rescaled(values):
-    factor = 255 / max(1, max(values), -min(values))
+    factor = 255 / max(1, *values, -min(values))
     return [round(each * factor) for each in values]
 
 

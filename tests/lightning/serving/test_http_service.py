@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,6 +18,7 @@ pytest.importorskip("uvicorn", reason="HTTP needs lightbed[serve]")
 pytest.importorskip("uvloop", reason="HTTP needs lightbed[serve]")
 
 from lightning.compiler import model_hash
+from lightning.errors import ServingError
 from lightning.execution import open_executor
 from lightning.serving.hot import Infer, Limits
 from lightning.serving.repository import Repository
@@ -173,6 +175,31 @@ def test_one_image_alone_is_answered_as_in_a_batch(client):
     together, _ = client.scores()
     alone = [client.scores(inputs=IMAGES[[each]])[0][0] for each in range(3)]
     assert np.array_equal(together, alone)
+
+
+def signatures():
+    """How many versions of every function of ours numba has compiled."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("lightning.execution")]
+    functions = {
+        name: each for module in modules for name, each in vars(module).items() if hasattr(each, "signatures")
+    }
+    return {name: len(each.signatures) for name, each in functions.items()}
+
+
+@pytest.mark.parametrize("fidelity", ["exact", "noisy"])
+def test_nothing_is_compiled_after_ready(connect, model, fidelity):
+    pytest.importorskip("numba", reason="without numba nothing is compiled")
+    repository = Repository(lambda each: open_executor(each, fidelity))
+    repository.load("m", model)
+    with HttpServer(Infer(repository)) as server:
+        client = connect(server)
+        before = signatures()
+        for datatype in ("UINT8", "INT16", "FP32", "FP64"):
+            client.scores("m", datatype=datatype)
+            client.scores("m", inputs=IMAGES[:1], datatype=datatype)
+        assert signatures() == before
+    assert sum(before.values()) > 0
+    repository.close()
 
 
 def test_keys_of_the_noise_come_from_the_request(connect, doubled):
@@ -414,11 +441,20 @@ def test_at_its_end_it_answers_what_has_been_asked(connect, opened, model):
         with HttpServer(Infer(repository)) as server:
             waiting = threads.submit(connect(server).scores, "m")
             assert opened[0].started.wait(TIMEOUT_S)
-            threads_end = threading.Timer(0.05, opened[0].gate.set)
-            threads_end.start()
+            threading.Timer(0.05, opened[0].gate.set).start()
         assert waiting.result()[0].shape == (3, 2)
     with pytest.raises(ConnectionRefusedError):
         connect(server)("GET", "/v2")
+
+
+def test_who_comes_second_to_a_port_is_told(opened):
+    infer = Infer(Repository(opened))
+    first = HttpServer(infer)
+    second = HttpServer(infer, port=first.address.port)  # nobody listens yet
+    with first, pytest.raises(ServingError, match="cannot listen"):
+        second.__enter__()
+    with HttpServer(infer) as third, pytest.raises(ServingError, match="cannot listen on 127.0.0.1 port"):
+        HttpServer(infer, port=third.address.port)
 
 
 def test_a_fault_of_ours_is_an_answer_too(connect, doubled, caplog):

@@ -1,0 +1,99 @@
+"""What an executor takes and what it refuses, in words; and that serving finds everything compiled."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from lightning.compiler import Hardware
+from lightning.errors import CompileError, InputError, OutOfRange
+from lightning.execution import Noise, open_executor
+
+
+@pytest.fixture
+def executor(random_model):
+    return open_executor(random_model(1, (12, 8, 3), scheme="scaled"))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "told"),
+    [
+        (np.zeros((2, 13), np.uint8), r"12\).*\(2, 13\)"),
+        (np.zeros((2, 13)), r"12\).*\(2, 13\)"),
+        (np.zeros((0, 12), np.uint8), "empty"),
+        (np.uint8(3), r"12\)"),
+        (np.full((1, 12), np.nan), "NaN"),
+        (np.full((1, 12), np.inf, np.float32), "infinity"),
+        (np.full((1, 12), "a"), "type"),
+        (np.full((1, 12), 1j), "type"),
+        ([[1, 2], [3]], "array"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused_in_words(executor, inputs, told):
+    with pytest.raises(InputError, match=told):
+        executor.run(inputs)
+
+
+@pytest.mark.parametrize("keys", [[1], [1, -1], [1.0, 2.0], [[1, 2]], [[1], [2, 3]]])
+def test_keys_that_do_not_fit_are_refused(executor, keys):
+    with pytest.raises(InputError, match="keys"):
+        executor.run(np.zeros((2, 12), np.uint8), keys)
+
+
+def test_an_unknown_fidelity_names_the_known_ones(random_model):
+    with pytest.raises(OutOfRange, match="exact, noisy, device, datapath"):
+        open_executor(random_model(1, (4, 2)), "perfect")
+
+
+def test_images_may_come_as_pictures_for_a_network_that_takes_rows(executor):
+    pictures = np.random.default_rng(1).integers(0, 256, (2, 3, 4)).astype(np.uint8)
+    assert executor.run(pictures).scores.tolist() == executor.run(pictures.reshape(2, 12)).scores.tolist()
+
+
+def test_answers_know_their_classes(executor):
+    images = np.random.default_rng(1).integers(0, 256, (5, 12)).astype(np.uint8)
+    answers = executor.run(images)
+    assert answers.classes.tolist() == answers.scores.argmax(axis=1).tolist()
+    assert answers.scores.dtype == np.float32
+
+
+@pytest.mark.parametrize("noise", [None, Noise()])
+def test_a_server_gets_the_same_answers_from_memory_of_either_kind(random_model, noise):
+    pytest.importorskip("numba")
+    executor = open_executor(
+        random_model(1, (12, 8, 3), scheme="scaled"), "noisy" if noise else "exact", noise=noise, seed=3
+    )
+    executor.warm()
+    compiled = len(executor.chain.kernel.signatures)
+    pixels = np.random.default_rng(1).integers(0, 256, 12).astype(np.uint8)
+    expected = executor.run(pixels[None], [77]).scores[0].tolist()
+    for raw in (pixels, np.frombuffer(pixels.tobytes(), np.uint8), memoryview(pixels.tobytes())):
+        out = np.empty(3, np.float32)
+        executor.chain.answer_one(np.asarray(raw), 77, out)
+        assert out.tolist() == expected
+    assert len(executor.chain.kernel.signatures) == compiled == 1
+
+
+def test_threads_share_a_chain(random_model):
+    pytest.importorskip("numba")
+    chain = open_executor(random_model(1, (12, 8, 3)), "noisy").chain
+    images = np.random.default_rng(1).integers(0, 256, (200, 12)).astype(np.uint8)
+    keys = np.arange(200, dtype=np.uint64)
+    alone, found = np.empty((200, 3), np.float32), [np.empty((200, 3), np.float32) for _ in range(4)]
+    chain.answer_many(images, keys, alone)
+    threads = [threading.Thread(target=chain.answer_many, args=(images, keys, each)) for each in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(each.tolist() == alone.tolist() for each in found)
+
+
+def test_what_is_no_chain_says_where_to_go(random_model):
+    pytest.importorskip("numba")
+    from lightning.execution.chain import Chain
+
+    shared = Noise(intensity=1e-4)
+    model = random_model(1, (12, 8, 3), hardware=Hardware(wavelengths=2))
+    with pytest.raises(CompileError, match="open_executor"):
+        Chain(model, shared)

@@ -1,0 +1,298 @@
+"""Modules of torch as networks: the same answers as torch, whatever mode the module is in; refusals."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from lightning.errors import NetworkError, OutOfRange, UnsupportedNode
+from lightning.networks import Preprocessing, from_torch, run_float
+
+torch = pytest.importorskip("torch", reason="pip install 'lightbed[torch]'")
+nn, functional = torch.nn, torch.nn.functional
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def agrees(module, *shape, images=3):
+    """The network of `module`, once both have given the same answers."""
+    for part in module.modules():
+        if getattr(part, "running_mean", None) is not None:
+            part.running_mean.normal_()
+            part.running_var.uniform_(0.5, 2)
+    network = from_torch(module.train(), shape)
+    x = torch.randn(images, *shape)
+    with torch.no_grad():
+        expected = module.eval()(x).numpy()
+    found = run_float(network, x.numpy())
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * max(np.abs(expected).max(), 1e-3))
+    return network
+
+
+def operations(network):
+    return [node.operation for node in network.nodes]
+
+
+class Residual(nn.Module):
+    def __init__(self, channels, after, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, after, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(after)
+        self.conv2 = nn.Conv2d(after, after, 3, padding="same", bias=False)
+        self.bn2 = nn.BatchNorm2d(after)
+        self.around = nn.Sequential()
+        if stride > 1:
+            self.around = nn.Sequential(nn.Conv2d(channels, after, 1, stride), nn.BatchNorm2d(after))
+
+    def forward(self, x):
+        inner = functional.relu(self.bn1(self.conv1(x)), inplace=True)
+        inner = self.bn2(self.conv2(inner))
+        inner += self.around(x)
+        return functional.relu(inner)
+
+
+class Attention(nn.Module):
+    def __init__(self, width=16, heads=4):
+        super().__init__()
+        self.norm, self.heads = nn.LayerNorm(width), heads
+        self.together, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.token = nn.Parameter(torch.randn(1, 1, width))
+        self.place = nn.Parameter(torch.randn(1, 6, width))
+        self.feed = nn.Sequential(nn.Linear(width, 32), nn.GELU(), nn.Dropout(0.3), nn.Linear(32, width))
+
+    def forward(self, x):
+        images, length, width = x.shape
+        x = torch.cat([self.token.expand(images, -1, -1), x], dim=1) + self.place
+        parts = self.together(self.norm(x)).view(images, length + 1, 3, self.heads, width // self.heads)
+        query, key, value = parts.permute(0, 2, 3, 1, 4).unbind(1)
+        scores = query @ key.transpose(-2, -1) / (width // self.heads) ** 0.5
+        seen = (scores.softmax(dim=-1) @ value).transpose(1, 2).reshape(images, length + 1, width)
+        x = x + self.out(seen)
+        return (x + self.feed(x))[:, 0]
+
+
+@pytest.mark.filterwarnings("ignore")  # the exporter that needs no further library is deprecated
+@pytest.mark.parametrize("batch", ["n", 1])
+def test_files_that_torch_writes_for_an_encoder(answers, batch):
+    from lightning.networks import to_onnx
+    from lightning.networks.imports.onnx_file import from_bytes
+
+    pytest.importorskip("onnx", reason="pip install 'lightbed[inference]'")
+    module = nn.Sequential(Attention(), nn.Linear(16, 8), nn.BatchNorm1d(8)).eval()
+    file = io.BytesIO()
+    axes = {"x": {0: "n"}} if batch == "n" else None
+    names = {"input_names": ["x"], "output_names": ["y"], "dynamic_axes": axes}
+    torch.onnx.export(module, (torch.randn(1, 5, 16),), file, opset_version=14, dynamo=False, **names)
+    network = from_bytes(file.getvalue(), "encoder")
+    x = torch.randn(3 if batch == "n" else 1, 5, 16)
+    with torch.no_grad():
+        expected = module(x).numpy()
+    np.testing.assert_allclose(run_float(network, x.numpy()), expected, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(answers(to_onnx(network), x.numpy()), expected, rtol=0, atol=1e-4)
+    assert Counter(operations(network))["Gemm"] == 5
+
+
+def test_lenet_5():
+    module = nn.Sequential(
+        *(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU()),
+        *(nn.AvgPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.Tanh(), nn.Dropout(), nn.Linear(120, 10)),
+    )
+    network = agrees(module, 1, 28, 28)
+    expected = "Conv Relu MaxPool Conv Relu AveragePool Flatten Gemm Tanh Gemm"
+    assert " ".join(operations(network)) == expected
+    assert network.notes == ("Dropout 9 left out: it changes nothing in inference",)
+
+
+def test_a_residual_network_keeps_no_normalisation():
+    module = nn.Sequential(
+        *(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), Residual(4, 4, 1), Residual(4, 8, 2)),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10)),
+    )
+    network = agrees(module, 3, 12, 12)
+    counts = Counter(operations(network))
+    assert counts == {"Conv": 6, "Relu": 5, "Add": 2, "GlobalAveragePool": 1, "Flatten": 1, "Gemm": 1}
+    assert "BatchNormalization 4.around.1 folded into Conv 4.around.0" in network.notes
+
+
+def test_an_encoder_of_linear_layers_products_of_activations_and_softmax():
+    network = agrees(Attention(), 5, 16)
+    counts = Counter(operations(network))
+    assert counts["Gemm"] == 4
+    assert counts["MatMul"] == 2
+    assert {"Softmax", "LayerNormalization", "Gelu"} <= set(counts)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_layers_for_transformers_are_written_out(norm_first, activation):
+    layer = nn.TransformerEncoderLayer(
+        8, 2, 16, batch_first=True, activation=activation, norm_first=norm_first
+    )
+    assert Counter(operations(agrees(layer, 5, 8)))["Gemm"] == 6
+    stack = nn.TransformerEncoder(layer, 2, norm=nn.LayerNorm(8), enable_nested_tensor=False)
+    assert Counter(operations(agrees(nn.Sequential(nn.Linear(4, 8), stack), 5, 4)))["MatMul"] == 4
+
+
+def test_self_attention_by_itself_and_with_a_mask():
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True, bias=False)
+            self.register_buffer("mask", torch.triu(torch.full((5, 5), -1e9), 1))
+
+        def forward(self, x):
+            return self.attention(x, x, x, attn_mask=self.mask, need_weights=False)[0]
+
+    assert Counter(operations(agrees(Masked(), 5, 8)))["Gemm"] == 4
+
+
+def test_sequences_one_layer_and_values_one_by_one():
+    sequence = nn.Sequential(
+        *(
+            nn.Conv1d(3, 8, 5, stride=2, padding=2),
+            nn.BatchNorm1d(8),
+            nn.ReLU6(),
+            nn.MaxPool1d(3, 2, 1, ceil_mode=True),
+        ),
+        *(nn.Conv1d(8, 8, 3, groups=4, dilation=2), nn.AvgPool1d(2), nn.AdaptiveAvgPool1d(1), nn.Flatten()),
+    )
+    network = agrees(sequence, 3, 41)
+    assert "Mul" not in operations(network)
+    assert operations(agrees(nn.Linear(4, 3), 4)) == ["Gemm"]
+    assert operations(agrees(nn.ReLU(), 4)) == ["Relu"]
+    values = nn.Sequential(
+        *(nn.Hardswish(), nn.SiLU(), nn.Mish(), nn.ELU(0.5), nn.PReLU(3), nn.Softplus(), nn.Hardsigmoid()),
+        *(nn.Sigmoid(), nn.Hardtanh(-0.4, 0.6), nn.LeakyReLU(0.2), nn.GELU("tanh"), nn.Identity()),
+        *(nn.ZeroPad2d((1, 2, 0, 1)), nn.ConstantPad2d(1, 0.5), nn.AvgPool2d(3, 2, 1, ceil_mode=True)),
+        *(
+            nn.AvgPool2d(2, count_include_pad=False),
+            nn.Softmax(1),
+            nn.LogSoftmax(-1),
+            nn.AdaptiveMaxPool2d(1),
+        ),
+        *(nn.Flatten(), nn.Unflatten(1, (3, 1)), nn.Flatten(2), nn.Flatten(1, -1)),
+    )
+    agrees(values, 3, 13, 14)
+    agrees(nn.Sequential(nn.AdaptiveAvgPool2d((2, None)), nn.AdaptiveMaxPool2d(2)), 3, 8, 8)
+
+
+def test_functions_and_methods_of_tensors():
+    class Many(nn.Module):
+        def forward(self, x):
+            height = x.size(2)
+            a, b = x.chunk(2, dim=1)
+            c, d, e = torch.split(x, [1, 2, 1], dim=1)
+            total = 1 - a * 2 + b / 3 - (-a) + torch.exp(b.abs().sqrt()) ** 2
+            total = total + torch.where(torch.eye(height, dtype=torch.bool), a, b).masked_fill(
+                torch.eye(height) > 0, 7
+            )
+            total = torch.maximum(total, c + e) * torch.minimum(d, b).clamp(min=-1).reciprocal()
+            pooled = functional.max_pool2d(x[:, :2, ::2, 1:], 2, padding=1).mean(dim=(2, 3))
+            parts = [
+                total.mean((2, 3)),
+                total.amax(dim=(-1, -2)),
+                x[..., 0].sum(-1),
+                x[:, None, 0, 1].squeeze(1),
+                pooled,
+            ]
+            joined = torch.cat(parts, dim=1).unsqueeze(-1).transpose(1, 2).flatten(1)
+            normal = functional.layer_norm(joined, (joined.shape[-1],))
+            return functional.log_softmax(functional.linear(normal, torch.ones(3, joined.size(1))), dim=-1)
+
+    agrees(Many(), 4, 6, 6)
+
+
+def test_the_module_stays_as_it_was_and_preprocessing_is_kept():
+    module = nn.Sequential(nn.Conv2d(3, 2, 3), nn.BatchNorm2d(2)).train()
+    module[1].eval()
+    given = Preprocessing(1 / 255, (0.1, 0.2, 0.3), (1.0,), "HWC")
+    assert from_torch(module, (3, 8, 8), given).preprocessing == given
+    assert [part.training for part in module.modules()] == [True, True, False]
+    with pytest.raises(OutOfRange, match="2 entries"):
+        from_torch(module, (3, 8, 8), Preprocessing(mean=(1, 2)))
+
+
+class Loop(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+
+
+class Pair(nn.Module):
+    def forward(self, x, y):
+        return x + y
+
+
+class Two(nn.Module):
+    def forward(self, x):
+        return x, x + 1
+
+
+class Nothing(nn.Module):
+    def forward(self, x):
+        return torch.ones(1, 3)
+
+
+class Mixing(nn.Module):
+    def forward(self, x):
+        return x.reshape(-1, 2)
+
+
+class Moving(nn.Module):
+    def forward(self, x):
+        return x.transpose(0, 1)
+
+
+class Sorting(nn.Module):
+    def forward(self, x):
+        return torch.sort(x)[0]
+
+
+class Broken(nn.Module):
+    def forward(self, x):
+        return functional.relu(x, 1, 2, 3, 4, 5) if x is None else functional.max_pool2d(x, 99)
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "kind", "words"),
+    [
+        (Loop(), (4,), NetworkError, "torch.fx cannot follow Loop"),
+        (Pair(), (4,), NetworkError, "several inputs"),
+        (Two(), (4,), NetworkError, "Return one tensor"),
+        (Nothing(), (4,), NetworkError, "Return one tensor"),
+        (Mixing(), (4,), UnsupportedNode, "mixes images"),
+        (Moving(), (4, 5), UnsupportedNode, "batch_first"),
+        (Sorting(), (4,), UnsupportedNode, "node sort (torch sort) is a function"),
+        (Broken(), (1, 4, 4), UnsupportedNode, "larger than the image"),
+        (nn.Sequential(nn.LSTM(4, 3)), (5, 4), UnsupportedNode, "node 0 (torch LSTM) is a layer"),
+        (nn.Sequential(nn.Bilinear(4, 4, 2)), (4,), UnsupportedNode, "torch Bilinear"),
+        (nn.Linear(4, 3), (5,), UnsupportedNode, "multiplies (5,)"),
+        (nn.Conv2d(1, 1, 3, padding_mode="circular"), (1, 4, 4), UnsupportedNode, "circular"),
+        (nn.MaxPool2d(2, return_indices=True), (1, 4, 4), UnsupportedNode, "indices"),
+        (nn.AdaptiveAvgPool2d(3), (1, 4, 4), UnsupportedNode, "divides it"),
+        (nn.BatchNorm1d(4, track_running_stats=False), (4,), UnsupportedNode, "running statistics"),
+        (nn.TransformerEncoderLayer(8, 2, 16), (5, 8), UnsupportedNode, "batch_first=True"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_modules_that_cannot_be_taken(module, shape, kind, words):
+    with pytest.raises(kind) as caught:
+        from_torch(module, shape)
+    assert words in str(caught.value)
+    assert caught.value.cure
+
+
+def test_weights_that_are_not_finite_are_refused():
+    module = nn.Linear(4, 3)
+    module.weight.data[1, 2] = float("nan")
+    with pytest.raises(NetworkError, match=r"node 0 .Gemm. has weights that hold NaN"):
+        from_torch(module, (4,))

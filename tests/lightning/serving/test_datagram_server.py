@@ -1,0 +1,449 @@
+"""The packet server on real sockets: outcomes, answers, and both ways to them, in Python and in machine code."""
+
+import random
+import socket
+import threading
+from collections import Counter, deque
+from itertools import count
+from pathlib import Path
+from time import monotonic
+
+import numpy as np
+import pytest
+
+from lightning.errors import ServingError
+from lightning.execution.opening import open_executor
+from lightning.execution.seam import Noise
+from lightning.serving import Repository
+from lightning.serving.datagrams import DatagramServer
+from lightning.serving.packets import (
+    HEADER,
+    ROOM,
+    Code,
+    Datatype,
+    Kind,
+    Packet,
+    parse,
+    read_answer,
+    serialise,
+    split,
+)
+from lightning.serving.reassembly import Reassembly
+
+TERMS = 20
+
+
+class Client:
+    """A socket that talks to a server."""
+
+    def __init__(self, server):
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.connect(server.address)
+        self.socket.settimeout(20)
+
+    def send(self, *datagrams):
+        for each in datagrams:
+            self.socket.send(each)
+
+    def receive(self):
+        return parse(self.socket.recv(4096))
+
+    def ask(self, *datagrams):
+        self.send(*datagrams)
+        return self.receive()
+
+
+@pytest.fixture
+def client():
+    made = []
+
+    def make(server):
+        made.append(Client(server))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.socket.close()
+
+
+def request(number, payload=bytes(TERMS), **fields):
+    return serialise(Packet(Kind.REQUEST, fields.pop("model", 1), number, payload, **fields))
+
+
+def image(number):
+    return np.random.default_rng(number).integers(0, 256, TERMS).astype(np.uint8).tobytes()
+
+
+@pytest.fixture
+def doubles(opened, model):
+    repository = Repository(opened)
+    repository.load("small", model)
+    yield repository
+    repository.close()
+
+
+@pytest.fixture(params=["python", "express"])
+def express(request):
+    if request.param == "express":
+        pytest.importorskip("numba", reason="machine code is made by numba")
+    return request.param == "express"
+
+
+@pytest.fixture
+def noisy(model):
+    pytest.importorskip("numba", reason="noise is made by numba")
+    repository = Repository(lambda each: open_executor(each, "noisy", noise=Noise(sigma=4), seed=5))
+    repository.load("small", model)
+    yield repository
+    repository.close()
+
+
+# ------------------------------------------------------------------------------------ answers
+
+
+def test_an_answer_has_class_scores_and_cycles(doubles, client):
+    with DatagramServer(doubles) as server:
+        answer = client(server).ask(request(9, bytes([3]) + bytes(TERMS - 1)))
+    assert (answer.kind, answer.model, answer.request) == (Kind.ANSWER, 1, 9)
+    found = read_answer(answer.payload)
+    assert found.scores.tolist() == [9.0, 3.0]  # the double answers with the key and the first number
+    assert (found.chosen, found.cycles) == (0, 7)
+    assert server.counts().answered == server.counts().received == 1
+
+
+def test_answers_are_those_of_the_executor_with_the_request_as_key(noisy, client, express):
+    keys = [0, 1, 2**63 + 5, 2**64 - 1]
+    with noisy.acquire("small") as loaded:
+        inputs = np.array([np.frombuffer(image(7), np.uint8)] * len(keys))
+        expected = loaded.run(inputs, np.array(keys, np.uint64))
+    with DatagramServer(noisy, express=express) as server:
+        asked = client(server)
+        answers = [read_answer(asked.ask(request(key, image(7))).payload) for key in keys]
+    assert [each.scores.tolist() for each in answers] == expected.scores.tolist()
+    assert [each.chosen for each in answers] == expected.classes.tolist()
+    assert {each.cycles for each in answers} == {expected.cycles}
+    assert len({tuple(each.scores) for each in answers}) > 1  # there was noise
+
+
+def test_machine_code_and_python_write_the_same_datagram(noisy, client):
+    datagrams = []
+    for express in (False, True):
+        with DatagramServer(noisy, express=express) as server:
+            asked = client(server)
+            asked.send(*(request(key, image(key), time_us=10_000_000) for key in range(40)))
+            got = sorted((asked.receive() for _ in range(40)), key=lambda each: each.request)
+            datagrams.append([(each.request, each.model, each.datatype, each.payload) for each in got])
+            assert server.counts().answered == 40
+    assert datagrams[0] == datagrams[1]
+
+
+def test_floats_are_taken_too(noisy, client, express):
+    numbers = np.frombuffer(image(1), np.uint8).astype(">f4").tobytes()
+    with DatagramServer(noisy, express=express) as server:
+        asked = client(server)
+        as_floats = asked.ask(request(4, numbers, datatype=Datatype.FLOAT32))
+        as_bytes = asked.ask(request(4, image(1)))
+    assert as_floats.payload == as_bytes.payload
+
+
+def test_many_at_a_time_are_all_answered(noisy, client, express):
+    with DatagramServer(noisy, express=express) as server:
+        asked = client(server)
+        asked.send(*(request(key) for key in range(200)))
+        assert {asked.receive().request for _ in range(200)} == set(range(200))
+    assert server.counts().answered == server.counts().received == 200
+
+
+# ----------------------------------------------------------------------------------- outcomes
+
+
+@pytest.mark.parametrize(
+    ("datagram", "code", "outcome"),
+    [
+        (request(3, model=2), Code.UNKNOWN_MODEL, "unknown_model"),
+        (request(3, time_us=1), Code.LATE, "late"),
+        (request(3, bytes(TERMS + 1)), Code.INPUT, "refused"),
+        (request(3, bytes(4), datatype=Datatype.FLOAT32), Code.INPUT, "refused"),
+        (request(3, b"\x7f\xc0\0\0" * TERMS, datatype=Datatype.FLOAT32), Code.INPUT, "refused"),
+        (request(3)[:-1], Code.MALFORMED, "malformed"),
+        (request(3) + bytes(3000), Code.MALFORMED, "malformed"),
+        (request(3)[:30] + b"\1" + request(3)[31:], Code.MALFORMED, "malformed"),
+    ],
+)
+def test_refusals(noisy, client, express, datagram, code, outcome):
+    with DatagramServer(noisy, express=express) as server:
+        refusal = client(server).ask(datagram)
+    assert (refusal.kind, refusal.code, refusal.request, refusal.payload) == (Kind.REFUSAL, code, 3, b"")
+    assert {name: number for name, number in server.outcomes().items() if number} == {outcome: 1}
+    assert server.counts().balanced
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        b"",
+        b"x",
+        request(1)[: HEADER.size - 1],
+        b"NOPE" + request(1)[4:],
+        serialise(Packet(Kind.ANSWER, 1, 1)),
+        serialise(Packet(Kind.REFUSAL, 1, 1, code=1)),
+    ],
+)
+def test_what_is_no_request_gets_no_answer(doubles, client, datagram):
+    with DatagramServer(doubles) as server:
+        assert client(server).ask(datagram, request(8)).request == 8  # the first thing that comes back
+    assert (server.counts().malformed, server.counts().answered) == (1, 1)
+
+
+def test_a_model_that_fails_is_told_and_logged(doubles, opened, client, caplog):
+    with DatagramServer(doubles) as server:
+        opened[0].run = None
+        refusal = client(server).ask(request(3))
+    assert refusal.code == Code.FAILED
+    assert "request 3" in caplog.text
+    assert (server.counts().failed, server.counts().balanced) == (1, True)
+
+
+def test_repetitions_are_answered_again_with_the_same_scores(noisy, client, express):
+    with DatagramServer(noisy, express=express) as server:
+        asked, other = client(server), client(server)
+        first, again = asked.ask(request(5)), asked.ask(request(5))
+        elsewhere = other.ask(request(5))
+    assert first.payload == again.payload == elsewhere.payload
+    assert (server.counts().answered, server.counts().replayed) == (2, 1)
+
+
+def test_time_in_the_queue_counts_for_the_deadline(doubles, opened, client):
+    with DatagramServer(doubles) as server:
+        asked = client(server)
+        asked.ask(request(1))
+        opened[0].gate.clear()
+        opened[0].started.clear()
+        asked.send(request(2))
+        assert opened[0].started.wait(20)
+        asked.send(request(3, time_us=3000), request(4, time_us=3_600_000_000))
+        threading.Event().wait(0.005)
+        runs = len(opened[0].warmed)
+        opened[0].gate.set()
+        found = {each.request: (each.kind, each.time_us) for each in (asked.receive() for _ in range(3))}
+    assert [found[number][0] for number in (2, 3, 4)] == [Kind.ANSWER, Kind.REFUSAL, Kind.ANSWER]
+    assert min(time for _, time in found.values()) >= 3000
+    assert len(opened[0].warmed) == runs + 1  # the late one was not begun
+
+
+def test_overruns_of_the_socket_are_counted(doubles, opened, client):
+    with DatagramServer(doubles, memory=1) as server:
+        asked = client(server)
+        asked.ask(request(0))
+        opened[0].gate.clear()
+        opened[0].started.clear()
+        asked.send(request(1))
+        assert opened[0].started.wait(20)
+        asked.send(*(request(number) for number in range(2, 100)))
+        opened[0].gate.set()
+        asked.receive()
+        number = next(number for number in count(100) if _overrun(asked, server, number))
+    counts = server.counts()
+    assert counts.overrun > 50
+    assert counts.received + counts.overrun == number + 1
+    assert counts.balanced
+
+
+def _overrun(asked, server, number):
+    """Ask once more: the kernel tells of losses with the next datagram."""
+    asked.send(request(number))
+    while asked.receive().request != number:
+        pass
+    return server.counts().overrun > 0
+
+
+# ---------------------------------------------------------------------------------- fragments
+
+
+@pytest.fixture(scope="session")
+def wide(tmp_path_factory):
+    """A model with more numbers, and more scores, than a datagram holds."""
+    from lightning.compiler import Options, compile_network
+    from lightning.networks import load_network
+
+    file = tmp_path_factory.mktemp("wide") / "wide.npz"
+    np.savez(file, w1=np.random.default_rng(0).normal(size=(400, 3000)).astype(np.float32))
+    return compile_network(load_network(file), None, Options(scheme="published"))
+
+
+def test_inputs_and_answers_that_do_not_fit_come_in_fragments(wide, client, express):
+    repository = Repository(lambda each: open_executor(each, "exact"))
+    repository.load("wide", wide)
+    numbers = np.random.default_rng(1).integers(0, 256, 3000).astype(np.uint8)
+    with DatagramServer(repository, express=express) as server:
+        asked = client(server)
+        parts = [serialise(each) for each in split(Kind.REQUEST, 1, 6, numbers.tobytes())]
+        asked.send(parts[2], parts[0], parts[0], parts[1])
+        answers = sorted((asked.receive() for _ in range(2)), key=lambda each: each.fragment)
+    found = read_answer(b"".join(each.payload for each in answers))
+    with repository.acquire("wide") as loaded:
+        expected = loaded.run(numbers[None], np.array([6], np.uint64))
+    assert found.scores.tolist() == expected.scores[0].tolist()
+    counts = server.counts()
+    assert (counts.received, counts.answered, counts.joined, counts.replayed) == (4, 1, 2, 1)
+    repository.close()
+
+
+def test_fragments_without_their_others_are_given_up(doubles, client):
+    with DatagramServer(doubles, reassembly=Reassembly(time_limit_ns=0)) as server:
+        asked = client(server)
+        asked.send(request(1, bytes(ROOM), fragments=2))
+        while server.counts().dropped == 0:  # the thread looks when it is idle
+            asked.ask(request(2))
+    counts = server.counts()
+    assert (counts.dropped, counts.waiting, counts.balanced) == (1, 0, True)
+
+
+# -------------------------------------------------------------------------------- life of a server
+
+
+def test_models_are_swapped_under_load_without_a_loss(model, other_model, client, express):
+    repository = Repository(lambda each: open_executor(each, "exact"))
+    repository.load("small", model)
+    expected = {
+        tuple(open_executor(each, "exact").run(np.frombuffer(image(1), np.uint8)[None]).scores[0].tolist())
+        for each in (model, other_model)
+    }
+    with DatagramServer(repository, express=express) as server:
+        asked = client(server)
+        found = Counter()
+        for number in range(200):
+            found[tuple(read_answer(asked.ask(request(number, image(1))).payload).scores.tolist())] += 1
+            if number in (50, 100, 150):
+                repository.load("small", other_model if number != 100 else model)
+        repository.unload("small")
+        assert asked.ask(request(200)).code == Code.UNKNOWN_MODEL
+    assert set(found) == expected
+    assert min(found.values()) >= 90
+    assert (server.counts().answered, server.counts().unknown_model) == (200, 1)
+    assert repository.serving() == ()
+
+
+def test_a_model_that_is_loaded_later_is_served(doubles, other_model, client):
+    with DatagramServer(doubles) as server:
+        loaded = doubles.load("later", other_model)
+        assert client(server).ask(request(1, model=loaded.number)).model == loaded.number == 2
+
+
+def test_a_port_that_is_taken_is_named(doubles):
+    with DatagramServer(doubles) as server, pytest.raises(ServingError) as raised:
+        DatagramServer(doubles, *server.address)
+    assert str(server.address[1]) in str(raised.value)
+
+
+def test_at_its_end_it_answers_what_has_come(doubles, opened, client):
+    server = DatagramServer(doubles)
+    server.start()
+    asked = client(server)
+    opened[0].gate.clear()
+    opened[0].started.clear()
+    asked.send(*(request(number) for number in range(50)))
+    assert opened[0].started.wait(20)
+    closing = threading.Thread(target=server.close)
+    closing.start()
+    opened[0].gate.set()
+    closing.join(20)
+    assert {asked.receive().request for _ in range(50)} == set(range(50))
+    assert server.counts().answered == 50
+
+
+# ------------------------------------------------------------------------------- mixed traffic
+
+
+class Traffic:
+    """Good, malformed, truncated, replayed, fragmented and unknown packets, and how many of each were sent."""
+
+    def __init__(self, seed):
+        self.chance = random.Random(seed)
+        self.sent = Counter()
+        self.numbers = count()
+        self.lately = deque([request(0)], maxlen=500)
+
+    def next(self):
+        kinds = ("good", "malformed", "truncated", "replayed", "part", "unknown")
+        (kind,) = self.chance.choices(kinds, (50, 15, 10, 15, 5, 5))
+        datagrams = getattr(self, kind)()
+        self.sent[kind] += len(datagrams)
+        return datagrams
+
+    def good(self):
+        self.lately.append(request(next(self.numbers), self.chance.randbytes(TERMS)))
+        return [self.lately[-1]]
+
+    def malformed(self):
+        damaged = bytearray(self.good()[0])
+        damaged[self.chance.choice([0, 1, 2, 3, 4, 6, 7, 28, 30])] ^= 0x55
+        self.lately.pop()
+        return [self.chance.choice([bytes(damaged), self.chance.randbytes(self.chance.randrange(1400))])]
+
+    def truncated(self):
+        return [self.lately[-1][: self.chance.randrange(HEADER.size + TERMS)]]
+
+    def replayed(self):
+        return [self.chance.choice(self.lately)]
+
+    def part(self):
+        number = next(self.numbers)
+        whole = [serialise(each) for each in split(Kind.REQUEST, 1, number, bytes(2 * ROOM))]
+        return whole[: self.chance.randint(1, 2)]
+
+    def unknown(self):
+        return [request(next(self.numbers), model=99)]
+
+    def drive(self, server, asked, going_on):
+        """Send as long as it goes on, with a request between that must be answered, so that nothing is overrun."""
+        asked.send(self.lately[0])
+        self.sent["good"] += 1
+        next(self.numbers)
+        while going_on():
+            for _ in range(20):
+                asked.send(*self.next())
+            marker = 1 << 40 | next(self.numbers)
+            asked.send(request(marker))
+            self.sent["good"] += 1
+            while asked.receive().request != marker:
+                pass
+
+    def check(self, counts):
+        assert counts.balanced
+        assert counts.received == sum(self.sent.values())
+        assert counts.overrun == 0
+        assert counts.malformed == self.sent["malformed"] + self.sent["truncated"]
+        assert counts.unknown_model == self.sent["unknown"]
+        assert counts.answered + counts.replayed == self.sent["good"] + self.sent["replayed"]
+        assert counts.replayed <= self.sent["replayed"]
+        assert counts.replayed >= 0.95 * self.sent["replayed"]  # the table forgets some
+        assert counts.waiting + counts.dropped + counts.joined + counts.refused == self.sent["part"]
+        assert min(self.sent.values()) > 20
+
+
+def test_mixed_packets_add_up(noisy, client, express):
+    traffic = Traffic(seed=2)
+    with DatagramServer(noisy, express=express) as server:
+        traffic.drive(server, client(server), lambda: sum(traffic.sent.values()) < 6000)
+    traffic.check(server.counts())
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_ten_minutes_of_mixed_packets_add_up_and_leak_nothing(noisy, client):
+    traffic = Traffic(seed=3)
+    begin = monotonic()
+    with DatagramServer(noisy) as server:
+        asked = client(server)
+        traffic.drive(server, asked, lambda: monotonic() < begin + 60)
+        before = resident_bytes()
+        traffic.drive(server, asked, lambda: monotonic() < begin + 600)
+        grown = resident_bytes() / before - 1
+    assert traffic.sent["good"] > 100_000
+    traffic.check(server.counts())
+    assert grown < 0.05
+
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

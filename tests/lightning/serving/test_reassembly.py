@@ -1,0 +1,82 @@
+"""Fragments become messages in any order; what never becomes whole is given up."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightning.serving.reassembly import COST, Reassembly, Whole
+from lightning.serving.replays import Replays
+
+
+@given(st.permutations(range(5)))
+def test_order_does_not_matter(order):
+    reassembly = Reassembly()
+    parts = [bytes([number]) * 3 for number in range(5)]
+    found = [reassembly.add("a", number, 5, parts[number], 100 + place) for place, number in enumerate(order)]
+    assert found == [True] * 4 + [Whole(b"".join(parts), 100, 4)]
+    assert (reassembly.waiting, reassembly.dropped, reassembly.memory) == (0, 0, 0)
+
+
+def test_messages_do_not_mix():
+    reassembly = Reassembly()
+    assert reassembly.add("a", 0, 2, b"a0", 0) is True
+    assert reassembly.add("b", 1, 2, b"b1", 1) is True
+    assert reassembly.add("b", 0, 2, b"b0", 2) == Whole(b"b0b1", 1, 1)
+    assert reassembly.add("a", 1, 2, b"a1", 3) == Whole(b"a0a1", 0, 1)
+
+
+def test_the_same_fragment_twice_is_not_kept():
+    reassembly = Reassembly()
+    reassembly.add("a", 0, 3, b"a0", 0)
+    assert reassembly.add("a", 0, 3, b"zz", 1) is False
+    assert reassembly.add("a", 1, 2, b"a1", 1) is False  # of another number of fragments
+    assert reassembly.waiting == 1
+
+
+def test_old_ones_are_given_up():
+    reassembly = Reassembly(time_limit_ns=100)
+    reassembly.add("a", 0, 3, b"a0", 0)
+    reassembly.add("a", 1, 3, b"a1", 90)
+    reassembly.add("b", 0, 2, b"b0", 60)
+    reassembly.expire(100)
+    assert (reassembly.waiting, reassembly.dropped) == (3, 0)
+    reassembly.expire(101)
+    assert (reassembly.waiting, reassembly.dropped) == (1, 2)
+    assert reassembly.add("a", 2, 3, b"a2", 102) is True  # it begins anew
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7), st.integers(0, 1440)), max_size=60))
+def test_memory_is_bounded_and_every_fragment_has_one_place(fragments):
+    reassembly = Reassembly(memory_limit=10_000)
+    joined = refused = whole = 0
+    for key, number, size in fragments:
+        found = reassembly.add(key, number, 8, bytes(size), 0)
+        refused += found is False
+        if isinstance(found, Whole):
+            joined, whole = joined + found.joined, whole + 1
+        assert reassembly.memory <= 10_000
+        assert reassembly.memory >= COST * reassembly.waiting
+    assert len(fragments) == joined + whole + refused + reassembly.waiting + reassembly.dropped
+
+
+def test_the_oldest_make_room():
+    reassembly = Reassembly(memory_limit=3 * (100 + COST))
+    for key in "abcd":
+        reassembly.add(key, 0, 2, bytes(100), 0)
+    assert (reassembly.waiting, reassembly.dropped) == (3, 1)
+    assert isinstance(reassembly.add("b", 1, 2, b"", 0), Whole)
+    assert reassembly.add("a", 1, 2, b"", 0) is True
+
+
+def test_lately_seen_requests_are_known_again():
+    replays = Replays()
+    assert not any(replays.seen(5, request) for request in range(2000))
+    again = sum(replays.seen(5, request) for request in range(2000))
+    assert again > 1900  # the others' places were taken by later ones
+    assert not replays.seen(6, 1999)
+
+
+def test_the_table_of_seen_requests_takes_the_largest_numbers():
+    replays = Replays()
+    peer, request = 2**48 - 1, 2**64 - 1
+    assert not replays.seen(peer, request)
+    assert replays.seen(peer, request)
