@@ -19,8 +19,7 @@ from one_thread import on_one_thread
 from lightning.evaluation import Dataset, load_dataset
 from lightning.evaluation.onnx_runtime import SAMPLES, float32_session, int8_session
 from lightning.execution.seam import Noise
-from lightning.networks import Network
-from lightning.networks.imports.torch_module import from_torch
+from lightning.networks import Network, from_torch
 from lightning.networks.macs import macs_of
 from lightning.training import Outcome
 from lightning.training.fine_tuning import measure

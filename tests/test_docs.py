@@ -177,11 +177,11 @@ def test_the_command_line_page_names_every_command_and_option_of_other_programs(
     text = (REFERENCE / "command-line.md").read_text(encoding="utf-8")
     text = re.split(r"\n# ", text.partition(f"\n# `{program}`\n")[2])[0]
     general, *sections = text.split("\n## ")
-    everywhere = set(re.findall(r"(?<![\w-])--[a-z]+", general)) | {"--help"}
+    everywhere = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", general)) | {"--help"}
     described = {}
     for section in sections:
         ((command, *_),) = programs_in(section.partition("\n")[0], program)
-        described[command] = set(re.findall(r"(?<![\w-])--[a-z]+", section))
+        described[command] = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", section))
     assert described.keys() == known.keys()
     for command, options in known.items():
         assert options - everywhere <= described[command] <= options, command

@@ -22,7 +22,7 @@ from torch import nn
 
 from lightning.evaluation import Dataset, load_dataset
 from lightning.execution.seam import Noise
-from lightning.networks.imports.torch_module import from_torch
+from lightning.networks import from_torch
 from lightning.training import Outcome, Schedule, fit
 from lightning.training.fine_tuning import measure
 

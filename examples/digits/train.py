@@ -22,10 +22,7 @@ from networks import mlp, resnet8
 from lightning.compiler import Options
 from lightning.evaluation import Dataset, load_dataset
 from lightning.execution.seam import Noise
-from lightning.networks import Preprocessing
-from lightning.networks.imports.torch_module import from_torch
-from lightning.networks.onnx_writer import to_onnx
-from lightning.networks.preprocess import preprocess
+from lightning.networks import Preprocessing, from_torch, preprocess, to_onnx
 from lightning.training import Comparison, Curve, Schedule, accuracy_curve, fine_tune, fit
 
 PIXELS = Preprocessing(scale=1 / 255)

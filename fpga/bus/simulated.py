@@ -78,6 +78,15 @@ class SimulatedBus:
         self._words = {
             register.at(word): (register, word) for register in self._table for word in range(register.words)
         }
+        self._stream_ports: dict[Key, tuple[str, str]] = {
+            (module, name): (f"{module}_{name}_valid_o", f"{module}_{name}_data_o")
+            for module, name, *_ in output_streams(datapath)
+        }
+        self._pulse_ports: dict[Key, str] = {
+            (module, name): f"{module}_{name}_o"
+            for module, name, kind, _ in effects(datapath)
+            if kind is ActionKind.PULSE
+        }
         self._readers: dict[Key, Callable[[], int]] = self._make_readers()
         self._reset()
 
@@ -119,6 +128,7 @@ class SimulatedBus:
             return
         elif register.access is Access.PULSE and kept and self._sinks[register.key[1:3]].beats:
             self._sinks[register.key[1:3]].beats.popleft()
+            self._show_ready(register.key[1:3])
         self._step()
 
     def _control(self, bits: int) -> None:
@@ -131,7 +141,8 @@ class SimulatedBus:
         low = WORD_BITS * word
         source.mask = source.mask & ~(register.mask << low) | bits << low
         if word == register.words - 1:
-            source.waiting |= source.mask & (1 << self.datapath.input(register.key[1]).size) - 1
+            pushed = source.mask & (1 << self.datapath.input(register.key[1]).size) - 1
+            self._offer(register.key[1], source.waiting | pushed)
 
     def _reset(self) -> None:
         self._engine.reset()
@@ -143,40 +154,41 @@ class SimulatedBus:
         self._sources = {
             signal.name: _Source() for signal in self.datapath.inputs if signal.kind is SignalKind.STREAM
         }
-        self._sinks: dict[Key, _Sink] = {
-            (module, name): _Sink() for module, name, *_ in output_streams(self.datapath)
-        }
-        self._pulses = {
-            (module, name): 0 for module, name, kind, _ in effects(self.datapath) if kind is ActionKind.PULSE
-        }
+        self._sinks = {key: _Sink() for key in self._stream_ports}
+        self._pulses = dict.fromkeys(self._pulse_ports, 0)
         self._row = np.zeros((1, self._ports.input_columns), np.uint64)
         self._shown: dict[str, int] = dict.fromkeys(self._into, 0)
         self._seen = [0] * self._ports.output_columns
+        for key in self._sinks:
+            self._show_ready(key)
         for register in self._table:
             if register.access is Access.WRITE:
                 self._place(register.key)
 
     # ------------------------------------------------------------------------------- one clock cycle
     def _step(self, *, commit: bool = False, clear_status: bool = False) -> None:
-        self._set_inputs(commit=commit, clear_status=clear_status)
+        self._set("commit_i", int(commit))
+        self._set("clear_status_i", int(clear_status))
         self._seen = self._engine.run(self._row)[0].tolist()
         self.cycles += 1
         for name, source in self._sources.items():
             if source.waiting:
-                source.waiting &= ~self._get(f"{name}_ready_o")
-        for (module, name), sink in self._sinks.items():
-            if sink.ready and self._get(f"{module}_{name}_valid_o"):
-                sink.beats.append(self._get(f"{module}_{name}_data_o"))
-        for module, name in self._pulses:
-            self._pulses[module, name] += self._get(f"{module}_{name}_o")
+                self._offer(name, source.waiting & ~self._get(f"{name}_ready_o"))
+        for key, (valid, data) in self._stream_ports.items():
+            sink = self._sinks[key]
+            if self._get(valid) and sink.ready:
+                sink.beats.append(self._get(data))
+                self._show_ready(key)
+        for key, port in self._pulse_ports.items():
+            if self._get(port):
+                self._pulses[key] += 1
 
-    def _set_inputs(self, *, commit: bool, clear_status: bool) -> None:
-        for name, source in self._sources.items():
-            self._set(f"{name}_valid_i", source.waiting)
-        for (module, name), sink in self._sinks.items():
-            self._set(f"{module}_{name}_ready_i", int(sink.ready))
-        self._set("commit_i", int(commit))
-        self._set("clear_status_i", int(clear_status))
+    def _offer(self, name: str, waiting: int) -> None:
+        self._sources[name].waiting = waiting
+        self._set(f"{name}_valid_i", waiting)
+
+    def _show_ready(self, key: Key) -> None:
+        self._set(f"{'_'.join(key)}_ready_i", int(self._sinks[key].ready))
 
     def _place(self, key: Key) -> None:
         """Bring what a register holds to the port that looks at it."""

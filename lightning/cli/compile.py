@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -43,6 +44,9 @@ Cores = Annotated[int, typer.Option(min=1, max=65536, help="Each computes other 
 Lanes = Annotated[int, typer.Option(min=1, max=1024, help="Samples of a cycle.")]
 SkipZeros = Annotated[bool, typer.Option("--skip-zeros", help="Do not send products whose weight is 0.")]
 Wrap = Annotated[bool, typer.Option("--wrap", help="Sums wrap to 16 bits, as in the published datapath.")]
+Seed = Annotated[
+    int, typer.Option(min=0, help="Of the choice of samples, where there are more than are used.")
+]
 Scale = Annotated[float | None, typer.Option(help="Raw inputs are multiplied by it first.")]
 Mean = Annotated[str | None, typer.Option(metavar="M[,M...]", help="Then subtracted; one a channel.")]
 Deviation = Annotated[str | None, typer.Option(metavar="D[,D...]", help="Then divided by; one a channel.")]
@@ -68,6 +72,7 @@ def compile_file(
     mean: Mean = None,
     deviation: Deviation = None,
     layout: Layout = None,
+    seed: Seed = 0,
     *,
     per_tensor: PerTensor = False,
     skip_zeros: SkipZeros = False,
@@ -86,6 +91,7 @@ def compile_file(
         percentile=percentile,
         wrap=wrap,
         hardware=hardware,
+        seed=seed,
     )
     model = load_or_compile(
         _network_file(network),
@@ -107,9 +113,7 @@ def compile_file(
 def raw_samples(name: str) -> Any:
     """Raw inputs in a .npy, as `x` in an .npz, or of the training part of a data set. Raises `InputError`."""
     if Path(name).suffix not in {".npy", ".npz"}:
-        from lightning.evaluation import load_dataset
-
-        return load_dataset(name).with_samples().train_x
+        return _of_training(name)
     try:
         held = np.load(name, allow_pickle=False)
         return held if isinstance(held, np.ndarray) else held["x"]
@@ -117,6 +121,19 @@ def raw_samples(name: str) -> Any:
         raise InputError(
             f"{name} holds no samples ({error})", cure="Give a .npy of raw inputs, or an .npz with an array x"
         ) from error
+
+
+def _of_training(name: str) -> Any:
+    """Of a data set the training part; where there is none, some of the others, which is said."""
+    from lightning.evaluation import load_dataset
+
+    dataset = load_dataset(name)
+    samples = dataset.with_samples().train_x
+    if not len(dataset.train_x):
+        sys.stderr.write(
+            f"warning: {name} has no training part; ranges are measured on {len(samples)} of its test images\n"
+        )
+    return samples
 
 
 def _network_file(path: Path) -> Path:

@@ -74,14 +74,21 @@ def evaluate_command(
     dataset = dataset.first(limit)
     with_table = table or compare is not None
     several = seeds or (SEEDS_OF_TABLE if with_table else 1)
-    if several > 1 and run.fidelity == "exact" and not with_table:
-        raise OutOfRange("fidelity exact has no seeds", cure="Leave --seeds out, or say --fidelity noisy")
+    if several > 1 and run.fidelity != "noisy" and not with_table:
+        raise OutOfRange(
+            f"fidelity {run.fidelity} has no seeds", cure="Leave --seeds out, or say --fidelity noisy"
+        )
     used = tuple(range(seed, seed + several))
     found = counted(run, compiled, dataset, used if run.fidelity == "noisy" else used[:1])
     origin = run.provenance(compiled, used if run.fidelity == "noisy" else used[:1])
     rows = _table(compiled, dataset, run.noise or Noise(), used) if with_table else []
     if as_json:
-        document = {**origin.document, "data": dataset.name, **figures(found)}
+        document = {
+            **origin.document,
+            "data": dataset.name,
+            "data_origin": dict(dataset.origin),
+            **figures(found),
+        }
         print_document(
             None, {**document, **({"table": [rounded(asdict(row)) for row in rows]} if rows else {})}
         )

@@ -62,7 +62,13 @@ def sensitivity(
 
         save(layer_losses(found, compiled.network.name, short_name(dataset)), png)
     if as_json:
-        about = {"data": dataset.name, "images": len(dataset.x), "written": written((png,))}
+        data_origin = dict(dataset.origin)
+        about = {
+            "data": dataset.name,
+            "data_origin": data_origin,
+            "images": len(dataset.x),
+            "written": written((png,)),
+        }
         print_document(None, {**origin.document, **about, **document_of(found)})
     else:
         _say(found, origin, dataset)
@@ -103,11 +109,12 @@ def _say(found: Sensitivity, origin: Provenance, dataset: Dataset) -> None:
     print(f"{'noise in':<{width}}  accuracy  points lost")
     for name, accuracy, lost in lines:
         print(f"{name:<{width}}  {100 * accuracy:6.2f} %  {lost:+11.2f}")
-    print(_bearable(found))
-    print(_averaging(found))
+    print(bearable(found))
+    print(averaging(found))
 
 
-def _bearable(found: Sensitivity) -> str:
+def bearable(found: Sensitivity) -> str:
+    """The noise that keeps the loss small, in words."""
     told = f"for a loss of at most {points(found.allowed)}"
     if not found.factor:
         return f"no sigma is small enough {told}: the mean error alone costs more"
@@ -116,7 +123,8 @@ def _bearable(found: Sensitivity) -> str:
     return f"{told}: sigma up to {found.sigma:.3g} of 255"
 
 
-def _averaging(found: Sensitivity) -> str:
+def averaging(found: Sensitivity) -> str:
+    """The averaging that does, in words."""
     if found.average is None:
-        return f"or averaging: {found.averaged[-1].average} readouts are not enough"
+        return f"or averaging: a mean of {found.averaged[-1].average} is not enough"
     return f"or averaging of {found.average} at sigma {found.noise.sigma:.4g}"

@@ -11,7 +11,7 @@
 | `lowering`, `quantisation`, `ranges` | layers as rows of products; floats as magnitudes of 8 bits; what is kept |
 | `published`, `scaled` | the two schemes; `observed` runs the samples |
 | `schedule`, `cycles`, `memory` | which product is sent when, what that costs, where activations lie |
-| `program` | `program_of`: targets of the count-action datapath |
+| `program`, `stretches` | `program_of`: targets of the count-action datapath; rows that share theirs |
 | `archive`, `document`, `check` | the `.lng` file |
 | `explain` | `report`: layer by layer, what light computes and what not |
 """

@@ -121,7 +121,7 @@ def _program_members(model: CompiledModel) -> dict[str, bytes]:
 
 def _npy(values: npt.NDArray[Any]) -> bytes:
     buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, np.ascontiguousarray(values), version=(1, 0), allow_pickle=False)
+    np.lib.format.write_array(buffer, np.asarray(values, order="C"), version=(1, 0), allow_pickle=False)
     return buffer.getvalue()
 
 

@@ -19,8 +19,6 @@ def check_model(model: CompiledModel) -> None:
     _check_network(model.network)
     if model.scheme not in {"published", "scaled"}:
         raise _unfit(f"scheme {model.scheme!r} is not known")
-    if min(model.hardware.lanes, model.hardware.wavelengths, model.hardware.cores) < 1:
-        raise _unfit("the hardware has no lanes, wavelengths or cores")
     nodes = {node.name: node for node in model.network.nodes}
     for name, layer in model.layers.items():
         if name not in nodes or nodes[name].operation not in PHOTONIC:

@@ -14,8 +14,8 @@ from lightning.compiler.cycles import cycles_of, work_of
 from lightning.compiler.hardware import LayerWork
 from lightning.compiler.memory import MemoryPlan, memory_plan
 from lightning.compiler.model import CompiledModel, PhotonicLayer
-from lightning.networks.work import macs_of
 from lightning.networks.network import Node
+from lightning.networks.work import macs_of
 
 _BY_LIGHT = "constant weights: sums of products"
 _BYTES_ONLY = frozenset({"Flatten", "Reshape", "Transpose", "Slice", "Concat", "Pad", "Gather"})

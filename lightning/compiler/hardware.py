@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fpga.photonic_mac.cycles import CLOCK_HZ
+from lightning.errors import OutOfRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,13 @@ class Hardware:
     clock_hz: float = float(CLOCK_HZ)
     skip_zeros: bool = False
     """Products of which the weight is 0 are left out of the schedule. The published datapath sends them."""
+
+    def __post_init__(self) -> None:
+        """Raises `OutOfRange` for hardware without lanes, wavelengths, cores, or a clock."""
+        for name in ("lanes", "wavelengths", "cores", "clock_hz"):
+            value = getattr(self, name)
+            if not (value > 0 if name == "clock_hz" else isinstance(value, int) and value > 0):
+                raise OutOfRange(f"hardware with {name} = {value!r} cannot be", cure="Give a positive number")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,10 @@ _FLOATS = 2**26
 """Of the largest tensor of all samples together; with more, fewer samples are taken."""
 _PATCHED = 64
 """Images of which a convolution's patches are cut."""
-_VECTORS = 1024
-"""Vectors of activations on which a layer's errors are measured."""
+_VECTORS = (64, 1024)
+"""At least and at most so many vectors of activations, on which a layer's errors are measured."""
+_PRODUCTS = 2**28
+"""Of all these vectors: a large layer is measured on fewer, so that compiling takes seconds."""
 _TOO_LARGE = 1e37
 _KEEPS_SIGN = frozenset(
     {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Flatten", "Reshape", "Transpose", "Slice",
@@ -53,7 +55,7 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
     positive = never_negative(network)
     for node, activations in _inputs(network, _some(raw, _affordable(network), random)):
         layer = lowered(network, node)
-        vectors = _some(vectors_of(layer, activations[:_PATCHED]), _VECTORS, random)
+        vectors = _some(vectors_of(layer, activations[:_PATCHED]), _enough(layer), random)
         magnitudes = np.abs(activations).ravel()
         _check_size(layer, float(magnitudes.max(initial=0.0)))
         below = float(-activations.min(initial=0.0)) * 2 * FULL > magnitudes.max(initial=0.0)
@@ -108,6 +110,10 @@ def _inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Flo
 def _affordable(network: Network) -> int:
     largest = max(int(np.prod(shape)) for shape in network.shapes.values())
     return min(_IMAGES, max(_FEWEST, _FLOATS // max(largest, 1)))
+
+
+def _enough(layer: Lowered) -> int:
+    return int(np.clip(_PRODUCTS // max(layer.weights[0].size, 1), *_VECTORS))
 
 
 def _some(rows: npt.NDArray[Any], most: int, random: np.random.Generator) -> npt.NDArray[Any]:

@@ -21,7 +21,8 @@ Doubles = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
 Small = npt.NDArray[np.int16]
 
-_LARGEST_BIAS = 2**30
+_LARGEST_BIAS = 2**22
+"""In steps of a sum: with its sum it stays exact in float32."""
 _NO_WORSE = 1.5
 """Of candidates of the range whose errors differ by less, the largest is taken: few samples show the extremes."""
 
@@ -61,16 +62,15 @@ def _layer(seen: Observed, options: Options) -> PhotonicLayer:
 
 
 def _bias(seen: Observed, fit: _Fit, options: Options) -> npt.NDArray[np.int32]:
-    """(groups, rows) in units of sums. Rows whose unit is far too small for their bias get the largest there is."""
+    """(groups, rows) in units of sums."""
     own = np.zeros(fit.outputs.shape) if seen.layer.bias is None else seen.layer.bias / fit.outputs
-    whole = np.rint(own + fit.mean if options.correct_floor else own)
-    return np.asarray(np.clip(whole, -_LARGEST_BIAS, _LARGEST_BIAS).astype(np.int32))
+    return np.asarray(np.rint(own + fit.mean if options.correct_floor else own).astype(np.int32))
 
 
 def _fit(seen: Observed, largest: float, options: Options) -> _Fit:
     input_scale = largest / FULL
     integers = quantise(seen.vectors, input_scale, signed=seen.signed)
-    scales = weight_scales(seen.layer.weights, per_channel=options.per_channel)
+    scales = _scales(seen, input_scale, options)
     weights = _rounded(seen.layer.weights, scales, integers, options)
     outputs = output_scales(input_scale, scales)
     lacking = np.stack(
@@ -83,6 +83,14 @@ def _fit(seen: Observed, largest: float, options: Options) -> _Fit:
     remains = lacking - mean[:, None] if options.correct_floor else lacking
     error = float(((remains * outputs[:, None]) ** 2).mean(axis=1).sum())
     return _Fit(weights, input_scale, outputs, mean, error)
+
+
+def _scales(seen: Observed, input_scale: float, options: Options) -> Doubles:
+    """Of weights; coarser in rows whose bias would be too large a number otherwise."""
+    scales = weight_scales(seen.layer.weights, per_channel=options.per_channel)
+    if seen.layer.bias is None:
+        return scales
+    return np.asarray(np.maximum(scales, np.abs(seen.layer.bias) / (_LARGEST_BIAS * 256 * input_scale)))
 
 
 def _rounded(weights: Floats, scales: Doubles, integers: Small, options: Options) -> Small:

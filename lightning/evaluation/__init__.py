@@ -8,6 +8,7 @@
 |---|---|
 | `dataset` | `load_dataset("digits")`, `mnist:DIR`, `nsl-kdd:DIR`, `FILE.npz`: test images, and those of training |
 | `idx`, `nsl_kdd` | the files of MNIST and of NSL-KDD |
+| `models` | a model by its file name, compiled on the way where it is none yet |
 | `accuracy` | how many answers are right, and how fast they come |
 | `onnx_runtime` | the same network in float32 and in int8 under ONNX Runtime |
 | `table` | all of them side by side |

@@ -6,23 +6,15 @@ is counted. It is what the fast path in `noisy` is compared with, and what runs 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
-from lightning.compiler.schedule import passes_of, schedule_of
+from lightning.compiler.schedule import passes_of
 from lightning.errors import OutOfRange
 from lightning.execution.noisy import checked_noise, streams_of
+from lightning.execution.readouts import Readouts, readouts_in_order
 from lightning.execution.seam import Activations, Keys, Noise
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    weights: npt.NDArray[np.int16]
-    order: npt.NDArray[np.int32]
-    signs: npt.NDArray[np.int8]
 
 
 class BruteMultiplier:
@@ -38,26 +30,25 @@ class BruteMultiplier:
         self._hardware = model.hardware
         self._seed = np.uint64(seed)
         self._streams = streams_of(model)
-        self._prepared: dict[str, _Prepared] = {}
+        self._readouts: dict[str, Readouts] = {}
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
         """(images, positions, groups, rows) float32, not rounded, of (images, positions, groups, terms)."""
-        from lightning.execution.brute_kernels import read_into
+        from lightning.execution.readout_kernels import read_into
 
-        images, positions, groups, _ = activations.shape
-        ready, rows = self._ready(layer), layer.weights.shape[1]
-        out = np.empty((images, positions, groups, rows), np.float32)
+        ready, numbers, stream = self._ready(layer), self._numbers(), self._streams[layer.name]
+        out = np.empty((*activations.shape[:3], layer.weights.shape[1]), np.float32)
         for image, key in enumerate(keys):
             self.clipped += read_into(
                 activations[image],
-                ready.weights,
+                ready.sizes,
                 ready.order,
                 ready.signs,
                 passes_of(layer),
-                self._numbers(),
+                numbers,
                 self._seed,
                 key,
-                self._streams[layer.name],
+                stream,
                 out[image],
             )
         return out
@@ -68,17 +59,8 @@ class BruteMultiplier:
         limit = noise.full_scale * self._hardware.wavelengths
         return np.array([noise.mean, noise.sigma**2, noise.shot, noise.intensity, noise.average, limit])
 
-    def _ready(self, layer: PhotonicLayer) -> _Prepared:
-        if layer.name not in self._prepared:
-            self._prepared[layer.name] = self._prepare(layer)
-        return self._prepared[layer.name]
-
-    def _prepare(self, layer: PhotonicLayer) -> _Prepared:
-        schedules = schedule_of(layer, self._hardware, dense=self.noise.place == "per-product-dense")
-        longest = max(each.signs.shape[1] for each in schedules)
-        order = [
-            np.pad(each.order, ((0, 0), (0, longest - each.order.shape[1]), (0, 0)), constant_values=-1)
-            for each in schedules
-        ]
-        signs = [np.pad(each.signs, ((0, 0), (0, longest - each.signs.shape[1]))) for each in schedules]
-        return _Prepared(np.ascontiguousarray(layer.weights), np.stack(order), np.stack(signs))
+    def _ready(self, layer: PhotonicLayer) -> Readouts:
+        if layer.name not in self._readouts:
+            dense = self.noise.place == "per-product-dense"
+            self._readouts[layer.name] = readouts_in_order(layer, self._hardware, dense=dense)
+        return self._readouts[layer.name]

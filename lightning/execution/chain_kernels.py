@@ -40,20 +40,30 @@ def look_up(raw: Array, looked_up: Array, activations: Array, counters: Array) -
 
 
 @compiled()
+def weights_of(layer: Array, values: Array, pointers: Array, places: Array) -> Any:
+    """Values, pointers and places of one layer, as `kernels` take them."""
+    begin, start = layer[VALUES], layer[POINTERS]
+    if start < 0:
+        return values[begin : begin + layer[ROWS] * layer[TERMS]], pointers[:0], places[:0]
+    starts = pointers[start : start + layer[TERMS] + 1]
+    end = begin + starts[layer[TERMS]]
+    return values[begin:end], starts, places[begin:end]
+
+
+@compiled()
 def disturb(
     sent: Array,
     weights: Array,
     starts: Array,
     rows_of: Array,
     sums: Array,
-    means: Array,
-    spreads: Array,
-    noise: Array,
+    known: Any,
     seed: Any,
     key: Any,
     stream: Any,
 ) -> None:
-    """Noise on the sums of one layer, rounded to whole numbers."""
+    """Noise on the sums of one layer, rounded to whole numbers. `known`: means, spreads, noise."""
+    means, spreads, noise = known
     rows = len(sums)
     noisy = np.empty((1, rows), np.float32)
     exact = sums.reshape(1, rows)
@@ -125,20 +135,14 @@ def give(sums: Array, bias: Array, scale: Array, rectified: Any, out: Array) -> 
 
 @compiled()
 def quantise(
-    sums: Array,
-    bias: Array,
-    scale: Array,
-    layer: Array,
-    signed: Any,
-    step: Any,
-    activations: Array,
-    counters: Array,
+    sums: Array, bias: Array, scale: Array, rectified: Any, after: Any, activations: Array, counters: Array
 ) -> None:
-    """Sums as the activations of the next layer, in its steps."""
+    """Sums as the activations of the layer `after`: whether it takes signs, and its step."""
+    signed, step = after
     lowest = np.float32(-255.0) if signed else np.float32(0.0)
     for row in range(len(sums)):
         real = np.float32(np.int32(sums[row] + bias[row])) * scale[row]
-        if layer[RECTIFIED] and real < 0:
+        if rectified and real < 0:
             real = np.float32(0.0)
         steps = np.rint(np.float32(real / step))
         if steps > 255 or (signed and steps < -255):
@@ -177,37 +181,17 @@ def answers(
     for image in range(len(raw)):
         look_up(raw[image], looked_up, activations, counters)
         for layer in range(len(table)):
-            rows, terms, first = table[layer, ROWS], table[layer, TERMS], table[layer, FIRST_ROW]
-            found, sent = sums[:rows], activations[:terms]
-            begin = table[layer, VALUES]
-            if table[layer, POINTERS] < 0:
-                weights = values[begin : begin + rows * terms]
-                starts = pointers[:0]
-                rows_of = places[:0]
-            else:
-                start = table[layer, POINTERS]
-                starts = pointers[start : start + terms + 1]
-                weights = values[begin : begin + starts[terms]]
-                rows_of = places[begin : begin + starts[terms]]
+            first, last = table[layer, FIRST_ROW], table[layer, FIRST_ROW] + table[layer, ROWS]
+            found, sent = sums[: last - first], activations[: table[layer, TERMS]]
+            weights, starts, rows_of = weights_of(table[layer], values, pointers, places)
             found[:] = 0
             add_products(sent, weights, starts, rows_of, found)
             if noise[0] != WITHOUT:
-                disturb(
-                    sent,
-                    weights,
-                    starts,
-                    rows_of,
-                    found,
-                    means[first : first + rows],
-                    spreads[first : first + rows],
-                    noise,
-                    seed,
-                    keys[image],
-                    np.uint64(layer),
-                )
+                known = means[first:last], spreads[first:last], noise
+                disturb(sent, weights, starts, rows_of, found, known, seed, keys[image], np.uint64(layer))
             if rules & WRAPS:
                 wrap(found, counters)
-            bias, scale = biases[first : first + rows], scales[first : first + rows]
+            bias, scale = biases[first:last], scales[first:last]
             if layer + 1 == len(table):
                 if rules & LAST_NORMALISED:
                     normalise(found, rules & PERFECT)
@@ -215,13 +199,5 @@ def answers(
             elif rules & PUBLISHED:
                 rectify_and_send(found, rules & PERFECT, activations)
             else:
-                quantise(
-                    found,
-                    bias,
-                    scale,
-                    table[layer],
-                    table[layer + 1, SIGNED],
-                    steps[layer + 1],
-                    activations,
-                    counters,
-                )
+                after = table[layer + 1, SIGNED], steps[layer + 1]
+                quantise(found, bias, scale, table[layer, RECTIFIED], after, activations, counters)

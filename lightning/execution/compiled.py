@@ -47,5 +47,5 @@ def _depend_on_all_sources(function: Any) -> None:
 
 _STAMP = tuple(
     (name, (path := Path(__file__).parent / name).stat().st_mtime_ns, path.stat().st_size)
-    for name in ("brute_kernels.py", "chain_kernels.py", "kernels.py", "normal.py")
+    for name in ("chain_kernels.py", "kernels.py", "normal.py", "readout_kernels.py")
 )

@@ -54,6 +54,8 @@ class DatapathMultiplier:
     ) -> None:
         program = program_of(model)
         self._light = light
+        self._unfinished = False
+        """Something went wrong in the middle of a layer: there may be half a sum in the hardware."""
         self._sendings = _by_pass(sendings_of(model))
         self.identity = f"{address if isinstance(address, str) else 'bus'} photonic_dot {program.digest:08x}"
         """Which hardware this is."""
@@ -69,7 +71,11 @@ class DatapathMultiplier:
         """
         images, positions = activations.shape[:2]
         with _told(self.identity):
+            if self._unfinished:
+                self._driver.reset()
+            self._unfinished = True
             found = [self._image(layer, each.reshape(positions, -1).astype(np.int64)) for each in activations]
+            self._unfinished = False
         return np.array(found, np.int64).reshape(images, positions, *layer.weights.shape[:2]).astype(np.int32)
 
     def counts(self) -> dict[str, int]:
@@ -136,8 +142,7 @@ def _opened(address: str, datapath: Datapath) -> RegisterBus:
         return simulated_bus(datapath, dict(parse_qsl(parts.query)).get("engine", "fast"))
     except (OSError, ValueError) as error:
         raise errors.AddressError(
-            f"{address}: {str(error).rstrip('.')}",
-            cure="Give fastsim://, verilator:// or pynq://HOST/0xBASE",
+            str(error).rstrip("."), cure="Give fastsim://, verilator:// or pynq://HOST/0xBASE"
         ) from error
 
 

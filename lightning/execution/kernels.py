@@ -135,29 +135,3 @@ def output_noise(sums: Array, noise: Array, seed: Any, key: Any, stream: Any, ou
             deviation = np.sqrt(noise[1] + noise[2] * level + noise[3] * level * level)
             noisy = abs(level + noise[0] + deviation * drawn) * step
             out[vector, row] = np.float32(np.copysign(noisy, np.float64(sums[vector, row])))
-
-
-@compiled()
-def light(activations: Array, weights: Array, order: Array, readout: Any, turn: Any) -> Any:
-    """In one readout: products of its terms, of activations above 0 in turn 0, and of those below in turn 1."""
-    level = np.int32(0)
-    for place in range(order.shape[1]):
-        term = order[readout, place]
-        if term >= 0:
-            activation = np.int32(activations[term])
-            if (activation < 0) == (turn == 1):
-                level += abs(product(activation, np.int32(weights[term])))
-    return np.float64(level)
-
-
-@compiled("void(int16[:, ::1], int16[:, ::1], int32[:, :, ::1], int64, float64[:, ::1])")
-def squares_into(vectors: Array, weights: Array, order: Array, passes: Any, squares: Array) -> None:
-    """Squares of the light in each readout, added up (vectors, rows); `order` is that of a `GroupSchedule`."""
-    for vector in range(len(vectors)):
-        for row in range(len(order)):
-            total = 0.0
-            for turn in range(passes):
-                for readout in range(order.shape[1]):
-                    level = light(vectors[vector], weights[row], order[row], readout, turn)
-                    total += level * level
-            squares[vector, row] = total

@@ -21,9 +21,10 @@ import numpy.typing as npt
 
 from lightning.compiler.hardware import Hardware
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
-from lightning.compiler.schedule import passes_of, readouts_of, schedule_of
+from lightning.compiler.schedule import passes_of, readouts_of
 from lightning.errors import OutOfRange
 from lightning.execution.exact import CompiledMultiplier
+from lightning.execution.readouts import Readouts, readouts_in_order
 from lightning.execution.seam import Activations, Keys, Noise
 
 Doubles = npt.NDArray[np.float64]
@@ -84,7 +85,7 @@ class NoisyMultiplier:
         self._streams = streams_of(model)
         self._exact = CompiledMultiplier()
         self._rows: dict[str, RowNoise] = {}
-        self._orders: dict[str, list[npt.NDArray[np.int32]]] = {}
+        self._readouts: dict[str, Readouts] = {}
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
         """(images, positions, groups, rows) float32, not rounded, of (images, positions, groups, terms)."""
@@ -142,36 +143,35 @@ class NoisyMultiplier:
 
     def _growing(self, layer: PhotonicLayer, activations: Activations) -> Doubles:
         """(images, positions, groups * rows): the variance that comes with light."""
-        images, positions, groups, terms = activations.shape
-        rows = layer.weights.shape[1]
-        found = np.empty((images, positions, groups, rows))
-        for group in range(groups):
-            vectors = np.ascontiguousarray(activations[:, :, group]).reshape(-1, terms)
-            levels, squares = self._levels(layer, group, vectors)
-            variance = (self.noise.shot * levels + self.noise.intensity * squares) / self.noise.average
-            found[:, :, group] = variance.reshape(images, positions, rows)
-        return found.reshape(images, positions, groups * rows)
-
-    def _levels(self, layer: PhotonicLayer, group: int, vectors: Activations) -> tuple[Doubles, Doubles]:
-        """(vectors, rows): light of all readouts, and its squares, added up."""
-        from lightning.execution.kernels import levels_into, squares_into
-
-        levels = np.empty((len(vectors), layer.weights.shape[1]))
-        squares = np.empty_like(levels)
-        levels_into(vectors, *self._exact.ordered(layer)[group].arrays, levels, squares)
+        images, positions = activations.shape[:2]
+        vectors = activations.reshape(images * positions, *activations.shape[2:])
+        levels, squares = self._levels(layer, vectors)
         if self.noise.intensity and self._hardware.wavelengths > 1:
-            order = self._order(layer)[group]
-            weights = np.ascontiguousarray(layer.weights[group])
-            squares_into(vectors, weights, order, passes_of(layer), squares)
+            squares = self._squares(layer, vectors)
+        variances = (self.noise.shot * levels + self.noise.intensity * squares) / self.noise.average
+        return cast("Doubles", variances.reshape(images, positions, -1))
+
+    def _levels(self, layer: PhotonicLayer, vectors: Activations) -> tuple[Doubles, Doubles]:
+        """(vectors, groups, rows): light, and squares of it, of readouts of one product each, added up."""
+        from lightning.execution.kernels import levels_into
+
+        found = np.empty((2, len(layer.weights), len(vectors), layer.weights.shape[1]))
+        for group, weights in enumerate(self._exact.ordered(layer)):
+            levels_into(np.ascontiguousarray(vectors[:, group]), *weights.arrays, *found[:, group])
+        levels, squares = found.transpose(0, 2, 1, 3)
         return levels, squares
 
-    def _order(self, layer: PhotonicLayer) -> list[npt.NDArray[np.int32]]:
-        """Which products share a readout: only intensity noise asks."""
-        if layer.name not in self._orders:
+    def _squares(self, layer: PhotonicLayer, vectors: Activations) -> Doubles:
+        """(vectors, groups, rows): squares where products share a readout."""
+        from lightning.execution.readout_kernels import squares_into
+
+        if layer.name not in self._readouts:
             dense = self.noise.place == "per-product-dense"
-            schedules = schedule_of(layer, self._hardware, dense=dense)
-            self._orders[layer.name] = [np.ascontiguousarray(each.order) for each in schedules]
-        return self._orders[layer.name]
+            self._readouts[layer.name] = readouts_in_order(layer, self._hardware, dense=dense)
+        ready = self._readouts[layer.name]
+        squares = np.empty((*vectors.shape[:2], layer.weights.shape[1]))
+        squares_into(vectors, ready.sizes, ready.order, ready.signs, passes_of(layer), squares)
+        return squares
 
 
 def streams_of(model: CompiledModel) -> dict[str, np.uint64]:

@@ -12,6 +12,7 @@ from lightning.execution.exact import exact_multiplier
 from lightning.execution.published import Faults
 from lightning.execution.seam import Executor, Fidelity, Multiplier, Noise
 from lightning.execution.walk import WalkingExecutor
+from lightning.optional import needed
 
 
 def open_executor(
@@ -44,6 +45,7 @@ def open_executor(
 
 
 def _noisy(model: CompiledModel, noise: Noise, seed: int, average: int, faults: Faults | None) -> Executor:
+    needed("numba", "for noise")
     from lightning.execution.brute import BruteMultiplier
     from lightning.execution.noisy import NoisyMultiplier, checked_noise, may_clip
 

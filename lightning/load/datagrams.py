@@ -102,6 +102,8 @@ class _Exchange:
             came = self._receive(start)
             if now > end or self.came == len(self.due):
                 return traces_of(self.due, self.latency, self.lag, self.refusal)
+            if self.inbox.unreachable and not self.came:
+                raise LoadError("nobody takes packets there", cure="Give the address of a running server")
             if not came:
                 self._wait((due[sent] if sent < count else end) - now)
 
@@ -124,7 +126,7 @@ class _Exchange:
     def _note(self, headers: Rows, numbers: Times, now: int) -> None:
         np.add.at(self.pieces, numbers, 1)
         refused = headers["kind"] == Kind.REFUSAL
-        whole = (refused | (self.pieces[numbers] == headers["fragments"])) & (
+        whole = (refused | (self.pieces[numbers] >= headers["fragments"])) & (
             self.latency[numbers] == WAITING
         )
         done = numbers[whole]

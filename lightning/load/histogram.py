@@ -25,7 +25,7 @@ def log_histogram(values: npt.NDArray[np.float64]) -> Histogram:
     """Buckets from the smallest value to the largest; values below 0.1 count as 0.1. No values make no buckets.
 
     >>> found = log_histogram(np.array([10.0, 10.1, 1000.0]))
-    >>> len(found.counts), found.counts[0], found.counts[-1]  # two decades, and the bucket that holds 1000
+    >>> len(found.counts), int(found.counts[0]), int(found.counts[-1])  # two decades, and the bucket that holds 1000
     (81, 2, 1)
     """
     if not len(values):

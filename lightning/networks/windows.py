@@ -15,6 +15,10 @@ Array = npt.NDArray[Any]
 Attributes = Mapping[str, Any]
 
 
+BLOCK = 1 << 20
+"""Numbers in the patches of the images that are taken at once: more would leave the processor's caches."""
+
+
 def conv(inputs: Sequence[Array], attributes: Attributes) -> Array:
     """Cross-correlation of images (n, channels, height, width) with weights (rows, channels / groups, kh, kw)."""
     x, weights = inputs[0], inputs[1]
@@ -22,13 +26,16 @@ def conv(inputs: Sequence[Array], attributes: Attributes) -> Array:
     strides, pads = attributes["strides"], attributes["pads"]
     dilations, groups = attributes["dilations"], attributes["groups"]
     tall, wide = output_size((x.shape[2], x.shape[3]), kernel, strides, pads, dilations)
-    seen = patches(x, kernel, strides, pads, dilations, groups)
-    seen = seen.reshape(len(x) * tall * wide, groups, seen.shape[3])
-    sums = np.matmul(seen.transpose(1, 0, 2), weights.reshape(groups, rows // groups, -1).transpose(0, 2, 1))
-    by_position = sums.transpose(1, 0, 2).reshape(len(x), tall * wide, rows)
+    by_group = weights.reshape(groups, rows // groups, -1).transpose(0, 2, 1)
+    out = np.empty((len(x), rows, tall * wide), np.float32)
+    step = max(1, BLOCK // (tall * wide * groups * by_group.shape[1]))
+    for start in range(0, len(x), step):
+        seen = patches(x[start : start + step], kernel, strides, pads, dilations, groups)
+        sums = np.matmul(seen.transpose(0, 2, 1, 3), by_group)
+        out[start : start + step] = sums.transpose(0, 1, 3, 2).reshape(len(seen), rows, tall * wide)
     if len(inputs) > 2:
-        by_position = by_position + inputs[2]
-    return np.ascontiguousarray(by_position.transpose(0, 2, 1)).reshape(len(x), rows, tall, wide)
+        out += inputs[2][:, None]
+    return out.reshape(len(x), rows, tall, wide)
 
 
 def max_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:

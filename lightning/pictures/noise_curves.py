@@ -55,7 +55,15 @@ def noise_curves(curves: Mapping[str, Accuracies], title: str, *, trained_at: fl
     marks = {"prototype": MEASURED_SIGMA} | ({"training": trained_at} if trained_at else {})
     for name, sigma in marks.items():
         axes.vlines(sigma, PER_CENT / 2, PER_CENT, color=INK, linewidth=0.8, linestyle=":")
-        axes.annotate(name, (sigma, PER_CENT / 2 + 2), xytext=(3, 0), textcoords="offset points", color=INK, fontsize=9)
+        axes.annotate(
+            name,
+            (sigma, PER_CENT / 2 + 2),
+            xytext=(-3, 0),
+            textcoords="offset points",
+            ha="right",
+            color=INK,
+            fontsize=9,
+        )
     axes.set_xscale("log")
     axes.set_xticks(TICKS, minor=False)
     axes.set_xticks([], minor=True)

@@ -7,6 +7,7 @@ interpreter lock: giving it up and taking it again would cost more than the call
 from __future__ import annotations
 
 import ctypes
+import errno
 import socket
 from typing import Any
 
@@ -50,7 +51,7 @@ _CONTROLS = np.dtype(
 
 def system_library() -> Any:
     """The C library, whose calls keep the interpreter lock. Raises `ServingError` where it lacks what is needed."""
-    library = ctypes.PyDLL(None)
+    library = ctypes.PyDLL(None, use_errno=True)
     if (
         not all(hasattr(library, name) for name in ("recvmmsg", "sendmmsg"))
         or ctypes.sizeof(ctypes.c_void_p) != 8
@@ -82,6 +83,8 @@ class Inbox:
         self.library = system_library()
         self.descriptor = receiver.fileno()
         self.slots = slots
+        self.unreachable = False
+        """Whether the network said lately that nobody takes what this socket, being connected, sends."""
         self.bytes = np.zeros((slots, SLOT), np.uint8)
         self.buffer = self.bytes.data.cast("B")
         self.senders = np.zeros((slots, ADDRESS), np.uint8)
@@ -119,6 +122,7 @@ class Inbox:
             self.descriptor, self._where, self.slots, socket.MSG_DONTWAIT, None
         )
         if found <= 0:
+            self.unreachable = ctypes.get_errno() == errno.ECONNREFUSED
             return 0
         self._renew(found)
         return found

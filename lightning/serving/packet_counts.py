@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-LEFT, ANSWERED, REPLAYED, FAILED = range(4)
+LEFT, ANSWERED, REPLAYED, FAILED, LATE = range(5)
 """Outcomes that machine code gives: left to Python, and those below."""
 
 

@@ -153,7 +153,7 @@ def parse(datagram: bytes | bytearray | memoryview) -> Packet:
 def serialise(packet: Packet) -> bytes:
     """The datagram.
 
-    >>> serialise(Packet(Kind.REQUEST, model=1, request=7, payload=bytes([0, 255]), time_us=500)).hex(" ", 4)
+    >>> serialise(Packet(Kind.REQUEST, model=1, request=7, payload=bytes([0, 255]), time_us=500)).hex(" ", -4)
     '4c424950 01010100 00000001 000001f4 00000000 00000007 00000001 00020000 00ff'
     """
     return (
@@ -216,7 +216,7 @@ class Scores:
 def answer_message(scores: npt.NDArray[np.float32], cycles: int) -> bytes:
     """The message of an answer.
 
-    >>> answer_message(np.array([1, 3], np.float32), 104).hex(" ", 4)
+    >>> answer_message(np.array([1, 3], np.float32), 104).hex(" ", -4)
     '00000001 00000002 00000000 00000068 3f800000 40400000'
     """
     flat = scores.ravel()

@@ -15,7 +15,7 @@ from numba.core import types
 from lightning.execution.chain_kernels import answers
 from lightning.execution.compiled import compiled
 from lightning.serving.many import ADDRESS
-from lightning.serving.packet_counts import ANSWERED, FAILED, REPLAYED
+from lightning.serving.packet_counts import ANSWERED, FAILED, LATE, REPLAYED
 from lightning.serving.packets import ANSWER, HEADER
 from lightning.serving.replays import PEER_FACTOR, REQUEST_FACTOR, SHIFT
 
@@ -41,22 +41,21 @@ def answer_round(
     arrivals: Array,
     senders: Array,
     descriptor: Any,
-    expected: Array,
+    templates: Any,
     arrays: Any,
     scratch: Any,
-    answer: Array,
-    scores: Array,
     replays: Array,
     outcomes: Array,
 ) -> None:
-    """Answer what is a whole and timely request for this model, slot by slot.
+    """Answer, or refuse as late, what is a whole request for this model, slot by slot.
 
-    `expected` (32,) is a header that such a request has but for deadline and number; `arrivals` (slots, 2) seconds and
-    nanoseconds; `answer` the datagram of an answer but for what differs; `scores` (1, rows) is written to, and so is
-    `replays` (`lightning.serving.replays`), and `scratch`: an image (1, terms), its key, the clock (2,), counters (2,), and
-    the bytes of `scores`.
+    `arrivals` (slots, 2) are seconds and nanoseconds. `templates` are the header of such a request, but for deadline
+    and number, and the datagrams of an answer and of a refusal, but for what differs. `arrays` are those of the chain.
+    `replays` (`lightning.serving.replays`) is written to, and so is `scratch`: an image (1, terms), its key, scores
+    (1, rows), their bytes, counters (2,), and the clock (2,).
     """
-    raw, key, clock, counters, score_bytes = scratch
+    expected, answer, refusal = templates
+    raw, key, scores, score_bytes, counters, clock = scratch
     terms = raw.shape[1]
     for slot in range(slots):
         datagram = datagrams[slot]
@@ -64,25 +63,33 @@ def answer_round(
             continue
         arrived = arrivals[slot, 0] * 1_000_000_000 + arrivals[slot, 1]
         deadline = np.int64(number_at(datagram, 12, 4)) * 1000
-        if deadline > 0 and wall_clock(clock) - arrived > deadline:
-            continue
-        copy(datagram, HEAD, raw[0], 0, terms)
-        key[0] = number_at(datagram, 16, 8)
-        answers(raw, key, *arrays, scores, counters)  # type: ignore[call-arg]
+        in_time = deadline == 0 or wall_clock(clock) - arrived <= deadline
+        if in_time:
+            copy(datagram, HEAD, raw[0], 0, terms)
+            key[0] = number_at(datagram, 16, 8)
+            answers(raw, key, *arrays, scores, counters)  # type: ignore[call-arg]
+            write(answer, HEAD, 4, first_largest(scores))
+            swap(score_bytes, answer, SCORES)
         elapsed = max(wall_clock(clock) - arrived, 0)
-        if deadline > 0 and elapsed > deadline:
-            continue
-        write(answer, 12, 4, np.uint64(min(elapsed // 1000, 0xFFFFFFFF)))
-        copy(datagram, 16, answer, 16, 8)
-        write(answer, HEAD, 4, first_largest(scores))
-        swap(score_bytes, answer, SCORES)
-        to = np.uintp(senders.ctypes.data) + np.uintp(slot * ADDRESS)
-        if _sendto(descriptor, answer.ctypes.data, len(answer), _DO_NOT_WAIT, to, ADDRESS) != len(answer):
+        if not in_time or (deadline > 0 and elapsed > deadline):
+            send(refusal, datagram, elapsed, descriptor, senders, slot)
+            outcomes[slot] = LATE
+        elif not send(answer, datagram, elapsed, descriptor, senders, slot):
             outcomes[slot] = FAILED
         elif seen(replays, number_at(senders[slot], 2, 6), key[0]):
             outcomes[slot] = REPLAYED
         else:
             outcomes[slot] = ANSWERED
+
+
+@compiled()
+def send(reply: Array, datagram: Array, elapsed: Any, descriptor: Any, senders: Array, slot: Any) -> bool:
+    """Send a reply to who sent the datagram, with its number and the time since then; whether the network took it."""
+    write(reply, 12, 4, np.uint64(min(elapsed // 1000, 0xFFFFFFFF)))
+    copy(datagram, 16, reply, 16, 8)
+    to = np.uintp(senders.ctypes.data) + np.uintp(slot * ADDRESS)
+    sent = _sendto(descriptor, reply.ctypes.data, len(reply), _DO_NOT_WAIT, to, ADDRESS)
+    return bool(sent == len(reply))
 
 
 @compiled()

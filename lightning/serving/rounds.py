@@ -11,7 +11,7 @@ import numpy as np
 
 from lightning.errors import InputError, UnknownModel
 from lightning.serving.many import ADDRESS, SLOT, Inbox, address_of
-from lightning.serving.packet_counts import ANSWERED, FAILED, LEFT, REPLAYED, PacketCounts
+from lightning.serving.packet_counts import ANSWERED, FAILED, LATE, LEFT, REPLAYED, PacketCounts
 from lightning.serving.packets import (
     HEADER,
     MAGIC,
@@ -108,7 +108,7 @@ class Rounds:
                 with contextlib.suppress(UnknownModel):
                     service = self._service(number)
                     if service.express is not None:
-                        service.express(self.inbox, found, self.replays, self._outcomes)
+                        service.express.answer(self.inbox, found, self.replays, self._outcomes)
         outcomes: list[int] = self._outcomes[:found].tolist()
         return outcomes
 
@@ -118,6 +118,7 @@ class Rounds:
         counts.answered += outcomes.count(ANSWERED)
         counts.replayed += outcomes.count(REPLAYED)
         counts.failed += outcomes.count(FAILED)
+        counts.late += outcomes.count(LATE)
         counts.overrun = max(counts.overrun, self.inbox.overruns(found))
 
     def _release(self) -> None:
@@ -204,7 +205,7 @@ class Rounds:
             service = self._services[number] = Service(lease.loaded)
             if self.express and service.express is not None:
                 # On no datagrams: to be translated now, if that is still to be done, and not at a request.
-                service.express(self.inbox, 0, self.replays, self._outcomes)
+                service.express.answer(self.inbox, 0, self.replays, self._outcomes)
         return service
 
     def _answered(self, slot: int, model: int, request: int, arrived: int) -> bool:

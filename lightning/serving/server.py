@@ -21,6 +21,9 @@ from lightning.serving.http import Service
 from lightning.serving.metrics import PacketCounts
 from lightning.serving.v2 import Document
 
+BACKLOG = 2048
+"""Clients that may be waiting to be connected."""
+
 KEEP_ALIVE_S = 75
 """Longer than clients keep idle connections, so that it is they who close."""
 
@@ -51,11 +54,25 @@ def bound(host: str, port: int) -> socket.socket:
             opened.close()
             raise
     except OSError as error:
-        raise ServingError(
-            f"cannot listen on {host} port {port} ({error.strerror or error})",
-            cure="Choose an address of this machine and a free port, or --port 0",
-        ) from error
+        raise _cannot_listen(f"{host} port {port}", error) from error
     return opened
+
+
+def listen(opened: socket.socket) -> None:
+    """Let clients connect. Raises `ServingError` where another has begun to listen since the socket was bound."""
+    try:
+        opened.listen(BACKLOG)
+    except OSError as error:
+        where = str(address_of(opened))
+        opened.close()
+        raise _cannot_listen(where, error) from error
+
+
+def _cannot_listen(where: str, error: OSError) -> ServingError:
+    return ServingError(
+        f"cannot listen on {where} ({error.strerror or error})",
+        cure="Choose an address of this machine and a free port, or --port 0",
+    )
 
 
 def address_of(opened: socket.socket) -> Address:
@@ -70,9 +87,10 @@ def serve(
     """Answer over HTTP, and in packets where they have a port, until SIGINT or SIGTERM.
 
     In the main thread: only there signals are heard. `ready` is told addresses and models when both can be asked.
-    Raises `ServingError` where the packets' port is taken.
+    Raises `ServingError` where a port is taken.
     """
     address = address_of(opened)
+    listen(opened)
     gc.collect()
     gc.freeze()  # what is loaded stays; to look through all of it now and then would take tens of milliseconds
     found: Document = {"http": f"http://{address}", "udp": None, "models": _models(infer)}
@@ -100,16 +118,14 @@ class HttpServer:
         self.address = address_of(self._socket)
         self._ready = threading.Event()
         self._server = Server(infer, self._ready.set, packets)
-        self._thread = threading.Thread(target=self._run, name="inference-http")
-        self._refused: ServingError | None = None
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), name="inference-http"
+        )
 
     def __enter__(self) -> Self:
+        listen(self._socket)
         self._thread.start()
         self._ready.wait()
-        if self._refused is not None:
-            self._thread.join()
-            self._socket.close()
-            raise self._refused
         return self
 
     def __exit__(
@@ -120,14 +136,6 @@ class HttpServer:
         self._thread.join()
         self._socket.close()
 
-    def _run(self) -> None:
-        try:
-            self._server.run(sockets=[self._socket])
-        except ServingError as error:
-            self._refused = error
-        finally:
-            self._ready.set()
-
 
 class Server(uvicorn.Server):
     """Uvicorn's, which says when it is ready, and for which a signal is a good end."""
@@ -137,11 +145,8 @@ class Server(uvicorn.Server):
         self._told = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, and say so. Raises `ServingError` where another has begun since the socket was bound."""
-        try:
-            await super().startup(sockets=sockets)
-        except OSError as error:
-            raise ServingError(f"cannot listen ({error.strerror})", cure="Choose another port") from error
+        """Begin to answer, and say so."""
+        await super().startup(sockets=sockets)
         self._told()
 
     @contextlib.contextmanager

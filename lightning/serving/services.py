@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import InputError
+from lightning.serving.express import Express
 from lightning.serving.loaded import Loaded
-from lightning.serving.many import Inbox
 from lightning.serving.packets import ANSWER, DTYPES, HEADER, MAGIC, ROOM, VERSION, Datatype, Kind
-from lightning.serving.replays import Replays
 
 _VARYING = struct.Struct(">IQ")
 _VARYING_AT = 12
 """Time and number of the request: what differs in the headers of answers."""
 
 Bytes = npt.NDArray[np.uint8]
-Express = Callable[[Inbox, int, Replays, npt.NDArray[np.int8]], None]
-"""Answers the simple requests among the first datagrams of an inbox, and writes down which those were."""
 
 
 class Service:
-    """Answers for one version of a model. Belongs to one thread. `express` where machine code can do it alone."""
+    """Answers for one version of a model. Belongs to one thread."""
 
     def __init__(self, loaded: Loaded) -> None:
         self.loaded = loaded
@@ -46,7 +41,9 @@ class Service:
         self.fits = length <= ROOM
         """Whether an answer is one datagram."""
         chain = getattr(loaded.executor, "chain", None)
-        self.express = self._express(chain) if chain is not None and self.fits and not chain.tail else None
+        simple = chain is not None and not chain.tail and self.fits and self.size <= ROOM
+        self.express = Express(chain, loaded.number, self._datagram, self._scores) if simple else None
+        """Answers without Python, where the model is a chain and a request and an answer are one datagram each."""
 
     def compute(self, numbers: Bytes, datatype: int, key: int) -> None:
         """Have the model answer. Raises `InputError` for what it does not take."""
@@ -71,30 +68,3 @@ class Service:
     def message(self) -> bytes:
         """The answer behind its header, after `packet`; for answers that do not fit."""
         return bytes(self._buffer[HEADER.size :])
-
-    def _express(self, chain: Any) -> Express | None:
-        if self.size > ROOM:
-            return None
-        from lightning.serving.round_kernel import answer_round
-
-        header = bytearray(HEADER.size)
-        HEADER.pack_into(
-            header, 0, MAGIC, VERSION, Kind.REQUEST, Datatype.UINT8, 0, self.loaded.number, 0, 0, 0, 1, self.size, 0
-        )  # fmt: skip
-
-        expected = np.frombuffer(header, np.uint8)
-        scratch = (
-            np.zeros((1, self.size), np.uint8),
-            np.zeros(1, np.uint64),
-            np.zeros(2, np.int64),
-            np.zeros(2, np.int64),
-            self._scores.view(np.uint8).ravel(),
-        )
-
-        def answer(inbox: Inbox, found: int, replays: Replays, outcomes: npt.NDArray[np.int8]) -> None:
-            answer_round(
-                found, inbox.bytes, inbox.sizes, inbox.times, inbox.senders, inbox.descriptor, expected,
-                chain.arrays, scratch, self._datagram, self._scores, replays.table, outcomes,
-            )  # fmt: skip
-
-        return answer

@@ -9,12 +9,10 @@ from typing import Any
 from lightning.compiler import CompiledModel, compile_network
 from lightning.compiler.options import Options
 from lightning.evaluation import Dataset, evaluate
+from lightning.evaluation.accuracy import count_right
 from lightning.execution import open_executor
 from lightning.execution.seam import Noise
-from lightning.networks import Network, Preprocessing
-from lightning.networks.imports.torch_module import from_torch
-from lightning.networks.preprocess import preprocess
-from lightning.networks.reference import run_float
+from lightning.networks import Network, Preprocessing, from_torch, preprocess, run_float
 from lightning.training.curve import mean_accuracy
 from lightning.training.emulation import Emulation
 from lightning.training.fitting import Schedule, fit
@@ -119,6 +117,6 @@ def measure(
     """Compile a network and count right answers; `draws` seeds of noise."""
     model = compile_network(network, dataset.train_x[:SAMPLES], options)
     scores = run_float(network, preprocess(network, dataset.x))
-    float32 = float((scores.reshape(len(scores), -1).argmax(axis=1) == dataset.y).mean())
+    float32 = count_right(scores, dataset.y) / len(dataset.y)
     exact = evaluate(open_executor(model, "exact"), dataset).accuracy
     return Outcome(module, model, float32, exact, mean_accuracy(model, dataset, noise, draws))

@@ -18,6 +18,13 @@ torch = needed("torch", "to train networks")
 
 Tensor = Any
 
+KINDS = (torch.nn.Linear, torch.nn.Conv2d)
+OTHERS = (
+    *(torch.nn.Conv1d, torch.nn.Conv3d, torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d),
+    *(torch.nn.ConvTranspose3d, torch.nn.Bilinear, torch.nn.RNNBase, torch.nn.MultiheadAttention),
+)
+"""They multiply by weights as well, but not as a layer of ours would: silence would leave them without noise."""
+
 
 @contextmanager
 def emulated(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any]:
@@ -32,7 +39,11 @@ def emulated(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[An
     """
     layers = photonic_layers(module)
     generator = torch.Generator().manual_seed(seed)
-    common = JointScale(tuple(layers.values()), emulation.pixel) if emulation.options.scheme == "published" else None
+    common = (
+        JointScale(tuple(layers.values()), emulation.pixel)
+        if emulation.options.scheme == "published"
+        else None
+    )
     for index, layer in enumerate(layers.values()):
         known = common.range_of(index) if common else FixedRange(emulation.percentile)
         layer.forward = PhotonicForward(layer, known, emulation, generator, common)
@@ -63,13 +74,21 @@ class JointScale:
 
 
 def photonic_layers(module: Any) -> dict[str, Any]:
-    """The layers that light can multiply for, by name. Raises `CompileError` for a padding other than zeros."""
-    kinds = (torch.nn.Linear, torch.nn.Conv2d)
-    found = {name: each for name, each in module.named_modules() if isinstance(each, kinds)}
-    for name, layer in found.items():
-        if getattr(layer, "padding_mode", "zeros") != "zeros":
-            raise CompileError(
-                f"layer {name!r} pads with {layer.padding_mode!r}, and light multiplies zeros there",
-                cure='Give it padding_mode="zeros"',
-            )
-    return found
+    """The layers that light can multiply for, by name. Raises `CompileError` for one that cannot be had so."""
+    named = dict(module.named_modules())
+    for name, layer in named.items():
+        _check(name or type(layer).__name__, layer)
+    return {name: layer for name, layer in named.items() if isinstance(layer, KINDS)}
+
+
+def _check(name: str, layer: Any) -> None:
+    if isinstance(layer, OTHERS) and not isinstance(layer, KINDS):
+        raise CompileError(
+            f"{name} is a {type(layer).__name__}, which has no noisy form in training",
+            cure="Write it with Linear or Conv2d layers, or train that part by itself",
+        )
+    if getattr(layer, "padding_mode", "zeros") != "zeros":
+        raise CompileError(
+            f"{name} pads with {layer.padding_mode!r}, and light multiplies zeros there",
+            cure='Give it padding_mode="zeros"',
+        )

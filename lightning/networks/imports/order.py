@@ -3,74 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Any
 
 from lightning.errors import CyclicNetwork, NetworkError
 
-
-class Step(Protocol):
-    """What ONNX's nodes have."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def input(self) -> Sequence[str]: ...  # noqa: D102
-    @property
-    def output(self) -> Sequence[str]: ...  # noqa: D102
+ANEW = "Export the network anew"
 
 
-AnyStep = TypeVar("AnyStep", bound=Step)
+def ordered(steps: Sequence[Any], known: Iterable[str], wanted: str) -> list[Any]:
+    """The nodes that `wanted` needs, each behind those that make its inputs; `known` tensors are there before.
 
-
-def ordered(steps: Sequence[AnyStep], known: Iterable[str], wanted: str) -> list[AnyStep]:
-    """The steps that `wanted` needs, each behind those that make its inputs; `known` tensors are there before.
-
-    Raises `CyclicNetwork`, which names the nodes that wait for each other, and `NetworkError` for a tensor that
-    nothing makes or that two nodes make.
+    Nodes have `name`, `input` and `output`, as ONNX's do. Raises `CyclicNetwork`, which names the nodes that wait for
+    each other, and `NetworkError` for a tensor that nothing makes or that two nodes make.
     """
-    makers = _makers(steps)
-    done, given = set(known), []
-    path: list[tuple[int, int]] = []
-
-    def visit(tensor: str, reader: str) -> None:
-        if not tensor or tensor in done:
-            return
-        if tensor not in makers:
-            raise NetworkError(
-                f"{reader} needs {tensor!r}, which no node makes", cure="Export the network anew"
-            )
-        path.append((makers[tensor], 0))
-
-    visit(wanted, "the network's output")
-    waiting: dict[int, None] = {}
-    while path:
-        number, place = path.pop()
-        step = steps[number]
-        if place == 0 and number in waiting:
-            raise _cycle(steps, [*waiting, number])
-        waiting[number] = None
-        if place < len(step.input):
-            path.append((number, place + 1))
-            visit(step.input[place], f"node {step.name}")
+    makers, done = _makers(steps), {"", *known}
+    given: list[Any] = []
+    path = [] if wanted in done else [_maker(makers, wanted, "the network's output")]
+    while path:  # each node waits for the one behind it
+        step = steps[path[-1]]
+        missing = next((tensor for tensor in step.input if tensor not in done), None)
+        if missing is None:
+            path.pop()
+            done.update(step.output)
+            given.append(step)
             continue
-        del waiting[number]
-        done.update(output for output in step.output if output)
-        given.append(step)
+        path.append(_maker(makers, missing, f"node {step.name}"))
+        if path[-1] in path[:-1]:
+            raise _cycle(steps, path)
     return given
 
 
-def _makers(steps: Sequence[Step]) -> Mapping[str, int]:
+def _maker(makers: Mapping[str, int], tensor: str, reader: str) -> int:
+    if tensor not in makers:
+        raise NetworkError(f"{reader} needs {tensor!r}, which no node makes", cure=ANEW)
+    return makers[tensor]
+
+
+def _makers(steps: Sequence[Any]) -> Mapping[str, int]:
     makers: dict[str, int] = {}
     for number, step in enumerate(steps):
         for output in step.output:
             if output and output in makers:
                 both = f"{steps[makers[output]].name} and {step.name}"
-                raise NetworkError(f"nodes {both} both make {output!r}", cure="Export the network anew")
+                raise NetworkError(f"nodes {both} both make {output!r}", cure=ANEW)
             makers[output] = number
     return makers
 
 
-def _cycle(steps: Sequence[Step], trail: list[int]) -> CyclicNetwork:
+def _cycle(steps: Sequence[Any], trail: list[int]) -> CyclicNetwork:
     names = " -> ".join(steps[number].name or "?" for number in trail[trail.index(trail[-1]) :])
     return CyclicNetwork(
         f"nodes wait for each other: {names}", cure="Unroll the loop, or export the network anew"

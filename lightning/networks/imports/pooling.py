@@ -13,8 +13,6 @@ from lightning.networks.patches import output_size
 def pool(builder: Builder, call: Call) -> str:
     """`MaxPool` or `AveragePool` over one axis or two."""
     x = builder.activation(call)
-    if builder.rank(x) not in {3, 4}:
-        raise call.refused(f"moves over {builder.rank(x) - 2} axes", "Use 1 or 2 axes")
     if call.outputs > 1:
         raise call.refused("gives indices too", "Export it with one output")
     image, flat = as_image(builder, call, x)
@@ -40,7 +38,5 @@ def pool(builder: Builder, call: Call) -> str:
 def global_pool(builder: Builder, call: Call) -> str:
     """`GlobalAveragePool` or `GlobalMaxPool` of images or sequences."""
     x = builder.activation(call)
-    if builder.rank(x) not in {3, 4}:
-        raise call.refused(f"moves over {builder.rank(x) - 2} axes", "Use 1 or 2 axes")
     image, flat = as_image(builder, call, x)
     return without_row(builder, call, builder.emit(call.operation, [image], call.name), flat=flat)

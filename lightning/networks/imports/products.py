@@ -121,18 +121,9 @@ def _stacked(builder: Builder, call: Call, factors: list[str]) -> str:
 
 def conv(builder: Builder, call: Call) -> str:
     """A convolution over one axis or two, grouped, strided, dilated, padded."""
-    x, weights = builder.activation(call), builder.fixed(call, 1)
-    bias = builder.optional(call, 2)
-    if builder.rank(x) not in {3, 4} or weights.ndim != builder.rank(x):
-        raise call.refused(
-            f"moves over {builder.rank(x) - 2} axes with weights {weights.shape}", "Use 1 or 2 axes"
-        )
+    x, weights, bias = builder.activation(call), builder.fixed(call, 1), builder.optional(call, 2)
     groups, rows = call.whole("group", 1), len(weights)
-    channels = builder.shapes[x][0]
-    if groups < 1 or rows % groups or channels != weights.shape[1] * groups:
-        raise call.refused(f"has weights {weights.shape} in {groups} groups for {channels} channels")
-    if bias is not None and bias.shape != (rows,):
-        raise call.refused(f"has a bias of shape {bias.shape} for {rows} outputs")
+    _check_kernel(builder, call, weights, bias)
     image, flat = as_image(builder, call, x)
     kernels = weights.reshape(rows, weights.shape[1], 1, -1) if flat else weights
     kernel = (kernels.shape[2], kernels.shape[3])
@@ -148,9 +139,26 @@ def conv(builder: Builder, call: Call) -> str:
     return without_row(builder, call, builder.emit("Conv", inputs, call.name, attributes), flat=flat)
 
 
+def _check_kernel(builder: Builder, call: Call, weights: Array, bias: Array | None) -> None:
+    """Raise `UnsupportedNode` where weights, bias, groups and channels contradict each other."""
+    x, groups, rows = builder.activation(call), call.whole("group", 1), len(weights)
+    channels = builder.shapes[x][0]
+    if weights.ndim != builder.rank(x):
+        raise call.refused(f"has weights {weights.shape} for activations of {builder.rank(x)} axes")
+    if groups < 1 or rows % groups or channels != weights.shape[1] * groups:
+        raise call.refused(f"has weights {weights.shape} in {groups} groups for {channels} channels")
+    if bias is not None and bias.shape != (rows,):
+        raise call.refused(f"has a bias of shape {bias.shape} for {rows} outputs")
+
+
 def as_image(builder: Builder, call: Call, x: str) -> tuple[str, bool]:
-    """`x` (channels, height, width); a sequence (channels, length) becomes an image of one row, and True."""
+    """`x` (channels, height, width); a sequence (channels, length) becomes an image of one row, and True.
+
+    Raises `UnsupportedNode` for more axes.
+    """
     shape = builder.shapes[x]
+    if len(shape) not in {2, 3}:
+        raise call.refused(f"moves over {len(shape) - 1} axes", "Use 1 or 2 axes")
     if len(shape) == 3:
         return x, False
     builder.note(f"{call.operation} {call.name} over a sequence computed over an image of one row")

@@ -152,6 +152,9 @@ def gather(builder: Builder, call: Call) -> str:
     axis = builder.axis(call, call.whole("axis", 0), builder.rank(x))
     if places.dtype.kind not in "iu":
         raise call.refused(f"takes places of type {places.dtype}")
+    length = builder.shapes[x][axis - 1]
+    if places.size and not -length <= places.min() <= places.max() < length:
+        raise call.refused(f"takes places {places.min()} to {places.max()} of {length}")
     chosen = builder.constant(places, f"{call.name}.places")
     return builder.emit("Gather", [x, chosen], call.name, {"axis": axis})
 

@@ -40,12 +40,21 @@ def multihead_attention(
             replace(inner, name=f"{inner.name}/heads"), rows, *scope.shape(x)[:-1], heads, width
         )
         parts.append(shapes.transpose(replace(inner, name=f"{inner.name}/turned"), split, 1, 2))
-    mask_is_implied = is_causal and attn_mask is None
-    seen = products.attention(scope, parts[0], parts[1], parts[2], attn_mask, is_causal=mask_is_implied)
+    seen = products.attention(
+        scope, parts[0], parts[1], parts[2], _mask(scope, attn_mask, is_causal=is_causal)
+    )
     together = shapes.transpose(replace(scope, name=f"{scope.name}/together"), seen, 1, 2)
     flat = shapes.reshape(replace(scope, name=f"{scope.name}/flat"), together, *scope.shape(query))
     out = replace(scope, name=f"{scope.name}.out_proj")
     return products.linear(out, flat, layer.out_proj.weight, layer.out_proj.bias), None
+
+
+def _mask(scope: Scope, mask: Any, *, is_causal: bool) -> Any:
+    """Here a mask of booleans is true where nothing may be seen; `is_causal` only tells of what kind a mask is."""
+    if mask is None and is_causal:
+        raise scope.refused("is causal and has no mask", "Give attn_mask")
+    is_boolean = mask is not None and str(mask.dtype) == "torch.bool"
+    return ~mask if is_boolean else mask
 
 
 def _check(scope: Scope, layer: Any, key_padding_mask: Any) -> None:

@@ -20,6 +20,11 @@ from lightning.networks.network import Network, Preprocessing
 from lightning.networks.preprocess import check_preprocessing
 from lightning.optional import needed
 
+RECTIFIERS = frozenset(
+    {"relu", "relu6", "leaky_relu", "elu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh"}
+)
+"""Functions with `inplace` as their last argument."""
+
 EXPORT = "Export it with torch.onnx.export and import the file"
 
 
@@ -80,7 +85,21 @@ def _followed(builder: Builder, module: Any, graph: Any, leaves: Mapping[str, An
             return _answer(_known(node.args[0], values))
         else:
             values[node] = _value(builder, node, leaves, values)
+            changed = node.args[0] if node.args else None
+            if _in_place(node, leaves) and isinstance(values.get(changed), Tensor):
+                values[changed] = values[node]
     raise NetworkError("the module gives nothing", cure="Return the scores")
+
+
+def _in_place(node: Any, leaves: Mapping[str, Any]) -> bool:
+    """Whether whoever reads the first argument later sees what `node` made of it."""
+    if node.op == "call_module":
+        return bool(getattr(leaves[node.target], "inplace", False))
+    if node.op == "call_method":
+        return bool(node.target.endswith("_"))
+    name = getattr(node.target, "__name__", "")
+    positional = name in RECTIFIERS and node.args[-1] is True
+    return positional or bool(node.kwargs.get("inplace"))
 
 
 def _argument(node: Any, later: bool, entry: str) -> Any:
@@ -116,7 +135,8 @@ def _value(builder: Builder, node: Any, leaves: Mapping[str, Any], values: Mappi
     if node.op == "call_module":
         return _layer(builder, str(node.target), leaves[node.target], arguments, keywords)
     title = node.target if node.op == "call_method" else getattr(node.target, "__name__", str(node.target))
-    scope = Scope(builder, node.name, str(title))
+    title = str(title).removesuffix("_")  # in place, which is seen to elsewhere
+    scope = Scope(builder, node.name, title)
     if not _holds_activation((arguments, keywords)):
         return _computed(scope, node, arguments, keywords)
     return _called(scope, FUNCTIONS.get(scope.operation), arguments, keywords)

@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from lightning.networks.imports.torch_scope import Scope, Tensor, moving, per_axis, sizes
 
 Function = Callable[..., Any]
@@ -49,6 +51,12 @@ def matmul(scope: Scope, x: Any, y: Any) -> Tensor:
     return scope.add("MatMul", [x, y])
 
 
+def additive(mask: Any) -> Any:
+    """0 where a mask of booleans is true and minus infinity elsewhere; other masks as they are."""
+    is_boolean = str(mask.dtype).removeprefix("torch.") == "bool"
+    return np.where(np.asarray(mask), 0, -np.inf).astype(np.float32) if is_boolean else mask
+
+
 def attention(
     scope: Scope,
     query: Tensor,
@@ -61,13 +69,13 @@ def attention(
 ) -> Tensor:
     """softmax(query @ key^T * scale + mask) @ value: products of two activations, digital."""
     rank, width = len(scope.shape(query)), scope.shape(query)[-1]
-    if is_causal or (attn_mask is not None and str(attn_mask.dtype) == "torch.bool"):
-        raise scope.refused("has a mask of booleans or is causal", "Add a mask of 0 and -1e9 to the scores")
+    if is_causal:
+        attn_mask = np.tri(scope.shape(query)[-2], scope.shape(key)[-2], dtype=bool)
     turned = scope.add("Transpose", [key], "key", perm=[*range(rank - 2), rank - 1, rank - 2])
     scores = scope.add("MatMul", [query, turned], "scores")
     scores = scope.add("Mul", [scores, float(scale or 1 / math.sqrt(width))], "scaled")
     if attn_mask is not None:
-        scores = scope.add("Add", [scores, attn_mask], "masked")
+        scores = scope.add("Add", [scores, additive(attn_mask)], "masked")
     return scope.add("MatMul", [scope.add("Softmax", [scores], "softmax", axis=-1), value])
 
 

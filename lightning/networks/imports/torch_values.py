@@ -12,14 +12,23 @@ from lightning.networks.imports.torch_scope import Scope, Tensor, moving, sizes
 Function = Callable[..., Any]
 
 
-def plain(operation: str, *attributes: str) -> Function:
-    """A function of one activation; its further arguments become `attributes`, others are ignored."""
+def plain(operation: str) -> Function:
+    """A function of one activation that has no settings."""
 
-    def function(scope: Scope, x: Tensor, *settings: Any, **named: Any) -> Tensor:
-        given = dict(zip(attributes, settings, strict=False))
-        return scope.add(operation, [x], **given)
+    def function(scope: Scope, x: Tensor, inplace: bool = False) -> Tensor:
+        return scope.add(operation, [x])
 
     return function
+
+
+def relu6(scope: Scope, x: Tensor, inplace: bool = False) -> Tensor:
+    """Between 0 and 6."""
+    return clamp(scope, x, 0.0, 6.0)
+
+
+def hardsigmoid(scope: Scope, x: Tensor, inplace: bool = False) -> Tensor:
+    """Of slope 1/6, where ONNX's own has 1/5."""
+    return scope.add("HardSigmoid", [x], alpha=1 / 6, beta=0.5)
 
 
 def leaky_relu(scope: Scope, x: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:

@@ -39,6 +39,11 @@ CONTRADICTIONS = (
 )
 """What numpy and Python raise where shapes, types or attributes of a damaged file contradict each other."""
 
+CURE = "Rewrite it with the operations in docs/reference/networks.md, or cut the network before it"
+
+INTEGERS = ("Quantize", "Dequantize", "QLinear", "DynamicQuantize")
+INTEGERS_CURE = "Import the network in floats: `lightning compile` quantises it"
+
 
 def translate(builder: Builder, call: Call) -> tuple[str, ...]:
     """Add what `call` means to `builder`; the names of its outputs.
@@ -47,10 +52,8 @@ def translate(builder: Builder, call: Call) -> tuple[str, ...]:
     contradict each other; both name the node.
     """
     if call.domain or call.operation not in VOCABULARY:
-        raise call.refused(
-            "is an operation that nothing here computes",
-            "Export without it: rewrite it with the operations in docs/reference/networks.md, or cut the network",
-        )
+        cure = INTEGERS_CURE if call.operation.startswith(INTEGERS) else CURE
+        raise call.refused("is an operation that nothing here computes", cure)
     try:
         outputs = VOCABULARY[call.operation](builder, call)
     except CONTRADICTIONS as error:

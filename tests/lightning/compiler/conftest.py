@@ -92,8 +92,9 @@ def measured():
     def measure(model, raw):
         exact = integer_scores(model, raw)
         wanted = run_float(model.network, preprocess(model.network, raw))
-        ratio = wanted.var() / ((exact - wanted) ** 2).mean()
-        return SimpleNamespace(exact=exact, float=wanted, snr_db=10 * np.log10(ratio))
+        with np.errstate(divide="ignore", invalid="ignore"):  # where nothing differs, or nothing is there
+            snr_db = 10 * np.log10(wanted.var() / ((exact - wanted) ** 2).mean())
+        return SimpleNamespace(exact=exact, float=wanted, snr_db=snr_db)
 
     return measure
 

@@ -65,6 +65,18 @@ def test_biases_ask_for_samples_and_then_come_along(folder, ran):
         assert (model.scheme, model.origin["samples"]["images"]) == ("scaled", 30)
 
 
+def test_a_data_set_without_a_training_part_is_named(folder, ran):
+    many = RANDOM.integers(0, 256, (600, 20)).astype(np.uint8)
+    (folder / "set").mkdir()
+    images = bytes([0, 0, 8, 3, 0, 0, 2, 88, 0, 0, 0, 4, 0, 0, 0, 5]) + many.tobytes()
+    (folder / "set" / "t10k-images-idx3-ubyte").write_bytes(images)
+    (folder / "set" / "t10k-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 2, 88]) + bytes(600))
+    code, _, err = ran("compile", "biased.npz", "--samples", "mnist:set", "-o", "a.lng")
+    assert code == 0
+    assert "warning: mnist:set has no training part; ranges are measured on 500 of its test images" in err
+    assert load_model("a.lng").origin["samples"]["images"] == 500
+
+
 def test_the_source_is_kept_by_name_and_hash(folder, ran):
     ran("compile", "plain.npz", "-o", "a.lng")
     source = load_model("a.lng").origin["source"]

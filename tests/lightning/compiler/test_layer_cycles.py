@@ -8,6 +8,7 @@ import pytest
 from fpga.photonic_mac import cycles as datapath
 from lightning.compiler import Geometry, Hardware, Options, PhotonicLayer, compile_network, cycles_of, work_of
 from lightning.compiler.cycles import cycles_of_model
+from lightning.errors import OutOfRange
 
 SHAPES = ((300, 784), (100, 300), (10, 100))
 
@@ -74,3 +75,11 @@ def test_products_and_readouts_part_ways_with_wavelengths_and_zeros():
 
 def test_a_dense_layer_of_a_sequence_is_sent_once_for_every_vector():
     assert work_of(layer(np.ones((1, 4, 16)), vectors=5), Hardware()).beats == 20
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"lanes": 0}, {"wavelengths": -1}, {"cores": 0}, {"clock_hz": 0.0}, {"lanes": 2.5}]
+)
+def test_hardware_that_cannot_be(wrong):
+    with pytest.raises(OutOfRange, match=next(iter(wrong))):
+        Hardware(**wrong)

@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -87,6 +88,22 @@ def test_attributes_of_every_plain_kind_come_back(chain):
     )
     found = unpacked(packed(CompiledModel(network, {}))).network.nodes[-1].attributes
     assert found == {**attributes, "numpy": 3}
+
+
+def test_a_constant_that_is_a_single_number_comes_back(chain):
+    network = chain([[[1.0]]])
+    network = replace(network, constants={**network.constants, "half": np.float32(0.5)})
+    assert unpacked(packed(CompiledModel(network, {}))).network.constants["half"].shape == ()
+
+
+def test_a_file_of_format_1_is_read_by_every_later_version():
+    model = load_model(Path(__file__).with_name("format-1.lng"))
+    assert model_hash(model) == "4b6d1185c32e7b7624ad0daf301b32741aaa63dec8408b70f6b03a3c6dfd6922"
+    assert (model.scheme, model.hardware, model.network.preprocessing.mean) == (
+        "scaled", Hardware(wavelengths=2, skip_zeros=True), (0.25,),
+    )  # fmt: skip
+    assert model.layers["fc1"].weights.tolist() == [[[255, -128], [0, 255]]]
+    assert model.origin["toolkit"] == "0.1.0"
 
 
 def test_an_attribute_that_no_file_can_keep_is_named(chain):

@@ -66,6 +66,20 @@ def test_fitted_rounding_is_worth_most_where_neighbours_are_lit_together(chain, 
     assert np.mean(gains) > 1
 
 
+def test_a_layer_by_hand(chain):
+    """Sums 254 and -127 stand for 1 and -0.5, which are 254.0 and -127.0 steps of 256 / 255 / 255."""
+    raw = np.array([[255, 0], [0, 255]], np.uint8)
+    model = compile_network(
+        chain([[[1.0, -0.5]]], [[0.25]]), raw, Options(ranges="min-max", rounding="nearest")
+    )
+    layer = model.layers["fc1"]
+    assert layer.weights.tolist() == [[[255, -128]]]
+    assert layer.input_scale == 1 / 255
+    assert layer.output_scale.tolist() == [[pytest.approx(256 / 255 / 255)]]
+    assert layer.bias.tolist() == [[64]]
+    assert not layer.signed
+
+
 def test_the_mean_that_lost_bits_take_away_is_in_the_bias(chain):
     plain, corrected = (
         compile_network(
@@ -125,6 +139,12 @@ def test_rows_without_weights_keep_their_bias(chain, measured):
     assert measured(model, np.array([[0, 0]], np.uint8)).exact == pytest.approx(
         np.array([[0, 0.7]]), abs=0.01
     )
+
+
+def test_a_bias_that_is_far_larger_than_the_weights_is_kept(chain, measured):
+    raw = np.array([[0], [255]], np.uint8)
+    model = compile_network(chain([[[1e-9]]], [[2.0]]), raw)
+    assert measured(model, raw).exact == pytest.approx(np.full((2, 1), 2.0), rel=1e-5)
 
 
 def test_activations_that_are_all_zero_do_not_stop_the_compiler(chain):

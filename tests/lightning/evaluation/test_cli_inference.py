@@ -82,6 +82,7 @@ def test_the_document_says_all_that_is_needed_to_have_it_again(digits_npz):
     assert len(found["model_hash"]) == 64
     assert (found["calibration"], found["device"], found["simulated"]) == (None, "model of light", True)
     assert found["version"]
+    assert set(found["data_origin"]) == {"digits", "scikit-learn"}
     again = document(*words)[1]
     assert again["accuracies"] == found["accuracies"]
     exact = document("evaluate", digits_npz, "digits")[1]

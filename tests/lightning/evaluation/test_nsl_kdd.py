@@ -104,6 +104,12 @@ def test_other_files_are_refused(text, told):
         parse_rows(text.encode())
 
 
+@pytest.mark.parametrize("content", [gzip.compress(b"0,tcp," * 99)[:-9], line().encode()[:20] + b"\xff\xfe"])
+def test_damaged_files_are_refused(content):
+    with pytest.raises(DatasetError, match="cannot be read"):
+        parse_rows(content)
+
+
 def test_a_feature_that_is_no_number_is_refused():
     with pytest.raises(DatasetError, match="'many'"):
         encoding_of(rows(line(f4="many")))

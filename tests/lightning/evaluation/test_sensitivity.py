@@ -44,7 +44,7 @@ def test_the_sigma_found_is_borne_and_a_little_more_is_not(looked_at, weak, brig
             evaluate(open_executor(model, "noisy", noise=Noise(sigma=sigma), seed=seed), data).accuracy
             for seed in range(3)
         ]
-        return 100 * (found.exact - np.mean(accuracies))
+        return round(100 * (found.exact - np.mean(accuracies)), 9)
 
     assert 0 < found.sigma < NOISE.sigma
     assert lost(found.sigma) <= found.allowed < lost(1.1 * found.sigma)

@@ -1,6 +1,7 @@
-"""The picture shows the losses and the curve that were found."""
+"""The picture and the words show the losses and the limits that were found."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -32,7 +33,30 @@ def test_bars_are_losses_and_the_curve_is_what_was_tried(found):
 
 @pytest.mark.parametrize("factor", [0.0, math.inf])
 def test_without_a_limit_no_line_is_drawn(factor, found):
-    unbounded = Sensitivity(
-        found.exact, found.noise, found.allowed, found.layers, found.tried, found.averaged, factor
-    )
-    assert len(layer_losses(unbounded, "net", "digits").axes[1].lines) == 2
+    assert len(layer_losses(replace(found, factor=factor), "net", "digits").axes[1].lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("factor", "told"),
+    [
+        (0.25, "for a loss of at most 1 point: sigma up to 0.5 of 255"),
+        (0.0, "no sigma is small enough for a loss of at most 1 point: the mean error alone costs more"),
+        (math.inf, "no sigma that was looked at is too large for a loss of at most 1 point"),
+    ],
+)
+def test_the_limit_in_words(factor, told, found):
+    pytest.importorskip("typer", reason="the command line needs lightbed[kit]")
+    from lightning.cli.sensitivity import bearable, document_of
+
+    assert bearable(replace(found, factor=factor)) == told
+    kept = document_of(replace(found, factor=factor))
+    assert (kept["factor"], kept["sigma"]) == ((None, None) if math.isinf(factor) else (factor, 2 * factor))
+
+
+def test_the_averaging_in_words(found):
+    pytest.importorskip("typer", reason="the command line needs lightbed[kit]")
+    from lightning.cli.sensitivity import averaging
+
+    assert averaging(found) == "or averaging: a mean of 1 is not enough"
+    enough = replace(found, averaged=(*found.averaged, Tried(2.0, 2, 0.95)))
+    assert averaging(enough) == "or averaging of 2 at sigma 2"

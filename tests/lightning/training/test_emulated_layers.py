@@ -157,7 +157,7 @@ def test_training_is_as_noisy_as_the_executor(place, wavelengths):
     pytest.importorskip("numba", reason="executors are compiled")
     from lightning.compiler import compile_network
     from lightning.execution import open_executor
-    from lightning.networks.imports.torch_module import from_torch
+    from lightning.networks import from_torch
 
     generator = np.random.default_rng(3)
     weights = generator.normal(size=(6, 40)) * (generator.random((6, 40)) < 0.5)
@@ -180,7 +180,9 @@ def test_training_is_as_noisy_as_the_executor(place, wavelengths):
 
     spread = ran.std(axis=0)
     assert trained.std(axis=0) == pytest.approx(spread, rel=0.08)
-    assert (trained.mean(axis=0) - quiet) / spread == pytest.approx((ran.mean(axis=0) - exact) / spread, abs=0.1)
+    assert (trained.mean(axis=0) - quiet) / spread == pytest.approx(
+        (ran.mean(axis=0) - exact) / spread, abs=0.1
+    )
 
 
 def test_a_seed_gives_the_same_noise_and_another_seed_other_noise():
@@ -243,7 +245,15 @@ def test_a_layer_of_zeros_gives_its_bias():
         assert layer(torch.zeros(1, 2)).item() == 0.25
 
 
-def test_padding_that_light_cannot_have_is_refused_by_name():
-    module = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1, padding_mode="circular"))
-    with pytest.raises(CompileError, match="'0' pads with 'circular'"), emulated(module, Emulation()):
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (nn.Conv2d(1, 2, 3, padding=1, padding_mode="circular"), "^0 pads with 'circular'"),
+        (nn.Conv1d(1, 2, 3), "^0 is a Conv1d, which has no noisy form"),
+        (nn.MultiheadAttention(4, 2), "^0 is a MultiheadAttention, which has no noisy form"),
+        (nn.GRU(2, 2), "^0 is a GRU, which has no noisy form"),
+    ],
+)
+def test_what_would_stay_without_noise_is_refused_by_name(layer, words):
+    with pytest.raises(CompileError, match=words), emulated(nn.Sequential(layer), Emulation()):
         pass

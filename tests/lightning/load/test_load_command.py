@@ -1,0 +1,85 @@
+"""`lightning load` against the packet server and against an echo of its own."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer", reason="the command line needs it")
+
+from lightning.cli import run_app
+from lightning.compiler import Options, compile_network
+from lightning.execution.opening import open_executor
+from lightning.networks import load_network
+from lightning.serving import Repository
+from lightning.serving.datagrams import DatagramServer
+
+
+@pytest.fixture
+def server(tmp_path):
+    np.savez(tmp_path / "w.npz", w1=np.random.default_rng(0).normal(size=(10, 64)).astype(np.float32))
+    repository = Repository(lambda each: open_executor(each, "exact"))
+    repository.load("w", compile_network(load_network(tmp_path / "w.npz"), None, Options(scheme="published")))
+    with DatagramServer(repository, express=False) as made:
+        yield "udp://{}:{}".format(*made.address)
+    repository.close()
+
+
+def document_of(capsys):
+    return json.loads(capsys.readouterr().out)
+
+
+def test_figures_for_every_rate(server, capsys):
+    rates = ["--rate", "200", "--rate", "400", "--seconds", "0.2", "--size", "64"]
+    assert run_app(["load", server, "--model", "1", *rates, "--seed", "3", "--json"]) == 0
+    found = document_of(capsys)
+    assert (found["ok"], found["target"], found["seed"], found["model"]) == (True, server, 3, "1")
+    assert found["version"]
+    assert [each["rate"] for each in found["results"]] == [200, 400]
+    assert all(each["answered"] == each["scheduled"] > 10 for each in found["results"])
+
+
+def test_refusals_are_told_by_name(server, capsys):
+    arguments = ["--rate", "300", "--seconds", "0.1", "--json"]
+    run_app(["load", server, "--model", "5", *arguments])
+    (result,) = document_of(capsys)["results"]
+    assert result["refused"] == {"unknown_model": result["scheduled"]}
+    run_app(["load", server, "--size", "5", *arguments])
+    (result,) = document_of(capsys)["results"]
+    assert result["refused"] == {"input": result["scheduled"]}
+
+
+def test_a_table_and_a_picture(server, capsys, tmp_path):
+    pytest.importorskip("matplotlib", reason="pictures are drawn by it")
+    picture = tmp_path / "latency.png"
+    for rates in (["--rate", "300"], ["--rate", "300", "--rate", "500"]):
+        run = ["load", server, *rates, "--seconds", "0.1", "--size", "64", "--png", str(picture)]
+        assert run_app(run) == 0
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        told = capsys.readouterr().out
+        assert "p99.9" in told
+        assert f"written: {picture}" in told
+        picture.unlink()
+
+
+@pytest.mark.parametrize("scheme", ["http", "udp"])
+def test_the_generator_against_an_echo(scheme, capsys):
+    assert run_app(["load", scheme, "--echo", "--rate", "500", "--seconds", "0.1", "--json"]) == 0
+    found = document_of(capsys)
+    assert found["echo"] is True
+    assert found["results"][0]["answered"] == found["results"][0]["scheduled"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ftp://here:1"],
+        ["udp://127.0.0.1:9", "--model", "lenet"],
+        ["smtp", "--echo"],
+        ["udp://127.0.0.1:9", "--rate", "0"],
+        ["udp://127.0.0.1:9", "--data", "missing.npy"],
+    ],
+)
+def test_what_cannot_be_loaded_is_named(arguments, capsys):
+    assert run_app(["load", *arguments, "--json"]) == 1
+    assert document_of(capsys)["error"]["code"] == "load"

@@ -1,0 +1,212 @@
+"""What a load is made of: times, inputs, requests as bytes, figures."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightning.load.errors import LoadError
+from lightning.load.histogram import PER_DECADE, log_histogram
+from lightning.load.http_messages import ModelInput, input_of, message_length, reply_in, requests_of
+from lightning.load.inputs import kept_rows, rows_of
+from lightning.load.outcome import WAITING, Outcome, traces_of
+from lightning.load.schedule import poisson_schedule
+from lightning.load.targets import Target, target_of
+
+SERVER = Target("http", "127.0.0.1", 80)
+
+
+def test_gaps_are_exponential():
+    stats = pytest.importorskip("scipy.stats", reason="the test of the distribution is scipy's")
+    gaps = np.diff(poisson_schedule(2000, 5, seed=4)) / 1e9
+    assert len(gaps) > 9000
+    assert stats.kstest(gaps, "expon", args=(0, 1 / 2000)).pvalue > 0.001
+    assert stats.kstest(gaps, "uniform", args=(0, 1 / 1000)).pvalue < 1e-9
+
+
+def test_a_schedule_is_its_seed():
+    one, same, other = (poisson_schedule(500, 2, seed) for seed in (1, 1, 2))
+    assert one.tolist() == same.tolist() != other.tolist()
+    assert (np.diff(one) >= 0).all()
+    assert one[-1] < 2e9
+
+
+@pytest.mark.parametrize(("rate", "seconds"), [(0, 1), (-1, 1), (1, 0), (float("nan"), 1), (float("inf"), 1)])
+def test_no_load_is_refused(rate, seconds):
+    with pytest.raises(LoadError):
+        poisson_schedule(rate, seconds, 0)
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://a:1", "http://a", "udp://:5", "a:5", "http://a:99999", "http://a:5/v2", ""]
+)
+def test_addresses_that_are_none(url):
+    with pytest.raises(LoadError):
+        target_of(url)
+
+
+def test_addresses():
+    assert target_of("http://[::1]:8080").url == "http://[::1]:8080"
+    assert target_of("http://localhost:8080/").address() == ("127.0.0.1", 8080)
+    with pytest.raises(LoadError, match="known"):
+        Target("udp", "no.such.host.invalid", 1).address()
+
+
+# -------------------------------------------------------------------------------------- figures
+
+
+def outcome_of(latency, *, refusal=None, deadline_us=0):
+    latency = np.array(latency)
+    due = np.arange(len(latency)) * 1_000_000
+    refusal = np.zeros(len(latency), np.int32) if refusal is None else np.array(refusal, np.int32)
+    traces = traces_of(due, latency, np.where(latency == WAITING, WAITING, 0), refusal)
+    return Outcome("udp://here:1", 1000.0, 0, traces, deadline_us, {3: "late"})
+
+
+def test_figures_of_a_load():
+    found = outcome_of([10_000, 20_000, WAITING, 30_000, 500], refusal=[0, 0, 0, 0, 3], deadline_us=25)
+    assert found.figures() == {
+        "rate": 1000.0,
+        "scheduled": 5,
+        "sent": 4,
+        "answered": 3,
+        "answered_per_s": 749.9,  # until 4.0005 ms
+        "refused": {"late": 1},
+        "lost": 1,
+        "loss": 0.2,
+        "late": 1,
+        "p50_us": 20.0,
+        "p99_us": 30.0,
+        "p999_us": 30.0,
+        "generator_lag_p99_us": 0.0,
+    }
+
+
+def test_nothing_answered_has_no_percentiles():
+    found = outcome_of([WAITING, WAITING]).figures()
+    assert (found["p50_us"], found["loss"], found["answered_per_s"]) == (None, 1.0, 0.0)
+    json.dumps(found, allow_nan=False)
+
+
+@given(st.lists(st.floats(0.2, 1e8), min_size=1, max_size=200))
+def test_every_value_is_in_its_bucket(values):
+    values = np.array(values)
+    found = log_histogram(values)
+    assert found.counts.sum() == len(values)
+    ratio = 10 ** (1 / PER_DECADE)
+    np.testing.assert_allclose(found.edges[1:] / found.edges[:-1], ratio)
+    expected = np.histogram(values, found.edges * (1 - 1e-8))[0]
+    assert expected.tolist() == found.counts.tolist()
+    assert found.counts[0] > 0
+    assert found.counts[-1] > 0
+
+
+# --------------------------------------------------------------------------------------- inputs
+
+
+def test_random_rows_are_bytes_of_the_seed():
+    assert rows_of("random", (3, 4), 1).shape == (64, 3, 4)
+    assert (rows_of("random", (5,), 1) == rows_of("random", (5,), 1)).all()
+    assert (rows_of("random", (5,), 1) != rows_of("random", (5,), 2)).any()
+
+
+def test_rows_of_a_file(tmp_path):
+    np.save(tmp_path / "rows.npy", np.arange(12.0).reshape(2, 6))
+    assert rows_of(str(tmp_path / "rows.npy"), (3, 2), 0).shape == (2, 3, 2)
+    with pytest.raises(LoadError, match="6 values"):
+        rows_of(str(tmp_path / "rows.npy"), (5,), 0)
+
+
+@pytest.mark.parametrize("content", [b"", b"no array", b"\x93NUMPY"])
+def test_files_that_are_none(tmp_path, content):
+    (tmp_path / "rows.npy").write_bytes(content)
+    with pytest.raises(LoadError):
+        kept_rows(str(tmp_path / "rows.npy"))
+    with pytest.raises(LoadError):
+        kept_rows(str(tmp_path / "missing.npy"))
+
+
+@pytest.mark.parametrize("array", [np.zeros((0, 5)), np.array(["a"]), np.float32(3)])
+def test_arrays_without_rows(tmp_path, array):
+    np.save(tmp_path / "rows.npy", array)
+    with pytest.raises(LoadError):
+        kept_rows(str(tmp_path / "rows.npy"))
+
+
+# ------------------------------------------------------------------------------------- messages
+
+
+def test_what_a_model_takes():
+    described = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 28, 28]}]}
+    assert input_of(described) == ModelInput("x", "FP32", (28, 28))
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        None,
+        {},
+        {"inputs": []},
+        {"inputs": [{"name": "x", "datatype": "FP32"}]},
+        {"inputs": [{"name": "x", "datatype": "BYTES", "shape": [-1, 4]}]},
+        {"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, -1]}]},
+        {"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}] * 2},
+    ],
+)
+def test_models_that_cannot_be_fed(metadata):
+    with pytest.raises(LoadError):
+        input_of(metadata)
+
+
+def parts_of(request):
+    head, _, body = request.partition(b"\r\n\r\n")
+    headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:])
+    assert int(headers["Content-Length"]) == len(body)
+    assert message_length(request) == len(request)
+    return head.split(b"\r\n")[0], headers, body
+
+
+def test_a_request_as_json():
+    (request,) = requests_of(
+        SERVER, "m", ModelInput("x", "FP32", (2,)), np.array([[1, 255]], np.uint8), binary=False
+    )
+    line, _, body = parts_of(request)
+    assert line == b"POST /v2/models/m/infer HTTP/1.1"
+    tensor = {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1.0, 255.0]}
+    assert json.loads(body) == {"inputs": [tensor]}
+
+
+def test_a_request_in_binary():
+    rows = np.array([[1, 258]], np.uint16)
+    (request,) = requests_of(SERVER, "m", ModelInput("x", "INT32", (2,)), rows, binary=True)
+    _, headers, body = parts_of(request)
+    length = int(headers["Inference-Header-Content-Length"])
+    document = json.loads(body[:length])
+    assert document["inputs"] == [
+        {"name": "x", "shape": [1, 2], "datatype": "INT32", "parameters": {"binary_data_size": 8}}
+    ]
+    assert document["parameters"] == {"binary_data_output": True}
+    assert body[length:] == bytes([1, 0, 0, 0, 2, 1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "closes"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", 200, False),
+        (b"HTTP/1.1 504 Late\r\nconnection: close\r\ncontent-length:0\r\n\r\n", 504, True),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", 200, False),
+    ],
+)
+def test_where_an_answer_ends(answer, status, closes):
+    for cut in range(len(answer)):
+        assert reply_in(answer[:cut]) is None
+    for after in (b"", b"HTTP/1.1 200 OK\r\n"):
+        found = reply_in(answer + after)
+        assert (found.status, found.length, found.closes) == (status, len(answer), closes)
+
+
+def test_what_is_no_http_is_named():
+    with pytest.raises(LoadError):
+        reply_in(b"SSH-2.0-OpenSSH_9.2\r\n")

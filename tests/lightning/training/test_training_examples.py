@@ -1,0 +1,98 @@
+"""The examples that train run as they stand, and leave files that the toolkit takes."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the examples begin with pip install 'lightbed[inference,torch]'")
+pytest.importorskip("numba", reason="as above")
+pytest.importorskip("onnx", reason="as above")
+pytest.importorskip("sklearn", reason="as above")
+
+from lightning.compiler import load_model
+from lightning.evaluation import evaluate, load_dataset
+from lightning.execution import open_executor
+from lightning.networks import load_network, preprocess, run_float
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs an example as `python train.py ...` does, and gives what it prints."""
+
+    def ran(name, *arguments):
+        script = EXAMPLES / name / "train.py"
+        monkeypatch.syspath_prepend(str(script.parent))
+        monkeypatch.setattr(sys, "argv", [str(script), *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(script), run_name="__main__")
+        sys.modules.pop("networks", None)
+        assert ended.value.code == 0
+        return capsys.readouterr().out
+
+    return ran
+
+
+def test_digits_are_trained_compiled_and_written(run, tmp_path):
+    picture = tmp_path / "curve.png"
+    told = run("digits", "--network", "mlp", "--epochs", 4, "--output", tmp_path, "--png", picture)
+    digits = load_dataset("digits")
+    model = load_model(tmp_path / "mlp.lng")
+    exact = evaluate(open_executor(model, "exact"), digits).accuracy
+    network = load_network(tmp_path / "mlp.onnx", model.network.preprocessing)
+    scores = run_float(network, preprocess(network, digits.x))
+
+    assert exact > 0.7
+    assert f"as it was{100 * (scores.argmax(axis=1) == digits.y).mean():22.2f}{100 * exact:9.2f}" in told
+    assert "fine-tuned, no noise" in told
+    assert told.count("half of the digits are right at sigma") == 2
+    assert load_model(tmp_path / "mlp-aware.lng").layers.keys() == model.layers.keys()
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_residual_network_of_the_example_runs_on_light_entirely(monkeypatch):
+    """Batch normalisation folded, both ways round, and answers in integers close to the float ones."""
+    monkeypatch.syspath_prepend(str(EXAMPLES / "digits"))
+    import torch
+
+    from lightning.compiler import compile_network
+    from lightning.networks import Preprocessing, from_torch
+
+    torch.manual_seed(0)
+    make = runpy.run_path(str(EXAMPLES / "digits" / "networks.py"))["resnet8"]
+    digits = load_dataset("digits").first(40)
+    network = from_torch(make(), (1, 8, 8), Preprocessing(scale=1 / 255))
+    model = compile_network(network, digits.train_x[:64])
+    wanted = run_float(network, preprocess(network, digits.x))
+    found = open_executor(model, "exact").run(digits.x).scores
+
+    assert {node.name for node in network.nodes if node.operation in {"Conv", "Gemm"}} == set(model.layers)
+    assert len(model.layers) == 10
+    spread = (wanted - wanted.mean(axis=0)).std()
+    assert np.abs(found - wanted).max() < 0.5 * spread
+
+
+def connection(generator):
+    """A line of NSL-KDD whose byte counts say whether it is an attack."""
+    attack = generator.random() < 0.5
+    features = ["0"] * 41
+    features[1:4] = [generator.choice(["tcp", "udp"]), generator.choice(["http", "ftp"]), "SF"]
+    features[4] = str(generator.integers(1, 50) if attack else generator.integers(2000, 90000))
+    return ",".join([*features, "neptune" if attack else "normal", "20"])
+
+
+def test_a_detector_is_trained_and_tested_on_the_file_of_tests(run, tmp_path):
+    generator = np.random.default_rng(0)
+    for name, lines in (("KDDTrain+_20Percent.txt", 600), ("KDDTest+.txt", 200)):
+        (tmp_path / name).write_text("\n".join(connection(generator) for _ in range(lines)))
+    model = tmp_path / "anomaly.lng"
+    told = run("anomaly", "--data", tmp_path, "--epochs", 20, "--output", model)
+
+    assert "KDDTest+, 200 connections, 43 features:" in told
+    found = evaluate(open_executor(load_model(model), "exact"), load_dataset(f"nsl-kdd:{tmp_path}"))
+    assert f"exact {100 * found.accuracy:.2f} %" in told
+    assert found.accuracy > 0.95
