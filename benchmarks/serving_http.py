@@ -1,7 +1,7 @@
 """Open Inference Protocol over HTTP: LeNet-300-100, batch 1, beside MLServer, each on one core, asked from another.
 
-Both servers run one after the other, in turns; a turn asks over some connections, each with one request at a time, for
-some seconds. Ratios are of medians of turns. MLServer (`--mlserver PYTHON`, an interpreter that has 1.7.1) computes the
+Both servers run, and are asked one after the other, in turns; a turn asks over some connections, each with one request
+at a time, for some seconds. Ratios are of medians of turns. MLServer (`--mlserver PYTHON`, an interpreter that has 1.7.1) computes the
 same network with numpy in float32, in its own process, as little around it as its interface allows; we compute the
 exact integers of the photonic datapath. MLServer's HTTP has no binary tensors, so ours are set against its JSON. Beside
 rates and latencies stands processor time of the server for a request, which a busy machine disturbs less. Published
@@ -76,16 +76,17 @@ def main() -> int:
 def measured(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     weights, images = data()
     np.savez(folder / "lenet.npz", **weights)
-    servers = {"json": ours(folder), "binary": ours(folder)}
-    if options.mlserver:
-        servers["mlserver"] = mlserver(folder, options.mlserver)
-    found: dict[str, list[Turn]] = {name: [] for name in servers}
-    for _ in range(options.turns):
-        for name, server in servers.items():
-            with running(server) as port:
+    with contextlib.ExitStack() as stack:
+        mine = stack.enter_context(running(ours(folder)))
+        asked = {"json": mine, "binary": mine}
+        if options.mlserver:
+            asked["mlserver"] = stack.enter_context(running(mlserver(folder, options.mlserver)))
+        found: dict[str, list[Turn]] = {name: [] for name in asked}
+        for turn in range(-1, options.turns):  # one more before, after which all are warm
+            for name, server in asked.items():
                 requests = [request_of(image, binary=name == "binary") for image in images]
-                ask(port, server, requests, options.connections, 0.5)  # both are warm then
-                found[name].append(ask(port, server, requests, options.connections, options.seconds))
+                taken = ask(server, requests, options.connections, options.seconds if turn >= 0 else 0.5)
+                found[name] += [taken] if turn >= 0 else []
     return {"benchmark": "serving_http", "connections": options.connections, **summary(found)}
 
 
@@ -168,17 +169,22 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(server: Server) -> Iterator[int]:
-    """The port of a server that is ready, on a core of its own if there are two."""
-    environment = os.environ | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": str(server.folder)}
-    if not server.port:
-        environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+def running(server: Server) -> Iterator[Server]:
+    """A server that is ready, on the first core; who asks has another, if there is one."""
+    paths = str(server.folder) if server.port else str(Path(__file__).parents[1])
+    environment = os.environ | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": paths}
     with (server.folder / "log.txt").open("w") as log:
         told = log if server.port else subprocess.PIPE
         server.process = subprocess.Popen(server.command, stdout=told, stderr=log, text=True, env=environment)
     os.sched_setaffinity(server.process.pid, {0})
     try:
-        yield server.port or json.loads(server.process.stdout.readline())["http"].rpartition(":")[2]
+        if not server.port:
+            line = server.process.stdout.readline()
+            if not line:
+                raise SystemExit((server.folder / "log.txt").read_text())
+            server.port = int(json.loads(line)["http"].rpartition(":")[2])
+        wait_until_ready(server.port)
+        yield server
     finally:
         server.process.terminate()
         server.process.communicate(timeout=WAIT_S)
@@ -221,10 +227,9 @@ def request_of(image: np.ndarray, *, binary: bool) -> bytes:
     return head.encode() + b"Content-Length: %d\r\n\r\n" % (len(text) + len(tail)) + text + tail
 
 
-def ask(port: int | str, server: Server, requests: list[bytes], connections: int, seconds: float) -> Turn:
+def ask(server: Server, requests: list[bytes], connections: int, seconds: float) -> Turn:
     """Every connection asks again as soon as it has its answer."""
-    wait_until_ready(int(port))
-    plugs = [socket.create_connection((HOST, int(port))) for _ in range(connections)]
+    plugs = [socket.create_connection((HOST, server.port)) for _ in range(connections)]
     poll = select.epoll()
     for plug in plugs:
         plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -39,7 +39,7 @@ def trained(dataset: Dataset, *, epochs: int, seed: int) -> Any:
     """A detector trained from nothing, without any noise."""
     torch.manual_seed(seed)
     schedule = Schedule(epochs, batch=128, rate=2e-3)
-    module = detector(dataset.x.shape[1])
+    module = Detector(dataset.x.shape[1])
     return fit(module, dataset.train_x, dataset.train_y, seed=seed, schedule=schedule)
 
 

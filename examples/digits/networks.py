@@ -6,11 +6,12 @@ import torch
 from torch import nn
 
 
-def mlp() -> nn.Module:
+class MLP(nn.Sequential):
     """64-64-32-10: 6,464 weights."""
-    return nn.Sequential(
-        nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)
-    )
+
+    def __init__(self) -> None:
+        dense = (nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+        super().__init__(nn.Flatten(), *dense)
 
 
 class Block(nn.Module):
@@ -30,16 +31,18 @@ class Block(nn.Module):
         return torch.relu(self.second_norm(self.second(deep)) + self.way_round(x))
 
 
-def resnet8() -> nn.Module:
-    """Seven convolutions in three blocks and one before, two 1 x 1 ways round, and a dense layer at the end."""
-    return nn.Sequential(
-        nn.Conv2d(1, 8, 3, 1, 1, bias=False),
-        nn.BatchNorm2d(8),
-        nn.ReLU(),
-        Block(8, 8, 1),
-        Block(8, 16, 2),
-        Block(16, 32, 2),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(32, 10),
-    )
+class ResNet8(nn.Sequential):
+    """Seven convolutions, six of them in three blocks, two 1 x 1 ways round, and a dense layer at the end."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            nn.Conv2d(1, 8, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            Block(8, 8, 1),
+            Block(8, 16, 2),
+            Block(16, 32, 2),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(32, 10),
+        )

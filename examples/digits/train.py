@@ -17,7 +17,7 @@ from typing import Any
 
 import onnx
 import torch
-from networks import mlp, resnet8
+from networks import MLP, ResNet8
 
 from lightning.compiler import Options
 from lightning.evaluation import Dataset, load_dataset
@@ -41,7 +41,7 @@ class Recipe:
     epochs: int
 
 
-RECIPES = {"mlp": Recipe(mlp, (1, 8, 8), 40), "resnet8": Recipe(resnet8, (1, 8, 8), 15)}
+RECIPES = {"mlp": Recipe(MLP, (1, 8, 8), 40), "resnet8": Recipe(ResNet8, (1, 8, 8), 15)}
 
 
 def trained(recipe: Recipe, dataset: Dataset, *, epochs: int, seed: int) -> Any:

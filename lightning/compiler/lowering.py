@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,12 @@ class Lowered:
     geometry: Geometry | None = None
     vectors: int = 1
 
+    @property
+    def values(self) -> int:
+        """That activations of one image become, as vectors for every position and group."""
+        positions = self.vectors if self.geometry is None else prod(self.geometry.output)
+        return positions * self.weights.shape[0] * self.weights.shape[2]
+
 
 def photonic_nodes(network: Network) -> tuple[Node, ...]:
     """Those whose products are computed by light, in the order of execution."""
@@ -41,7 +48,7 @@ def lowered(network: Network, node: Node) -> Lowered:
     bias = _constant(network, node, node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
     shape = network.shapes[node.inputs[0]]
     if node.operation == "Gemm":
-        vectors = int(np.prod(shape[:-1], dtype=np.int64))
+        vectors = prod(shape[:-1])
         return Lowered(node, weights[None], None if bias is None else bias.reshape(1, -1), None, vectors)
     groups = int(node.attributes.get("groups", 1))
     rows = weights.shape[0] // groups

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,9 @@ Floats = npt.NDArray[np.float32]
 
 _IMAGES = 256
 """Samples of which ranges are measured; of more, so many are chosen."""
-_FEWEST = 16
+_FEWEST = 8
 _FLOATS = 2**26
-"""Of the largest tensor of all samples together; with more, fewer samples are taken."""
-_PATCHED = 64
-"""Images of which a convolution's patches are cut."""
+"""Of the largest tensor of all samples together, or of the vectors cut from them; with more, fewer are taken."""
 _VECTORS = (64, 1024)
 """At least and at most so many vectors of activations, on which a layer's errors are measured."""
 _PRODUCTS = 2**28
@@ -53,9 +52,11 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
     """The layers in the order of execution, each with what it is given by the float network."""
     random = np.random.default_rng(seed)
     positive = never_negative(network)
-    for node, activations in _inputs(network, _some(raw, _affordable(network), random)):
+    largest = max(prod(shape) for shape in network.shapes.values())
+    for node, activations in _inputs(network, _some(raw, _affordable(largest), random)):
         layer = lowered(network, node)
-        vectors = _some(vectors_of(layer, activations[:_PATCHED]), _enough(layer), random)
+        cut = vectors_of(layer, _some(activations, _affordable(layer.values), random))
+        vectors = _some(cut, _enough(layer), random)
         magnitudes = np.abs(activations).ravel()
         _check_size(layer, float(magnitudes.max(initial=0.0)))
         below = float(-activations.min(initial=0.0)) * 2 * FULL > magnitudes.max(initial=0.0)
@@ -64,10 +65,8 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
 
 def _check_size(layer: Lowered, largest: float) -> None:
     """Raises `CompileError` for sums that float32 could not hold; NaN is one of them."""
-    if (
-        not largest * float(np.abs(layer.weights).astype(np.float64).sum(axis=2).max(initial=0.0))
-        < _TOO_LARGE
-    ):
+    weights = np.abs(layer.weights).sum(axis=2, dtype=np.float64).max(initial=0.0)
+    if not largest * float(weights) < _TOO_LARGE:
         raise CompileError(
             f"{layer.node.operation} {layer.node.name} gives values that are not finite, or nearly, on these samples",
             cure="Check the preprocessing (--scale, --mean, --deviation), and the network in float32",
@@ -107,9 +106,9 @@ def _inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Flo
             tensors.pop(name, None)
 
 
-def _affordable(network: Network) -> int:
-    largest = max(int(np.prod(shape)) for shape in network.shapes.values())
-    return min(_IMAGES, max(_FEWEST, _FLOATS // max(largest, 1)))
+def _affordable(values: int) -> int:
+    """How many images of so many values each."""
+    return min(_IMAGES, max(_FEWEST, _FLOATS // max(values, 1)))
 
 
 def _enough(layer: Lowered) -> int:

@@ -27,8 +27,6 @@ SPIN_NS = 200_000
 """Waits shorter than this are spent asking."""
 MEMORY = 4 << 20
 """Of the socket, for answers."""
-FIRST = 1 << 20
-"""Numbers of requests: the seed times this, and on from there. A seed asks the same again; another asks anew."""
 
 
 def drive_datagrams(
@@ -48,10 +46,15 @@ def drive_datagrams(
     """
     due = poisson_schedule(rate, seconds, seed)
     rows = random_rows((size,), seed) if data == "random" else kept_rows(data)
-    traces = exchange(target, model, rows, due, first=seed * FIRST, deadline_us=deadline_us)
+    traces = exchange(target, model, rows, due, first=first_number(seed), deadline_us=deadline_us)
     return Outcome(
         target.url, rate, seed, traces, deadline_us, {code.value: code.name.lower() for code in Code}
     )
+
+
+def first_number(seed: int) -> int:
+    """Numbers of requests begin here: the same seed asks the same again, another asks anew."""
+    return seed % (1 << 31) << 32
 
 
 def exchange(

@@ -16,9 +16,9 @@ class Emulation:
     """The hardware that a module is trained for, as far as gradients can feel it.
 
     Activations and weights are rounded to the steps of `options.scheme`, and every sum gets the noise of its detector
-    readouts. What `>> 8` cuts off a product is left out: the compiler gives its mean back, and its variance of 1/12 is
-    small beside any noise worth training for. Ranges of activations end at the percentile that `options` asks for, and
-    at the largest magnitude where it asks for something else.
+    readouts. What `>> 8` cuts off a product, and a shift off an activation, is left out: the compiler gives the mean of
+    the first back, and its variance of 1/12 is small beside any noise worth training for. Ranges of activations end at
+    the percentile that `options` asks for, and at the largest magnitude where it asks for something else.
     """
 
     noise: Noise = QUIET

@@ -42,7 +42,7 @@ FUNCTIONS: Mapping[str, Function] = {
     },
     **dict.fromkeys(("identity", "dropout", "dropout1d", "dropout2d", "alpha_dropout"), values.same),
     **dict.fromkeys(("contiguous", "clone", "detach", "float"), values.same),
-    "add": values.binary("Add")),
+    "add": values.binary("Add"),
     **dict.fromkeys(("sub", "subtract"), values.binary("Sub")),
     "rsub": values.reversed_difference,
     **dict.fromkeys(("mul", "multiply"), values.binary("Mul")),

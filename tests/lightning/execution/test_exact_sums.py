@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning.compiler import Geometry, PhotonicLayer
+from lightning.compiler import CompiledModel, Geometry, PhotonicLayer
 from lightning.execution import open_executor
 from lightning.execution.exact import CompiledMultiplier, ExactMultiplier
 from lightning.execution.patches import patches, pixels
 from lightning.execution.walk import WalkingExecutor
+from lightning.networks.network import Network, Node
 
 KEYS = np.arange(3, dtype=np.uint64)
 
@@ -144,3 +145,37 @@ def test_the_cycles_of_an_image_are_those_of_the_datapath(random_model):
     model = random_model(5, (50, 10, 4))
     answers = open_executor(model).run(np.zeros((1, 50), np.uint8))
     assert answers.cycles == total_cycles(cycles_of([(10, 50), (4, 10)]))
+
+
+@pytest.fixture
+def convolving(convolution):
+    """A model of one convolution and a ReLU."""
+    nodes = (Node("conv", "Conv", ("x", "w"), "c"), Node("relu", "Relu", ("c",), "y"))
+    tall, wide = convolution.geometry.output
+    shapes = {"x": (4, 7, 6), "c": (6, tall, wide), "y": (6, tall, wide)}
+    return CompiledModel(Network("conv", nodes, {}, "x", "y", shapes), {"conv": convolution})
+
+
+def test_a_convolution_is_the_one_by_hand(convolution, convolving):
+    images = np.random.default_rng(2).integers(-255, 256, (2, 4, 7, 6)).astype(np.int16)
+    scores = open_executor(convolving).run(images).scores
+    padded = np.pad(images, ((0, 0), (0, 0), (1, 2), (0, 1)))
+    for image, row, down, across in np.ndindex(scores.shape):
+        group, place = divmod(row, 3)
+        window = padded[image, 2 * group : 2 * group + 2, 2 * down : 2 * down + 3, across : across + 3 : 2]
+        total = by_hand(convolution.weights[group, place], window.reshape(-1))
+        expected = max(0.0, (total + int(convolution.bias[group, place])) * 0.5)
+        assert scores[image, row, down, across] == expected
+    assert np.count_nonzero(scores) > scores.size / 4
+
+
+def test_every_pixel_of_every_image_has_noise_of_its_own(convolving):
+    pytest.importorskip("numba")
+    images = np.random.default_rng(2).integers(-255, 256, (3, 4, 7, 6)).astype(np.float32)
+    executor = open_executor(convolving, "noisy", seed=4)
+    whole = executor.run(images).scores
+    alone = np.concatenate([executor.run(images[key : key + 1], [key]).scores for key in range(3)])
+    assert alone.tolist() == whole.tolist()
+    added = (whole - open_executor(convolving).run(images).scores)[whole > 0]
+    assert len(np.unique(added)) > 10
+    assert added.std() > 1

@@ -63,7 +63,7 @@ def test_a_residual_network_of_the_example_runs_on_light_entirely(monkeypatch):
     from lightning.networks import Preprocessing, from_torch
 
     torch.manual_seed(0)
-    make = runpy.run_path(str(EXAMPLES / "digits" / "networks.py"))["resnet8"]
+    make = runpy.run_path(str(EXAMPLES / "digits" / "networks.py"))["ResNet8"]
     digits = load_dataset("digits").first(40)
     network = from_torch(make(), (1, 8, 8), Preprocessing(scale=1 / 255))
     model = compile_network(network, digits.train_x[:64])
