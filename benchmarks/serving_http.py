@@ -1,8 +1,8 @@
 """Open Inference Protocol over HTTP: LeNet-300-100, batch 1, beside MLServer, each on one core, asked from another.
 
-Both servers run, and are asked one after the other, in turns; a turn asks over some connections, each with one request
-at a time, for some seconds. Ratios are of medians of turns. MLServer (`--mlserver PYTHON`, an interpreter that has 1.7.1) computes the
-same network with numpy in float32, in its own process, as little around it as its interface allows; we compute the
+Both servers run, and are asked in turns; a turn asks over some connections, each with one request at a time, for some
+seconds. Ratios are medians over turns. MLServer (`--mlserver PYTHON`, an interpreter that has 1.7.1) computes the same
+network with numpy in float32, in its own process, with as little around it as its interface allows; we compute the
 exact integers of the photonic datapath. MLServer's HTTP has no binary tensors, so ours are set against its JSON. Beside
 rates and latencies stands processor time of the server for a request, which a busy machine disturbs less. Published
 weights and MNIST's images where LIGHTBED_DATA is given, else random ones.

@@ -30,9 +30,12 @@ PROTOTYPE = Noise("per-product")
 """The default: measured on Lightning's prototype, weights of 0 left out."""
 
 
-def detector(features: int) -> nn.Module:
+class Detector(nn.Sequential):
     """Two classes, normal and attack."""
-    return nn.Sequential(nn.Linear(features, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 2))
+
+    def __init__(self, features: int) -> None:
+        dense = (nn.Linear(features, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 2))
+        super().__init__(*dense)
 
 
 def trained(dataset: Dataset, *, epochs: int, seed: int) -> Any:

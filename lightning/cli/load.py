@@ -130,7 +130,7 @@ def _say(outcomes: Sequence[Outcome], about: str, files: Sequence[str]) -> None:
     print("".join(f"{head:>12}" for head in heads))
     for each in outcomes:
         print("".join(f"{_cell(value):>12}" for value in _row(each)))
-    print("lag: how far the generator itself was behind its schedule; it is part of the latencies")
+    print("lag: from the scheduled time to sending: the generator was late, or no connection was free")
     for name in files:
         print(f"written: {name}")
 

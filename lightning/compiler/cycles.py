@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from fpga.photonic_mac.cycles import DETECTION, TURNAROUND, LayerCycles, Timing
@@ -56,17 +54,6 @@ def _beats(layer: PhotonicLayer, hardware: Hardware) -> int:
     )
 
 
-def work_of_model(model: CompiledModel) -> dict[str, LayerWork]:
-    """Of every photonic layer, by its name."""
-    return {name: work_of(layer, model.hardware) for name, layer in model.layers.items()}
-
-
 def cycles_of_model(model: CompiledModel) -> int:
     """From an image to its answer: all photonic layers, one after the other. Digital operations are not counted."""
-    return sum(work.cycles for work in work_of_model(model).values())
-
-
-def dense_work(model: CompiledModel) -> dict[str, LayerWork]:
-    """The same with no zero left out, to see what leaving them out is worth."""
-    hardware = replace(model.hardware, skip_zeros=False)
-    return {name: work_of(layer, hardware) for name, layer in model.layers.items()}
+    return sum(work_of(layer, model.hardware).cycles for layer in model.layers.values())

@@ -78,8 +78,8 @@ class Report:
 
     @property
     def photonic_share(self) -> float:
-        """Part of the multiply-accumulates that light computes, 0 .. 1."""
-        return self.photonic_macs / self.macs if self.macs else 0.0
+        """Part of the multiply-accumulates that light computes, 0 .. 1; 1 for a network without any."""
+        return self.photonic_macs / self.macs if self.macs else 1.0
 
     @property
     def cycles(self) -> int:

@@ -32,7 +32,8 @@ class Lowered:
     def values(self) -> int:
         """That activations of one image become, as vectors for every position and group."""
         positions = self.vectors if self.geometry is None else prod(self.geometry.output)
-        return positions * self.weights.shape[0] * self.weights.shape[2]
+        groups, _, terms = self.weights.shape
+        return int(positions * groups * terms)
 
 
 def photonic_nodes(network: Network) -> tuple[Node, ...]:

@@ -42,7 +42,7 @@ class CompiledMultiplier:
     """The same integers from machine code."""
 
     def __init__(self) -> None:
-        self._ordered: dict[str, tuple[OrderedWeights, ...]] = {}
+        self._ordered: dict[str, tuple[PhotonicLayer, tuple[OrderedWeights, ...]]] = {}
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
         """As those of `ExactMultiplier`."""
@@ -60,6 +60,7 @@ class CompiledMultiplier:
 
     def ordered(self, layer: PhotonicLayer) -> tuple[OrderedWeights, ...]:
         """The layer's weights as kernels read them, made once."""
-        if layer.name not in self._ordered:
-            self._ordered[layer.name] = groups_of(layer)
-        return self._ordered[layer.name]
+        kept = self._ordered.get(layer.name)
+        if kept is None or kept[0] is not layer:  # a layer of another model may have this name
+            kept = self._ordered[layer.name] = layer, groups_of(layer)
+        return kept[1]

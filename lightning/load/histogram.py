@@ -25,8 +25,10 @@ def log_histogram(values: npt.NDArray[np.float64]) -> Histogram:
     """Buckets from the smallest value to the largest; values below 0.1 count as 0.1. No values make no buckets.
 
     >>> found = log_histogram(np.array([10.0, 10.1, 1000.0]))
-    >>> len(found.counts), int(found.counts[0]), int(found.counts[-1])  # two decades, and the bucket that holds 1000
-    (81, 2, 1)
+    >>> len(found.counts)  # two decades, and the bucket that holds 1000
+    81
+    >>> found.counts[[0, -1]].tolist()
+    [2, 1]
     """
     if not len(values):
         return Histogram(np.array([1.0]), np.zeros(0, dtype=np.int64))

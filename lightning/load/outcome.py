@@ -108,7 +108,7 @@ class Outcome:
         return float(np.percentile(found, percent, method="higher")) if len(found) else float("nan")
 
     def lag_us(self, percent: float) -> float:
-        """How far the generator itself was behind its schedule."""
+        """How far sending was behind the schedule: the generator's fault, or no connection was free."""
         sent = self.traces.lag[self.traces.lag != WAITING]
         return float(np.percentile(sent, percent, method="higher")) / 1e3 if len(sent) else float("nan")
 

@@ -27,8 +27,8 @@ ERFC = (
 def erf(x: Array) -> Array:
     """The error function; its complement has a relative error below 1.2e-7.
 
-    >>> [round(float(v), 6) for v in erf(np.array([-1.0, 0.0, 0.5]))]
-    [-0.842701, 0.0, 0.5205]
+    >>> [round(float(v), 6) for v in erf(np.array([-1.0, 0.5, 2.0]))]
+    [-0.842701, 0.5205, 0.995322]
     """
     size = np.abs(x, dtype=np.float64)
     t = 1 / (1 + size / 2)

@@ -17,6 +17,10 @@
 | `hot` | the route `infer`, as bare ASGI |
 | `http` | all other routes (FastAPI), and both together |
 | `server` | sockets, signals, the end |
+| `packets` | inference packets, without sockets |
+| `datagrams`, `rounds` | the packet server: its thread; from a datagram to its outcome |
+| `many`, `reassembly`, `replays`, `packet_counts` | many datagrams at a time, fragments, repetitions, outcomes |
+| `services`, `express`, `round_kernel` | a model as packets see it; the same in machine code |
 """
 
 from lightning.serving.loaded import Loaded

@@ -13,6 +13,7 @@ import select
 import socket
 import threading
 from collections.abc import Mapping
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
@@ -49,7 +50,6 @@ class DatagramServer:
         express: bool = True,
         memory: int = MEMORY,
     ) -> None:
-        self._repository = repository
         self._socket = _bound(host, port, memory)
         self._rounds = Rounds(
             self._socket, repository, reassembly or Reassembly(), Replays(), express=express
@@ -92,11 +92,13 @@ class DatagramServer:
         """Answer until `close`: what the thread does. A process that does nothing else may call it itself."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
-        idle = True
+        idle, tidied = True, monotonic()
         while not (idle and self._stop.is_set()):
             idle = not self._rounds.serve()
-            if idle and not self._stop.is_set():
+            if monotonic() - tidied > LISTEN_MS / 1000:
                 self._rounds.tidy()
+                tidied = monotonic()
+            if idle and not self._stop.is_set():
                 poll.poll(LISTEN_MS)
 
 

@@ -10,6 +10,7 @@ from time import time_ns as wall_clock
 import numpy as np
 
 from lightning.errors import InputError, UnknownModel
+from lightning.serving.loaded import Loaded
 from lightning.serving.many import ADDRESS, SLOT, Inbox, address_of
 from lightning.serving.packet_counts import ANSWERED, FAILED, LATE, LEFT, REPLAYED, PacketCounts
 from lightning.serving.packets import (
@@ -57,16 +58,17 @@ class Rounds:
             (self.inbox.slots,), ">u4", self.inbox.bytes, offset=8, strides=(SLOT,)
         )  # where headers have the model
         self._services: dict[int, Service] = {}
+        self._prepared: dict[int, Loaded] = {}
         self._leases: dict[int, Lease] = {}
         self._senders = address_of(self.inbox.senders)
         self._names = self.inbox.senders.data.cast("B")
 
     def prepare(self) -> None:
-        """Make ready for all models that are loaded, so that the first request does not wait."""
+        """Make ready for all models that are loaded, so that the first request does not wait. Once for each."""
         for each in self.repository.serving():
-            known = self._services.get(each.number)
-            if known is None or known.loaded is not each:
-                with contextlib.suppress(UnknownModel):
+            if self._prepared.get(each.number) is not each:
+                self._prepared[each.number] = each
+                with contextlib.suppress(Exception):  # the first request is told what is wrong
                     self._service(each.number)
         self._release()
 
@@ -94,18 +96,19 @@ class Rounds:
         return found
 
     def tidy(self) -> None:
-        """What need not be done while requests wait: forget old fragments and models that are gone, know new ones."""
+        """Now and then: forget old fragments and models that are gone, make ready for new ones."""
         self.reassembly.expire(wall_clock())
         self.prepare()
         loaded = {each.number for each in self.repository.serving()}
         self._services = {number: each for number, each in self._services.items() if number in loaded}
+        self._prepared = {number: each for number, each in self._prepared.items() if number in loaded}
 
     def _express(self, found: int) -> list[int]:
         """Have machine code answer what it can; the outcome of every slot."""
         self._outcomes[:found] = LEFT
         if self.express:
             for number in set(self._models[:found].tolist()):
-                with contextlib.suppress(UnknownModel):
+                with contextlib.suppress(Exception):  # Python's way comes next, and tells what is wrong
                     service = self._service(number)
                     if service.express is not None:
                         service.express.answer(self.inbox, found, self.replays, self._outcomes)

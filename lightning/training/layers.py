@@ -28,8 +28,11 @@ def straight_through(values: Tensor, rounded: Tensor) -> Tensor:
 
 
 def in_steps(values: Tensor, scale: Tensor) -> Tensor:
-    """Values as whole steps, -255 .. 255. What is cut off keeps its gradient: it may come back."""
-    steps = values / scale
+    """Values as whole steps, -255 .. 255. What is cut off has no gradient: to move it would change nothing.
+
+    The largest value of a range keeps its own, though division may put it a little above 255.
+    """
+    steps = (values / scale).clamp(-FULL - 0.5, FULL + 0.5)
     return straight_through(steps, steps.round().clamp(-FULL, FULL))
 
 

@@ -83,7 +83,9 @@ def transpose(builder: Builder, call: Call) -> str:
     if sorted(order) != list(range(rank)):
         raise call.refused(f"has perm = {order!r} for {rank} axes")
     if order[0] != 0:
-        raise call.refused("moves the batch axis", "Keep it in front: batch_first=True in torch")
+        raise call.refused(
+            "moves the batch axis", "Keep it in front (batch_first=True), or import the torch module itself"
+        )
     return builder.emit("Transpose", [x], call.name, {"perm": tuple(order)})
 
 

@@ -1,5 +1,7 @@
 """The integers of light: every way to them gives the same, and the same as a restatement by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from lightning.execution import open_executor
 from lightning.execution.exact import CompiledMultiplier, ExactMultiplier
 from lightning.execution.patches import patches, pixels
 from lightning.execution.walk import WalkingExecutor
-from lightning.networks.network import Network, Node
+from lightning.networks.network import Network, Node, Preprocessing
 
 KEYS = np.arange(3, dtype=np.uint64)
 
@@ -121,6 +123,23 @@ def test_bytes_and_floats_answer_alike(random_model):
     images = np.random.default_rng(2).integers(0, 256, (5, 30)).astype(np.uint8)
     executor = open_executor(model)
     assert executor.run(images).scores.tolist() == executor.run(images.astype(np.float32)).scores.tolist()
+
+
+def test_bytes_of_channels_with_means_of_their_own_answer_as_floats_do():
+    rng = np.random.default_rng(5)
+    layer = replace(layer_of(rng.integers(-255, 256, (1, 5, 12))), name="fc", input_scale=0.004)
+    nodes = (Node("flat", "Flatten", ("x",), "f", {"axis": 1}), Node("fc", "Gemm", ("f", "w"), "y"))
+    given = Preprocessing(1 / 255, mean=(0.1, 0.5, 0.9), deviation=(1.0, 0.5, 0.7))
+    network = Network("flat", nodes, {}, "x", "y", {"x": (3, 2, 2), "f": (12,), "y": (5,)}, given)
+    executor = open_executor(CompiledModel(network, {"fc": layer}))
+    images = rng.integers(0, 256, (6, 3, 2, 2)).astype(np.uint8)
+    found, walked = executor.run(images), executor.run(images.astype(np.float64))
+    real = (images / 255 - np.reshape(given.mean, (3, 1, 1))) / np.reshape(given.deviation, (3, 1, 1))
+    steps = np.clip(np.rint(real.reshape(6, 12) / 0.004), -255, 255).astype(int)
+    assert found.scores.tolist() == [[by_hand(row, each) for row in layer.weights[0]] for each in steps]
+    assert found.scores.tolist() == walked.scores.tolist()
+    assert found.counters["clipped_activations"] == walked.counters["clipped_activations"] > 0
+    assert (steps < 0).any()
 
 
 def test_what_is_digital_at_the_end_is_done_in_both_ways(random_model):

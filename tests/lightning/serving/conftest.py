@@ -1,17 +1,23 @@
-"""A small network as a compiled model, and executors that the test shapes."""
+"""A small network as a compiled model, executors that the test shapes, and a client of HTTP."""
 
+import http.client
+import json
 import threading
 
 import numpy as np
 import pytest
 
 from lightning.compiler import Options, compile_network
+from lightning.execution import open_executor
 from lightning.execution.inputs import checked_keys
 from lightning.execution.seam import Answers
 from lightning.networks.network import Network, Node, Preprocessing
 from lightning.networks.preprocess import preprocess
+from lightning.serving.repository import Repository
 
 TERMS, HIDDEN, CLASSES = 20, 12, 5
+TIMEOUT_S = 20
+IMAGES = np.random.default_rng(1).integers(0, 256, (3, TERMS), dtype=np.uint8)
 
 
 def network_of(seed=3, name="small"):
@@ -91,3 +97,127 @@ def opened():
             return self[-1]
 
     return Opener()
+
+
+# ------------------------------------------------------------------------------------------- HTTP
+
+
+class Client:
+    """One connection, kept."""
+
+    def __init__(self, server):
+        self.connection = http.client.HTTPConnection(
+            server.address.host, server.address.port, timeout=TIMEOUT_S
+        )
+
+    def __call__(self, method, path, body=None, headers=None):
+        """(status, document or text, headers)."""
+        if isinstance(body, dict):
+            body = json.dumps(body).encode()
+        self.connection.request(method, path, body, headers or {})
+        response = self.connection.getresponse()
+        content = response.read()
+        if response.headers.get_content_type() == "application/json":
+            content = json.loads(content)
+        return response.status, content, response.headers
+
+    def scores(self, model="small", inputs=IMAGES, datatype="UINT8", **rest):
+        """The numbers of an answer in JSON."""
+        status, found, _ = self(
+            "POST", f"/v2/models/{model}/infer", self.request_of(inputs, datatype, **rest)
+        )
+        assert status == 200, found
+        (output,) = found["outputs"]
+        return np.array(output["data"]).reshape(output["shape"]), found
+
+    @staticmethod
+    def request_of(inputs, datatype="UINT8", **rest):
+        """A request in JSON."""
+        data = inputs.tolist()
+        tensor = {"name": "image", "shape": list(inputs.shape), "datatype": datatype, "data": data}
+        return {"inputs": [tensor], **rest}
+
+    def metrics(self):
+        """Names with their labels, and values."""
+        _, text, _ = self("GET", "/metrics")
+        lines = (line.rsplit(" ", 1) for line in text.decode().splitlines() if line[:1] != "#")
+        return {name: float(value) for name, value in lines}
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="module")
+def infer(directory, model):
+    """A real model, from a file."""
+    from lightning.serving.hot import Infer, Limits
+
+    model.save(directory / "small.lng")
+    repository = Repository(open_executor, directory)
+    repository.load("small")
+    yield Infer(repository, Limits(body_bytes=100_000))
+    repository.close()
+
+
+@pytest.fixture(scope="module")
+def http_server(infer):
+    from lightning.serving.server import HttpServer
+
+    with HttpServer(infer) as found:
+        yield found
+
+
+@pytest.fixture
+def connect():
+    """Makes clients of a server, and closes their connections."""
+    made = []
+
+    def connected(server):
+        made.append(Client(server))
+        return made[-1]
+
+    yield connected
+    for each in made:
+        each.connection.close()
+
+
+@pytest.fixture
+def client(connect, http_server):
+    return connect(http_server)
+
+
+@pytest.fixture
+def doubled(opened, model):
+    """(server, its one double, `Infer`), with an executor that the test shapes."""
+    from lightning.serving.hot import Infer, Limits
+    from lightning.serving.server import HttpServer
+
+    repository = Repository(opened)
+    repository.load("m", model)
+    infer = Infer(repository, Limits(in_flight=2))
+    with HttpServer(infer) as found:
+        yield found, opened[0], infer
+    repository.close()
+
+
+@pytest.fixture(scope="session")
+def wait_for():
+    """Waits until something is so; the clock is only for a test that fails."""
+
+    def waited(true):
+        patience = threading.Event()
+        for _ in range(2000):
+            if true():
+                return
+            patience.wait(0.005)
+        raise AssertionError("it never came to pass")
+
+    return waited
+
+
+@pytest.fixture(scope="session")
+def images():
+    """Three, which `Client` sends where nothing else is said."""
+    return IMAGES

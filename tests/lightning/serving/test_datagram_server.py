@@ -195,7 +195,10 @@ def test_what_is_no_request_gets_no_answer(doubles, client, datagram):
     assert (server.counts().malformed, server.counts().answered) == (1, 1)
 
 
-def test_a_model_that_fails_is_told_and_logged(doubles, opened, client, caplog):
+@pytest.mark.parametrize("from_the_start", [True, False])
+def test_a_model_that_fails_is_told_and_logged(doubles, opened, client, caplog, from_the_start):
+    if from_the_start:
+        opened[0].run = None
     with DatagramServer(doubles) as server:
         opened[0].run = None
         refusal = client(server).ask(request(3))
@@ -362,7 +365,7 @@ class Traffic:
         self.chance = random.Random(seed)
         self.sent = Counter()
         self.numbers = count()
-        self.lately = deque([request(0)], maxlen=500)
+        self.lately = deque(maxlen=500)
 
     def next(self):
         kinds = ("good", "malformed", "truncated", "replayed", "part", "unknown")
@@ -397,9 +400,8 @@ class Traffic:
 
     def drive(self, server, asked, going_on):
         """Send as long as it goes on, with a request between that must be answered, so that nothing is overrun."""
-        asked.send(self.lately[0])
+        asked.send(*self.good())
         self.sent["good"] += 1
-        next(self.numbers)
         while going_on():
             for _ in range(20):
                 asked.send(*self.next())

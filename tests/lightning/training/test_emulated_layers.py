@@ -210,6 +210,18 @@ def test_gradients_are_those_of_the_rounded_layer():
     assert x.grad.numpy() == pytest.approx(np.array([[0.51, -0.102]]), rel=1e-5)
 
 
+def test_what_a_range_cuts_off_has_no_gradient():
+    """Three quarters of the magnitudes reach as far as 0.3, and 0.9 lies beyond."""
+    layer = dense([[1.0, 1.0, 1.0, 1.0]])
+    x = torch.tensor([[0.1, 0.2, 0.3, 0.9]], requires_grad=True)
+    with emulated(layer, Emulation(options=Options(ranges="percentile", percentile=75))):
+        found = layer(x)
+        found.backward()
+
+    assert found.item() == pytest.approx(0.9, abs=0.01)
+    assert x.grad.numpy() == pytest.approx(np.array([[1.0, 1.0, 1.0, 0.0]]))
+
+
 def test_a_module_stays_what_it_is_also_after_an_error():
     module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2))
     kinds, x = [type(each) for each in module.modules()], torch.rand(1, 1, 4, 4)

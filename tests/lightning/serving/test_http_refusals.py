@@ -1,0 +1,156 @@
+"""What is no request is refused by name and with the right status, and the server stays up."""
+
+import http.client
+import json
+import socket
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi", reason="HTTP needs lightbed[serve]")
+pytest.importorskip("httptools", reason="HTTP needs lightbed[serve]")
+pytest.importorskip("orjson", reason="HTTP needs lightbed[serve]")
+pytest.importorskip("prometheus_client", reason="HTTP needs lightbed[serve]")
+pytest.importorskip("uvicorn", reason="HTTP needs lightbed[serve]")
+pytest.importorskip("uvloop", reason="HTTP needs lightbed[serve]")
+
+TIMEOUT_S = 20
+
+# -------------------------------------------------------------------------------- what it refuses
+
+FULL = {"name": "image", "shape": [3, 20], "datatype": "UINT8", "data": [7] * 60}
+
+
+@pytest.mark.parametrize(
+    ("document", "status", "code"),
+    [
+        ({}, 400, "serving.malformed"),
+        ({"inputs": [FULL | {"datatype": "BOOL"}]}, 400, "serving.malformed"),
+        ({"inputs": [FULL | {"shape": [3, 21]}]}, 400, "serving.malformed"),
+        ({"inputs": [FULL | {"name": "picture"}]}, 400, "input"),
+        ({"inputs": [FULL, FULL]}, 400, "input"),
+        ({"inputs": []}, 400, "input"),
+        ({"inputs": [FULL | {"shape": [0, 20], "data": []}]}, 400, "input"),
+        ({"inputs": [FULL | {"shape": [60], "data": [1] * 60}]}, 400, "input"),
+        ({"inputs": [FULL | {"shape": [3, 2], "data": [1] * 6}]}, 400, "input"),
+        ({"inputs": [FULL], "parameters": {"timeout": -1}}, 400, "serving.malformed"),
+        ({"inputs": [FULL], "parameters": {"timeout": 1}}, 504, "serving.deadline"),
+        ({"inputs": [FULL], "parameters": {"key": 2**64}}, 400, "serving.malformed"),
+        ({"inputs": [FULL], "parameters": {"key": -1}}, 400, "serving.malformed"),
+        ({"inputs": [FULL], "outputs": [{"name": "other"}]}, 400, "serving.malformed"),
+    ],
+)
+def test_requests_that_do_not_fit_are_refused_by_name(client, document, status, code):
+    found = client("POST", "/v2/models/small/infer", document)
+    assert (found[0], found[1]["code"]) == (status, code)
+    assert found[1]["error"]
+    client.scores()  # the connection is kept, and the server is up
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nan_and_infinity_are_refused(client, value):
+    raw = np.full((1, 20), value, np.float32).tobytes()
+    text = json.dumps(
+        {
+            "inputs": [
+                {
+                    "name": "image",
+                    "shape": [1, 20],
+                    "datatype": "FP32",
+                    "parameters": {"binary_data_size": len(raw)},
+                }
+            ]
+        }
+    ).encode()
+    headers = {"Inference-Header-Content-Length": str(len(text))}
+    status, found, _ = client("POST", "/v2/models/small/infer", text + raw, headers)
+    assert (status, found["code"]) == (400, "input")
+    assert "NaN" in found["error"]
+
+
+@pytest.mark.parametrize("length", ["x", "-1", "0", "999999", "9" * 30])
+def test_a_wrong_length_of_the_document_is_refused(client, length):
+    headers = {"Inference-Header-Content-Length": length}
+    status, found, _ = client("POST", "/v2/models/small/infer", {"inputs": [FULL]}, headers)
+    assert (status, found["code"]) == (400, "serving.malformed")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("POST", "/v2/models/absent/infer", 404, "serving.unknown-model"),
+        ("POST", "/v2/models/small/versions/99/infer", 404, "serving.unknown-model"),
+        ("GET", "/v2/models/absent", 404, "serving.unknown-model"),
+        ("GET", "/v2/models/absent/ready", 404, "serving.unknown-model"),
+        ("POST", "/v2/repository/models/absent/load", 404, "serving.unknown-model"),
+        ("POST", "/v2/repository/models/absent/unload", 404, "serving.unknown-model"),
+        ("POST", "/v2/repository/models/..%2Fsmall/load", 404, "http.404"),
+        ("POST", "/v2/repository/models/.small/load", 400, "serving"),
+        ("GET", "/v2/models/small/infer", 405, "http.405"),
+        ("DELETE", "/v2/models/small", 405, "http.405"),
+        ("POST", "/v2/health/live", 405, "http.405"),
+        ("GET", "/nothing", 404, "http.404"),
+    ],
+)
+def test_ways_that_lead_nowhere(client, method, path, status, code):
+    found = client(method, path, b"{}" if method == "POST" else None)
+    assert (found[0], found[1]["code"]) == (status, code)
+
+
+def test_a_compressed_body_is_refused(client):
+    status, found, _ = client("POST", "/v2/models/small/infer", b"\x1f\x8b", {"Content-Encoding": "gzip"})
+    assert (status, found["code"]) == (400, "serving.malformed")
+
+
+def raw_answer(server, sent):
+    """(status, whether the server closed) of bytes sent as they are, and one more request if it did not."""
+    with socket.create_connection((server.address.host, server.address.port), timeout=TIMEOUT_S) as plug:
+        plug.sendall(sent)
+        response = http.client.HTTPResponse(plug)
+        response.begin()
+        response.read()
+        return response.status, response.getheader("connection") == "close"
+
+
+GIGABYTE = b"POST /v2/models/small/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n"
+
+
+def test_a_body_of_a_gigabyte_is_refused_before_it_comes(http_server, client):
+    assert raw_answer(http_server, GIGABYTE + b"\r\n{") == (413, False)
+    client.scores()
+
+
+def test_who_waits_for_leave_to_send_it_is_told_no(http_server, client):
+    assert raw_answer(http_server, GIGABYTE + b"Expect: 100-continue\r\n\r\n") == (413, True)
+    client.scores()
+
+
+def test_a_body_without_a_length_is_refused_when_it_is_too_long(client):
+    sent = (b" " * 50_000 for _ in range(3))
+    status, found, _ = client("POST", "/v2/models/small/infer", sent)
+    assert (status, found["code"]) == (413, "serving.too-large")
+
+
+def test_a_body_in_pieces_is_read_whole(client):
+    text = json.dumps({"inputs": [FULL]}).encode()
+    sent = (text[start : start + 100] for start in range(0, len(text), 100))
+    assert client("POST", "/v2/models/small/infer", sent)[0] == 200
+
+
+def test_no_http_at_all(http_server, client):
+    with socket.create_connection(
+        (http_server.address.host, http_server.address.port), timeout=TIMEOUT_S
+    ) as plug:
+        plug.sendall(b"\x00\x01\x02 nonsense\r\n\r\n")
+        assert plug.recv(1000).startswith(b"HTTP/1.1 400")
+    client.scores()
+
+
+def test_who_goes_away_in_the_middle_is_counted(doubled, wait_for):
+    server, _, infer = doubled
+    with socket.create_connection((server.address.host, server.address.port), timeout=TIMEOUT_S) as plug:
+        plug.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
+        wait_for(lambda: infer.counts.in_flight == 1)
+    wait_for(lambda: infer.counts.in_flight == 0)
+    assert infer.counts.of("m").failures == {"disconnected": 1}
+    assert infer.repository.serving()[0].users == 0
