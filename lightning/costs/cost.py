@@ -10,7 +10,7 @@ from lightning.costs.figures import Figure
 from lightning.costs.presets import PRESETS, Count, Group, Part, Preset
 from lightning.costs.work import Work, layer_works, work_of_model
 from lightning.errors import OutOfRange
-from lightning.networks.macs import digital_macs
+from lightning.networks.work import macs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,8 @@ def costs_of(model: CompiledModel, preset: str = "chip") -> Costs:
     if preset not in PRESETS:
         raise OutOfRange(f"no preset {preset!r}", cure=f"Choose one of {', '.join(PRESETS)}")
     chosen = PRESETS[preset]
-    work = work_of_model(model, digital_macs(model.network, set(model.layers)))
+    digital = sum(macs for name, macs in macs_of(model.network).items() if name not in model.layers)
+    work = work_of_model(model, digital)
     lines = tuple(_line(part, work) for part in chosen.parts)
     return Costs(chosen, model.hardware.clock_hz, layer_works(model), work, lines)
 
