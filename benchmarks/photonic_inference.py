@@ -24,14 +24,13 @@ from one_thread import on_one_thread
 from lightning.compiler import CompiledModel, Options, compile_network
 from lightning.evaluation import Dataset, load_dataset
 from lightning.evaluation.onnx_runtime import float32_session, int8_session
-from lightning.execution import Faults, Noise, open_executor
+from lightning.execution import Noise, open_executor
 from lightning.execution.brute import BruteMultiplier
 from lightning.execution.walk import WalkingExecutor
 from lightning.networks import Network, load_network
 from lightning.networks.preprocess import preprocess
 from lightning.networks.reference import run_float
 
-PERFECT = Faults(perfect_scaling=True)
 SKIPPED, ALL = Noise("per-product"), Noise("per-product-dense")
 NOISES = {
     "per_output": Noise("per-output"),
@@ -77,7 +76,8 @@ def main() -> int:
         "images": len(dataset.x),
         "seeds": options.seeds,
     }
-    report |= accuracies(network, model, dataset, options.seeds)
+    perfect = replace(model, perfect_scaling=True)
+    report |= accuracies(network, model, perfect, dataset, options.seeds)
     report |= {f"asked_accuracy_{name}": value for name, value in ASKED_ACCURACY.items()}
     report["images_per_s"] = speeds(network, model, dataset, options.turns)
     report["asked_images_per_s"] = ASKED_SPEED
@@ -85,28 +85,26 @@ def main() -> int:
     return 0
 
 
-def accuracies(network: Network, model: CompiledModel, dataset: Dataset, seeds: int) -> dict[str, Any]:
+def accuracies(
+    network: Network, model: CompiledModel, perfect: CompiledModel, dataset: Dataset, seeds: int
+) -> dict[str, Any]:
     def right(run: Run) -> float:
         return 100 * float((run(dataset.x) == dataset.y).mean())
 
-    def noisy(noise: Noise, faults: Faults) -> list[float]:
-        executors = (
-            open_executor(model, "noisy", noise=noise, seed=seed, faults=faults) for seed in range(seeds)
-        )
+    def noisy(model: CompiledModel, noise: Noise) -> list[float]:
+        executors = (open_executor(model, "noisy", noise=noise, seed=seed) for seed in range(seeds))
         return [right(lambda x, each=each: each.run(x).classes) for each in executors]
 
     found: dict[str, Any] = {
         "accuracy_float32": right(lambda x: run_float(network, preprocess(network, x)).argmax(axis=1)),
         "accuracy_exact": right(lambda x: open_executor(model).run(x).classes),
-        "accuracy_exact_perfect_scaling": right(
-            lambda x: open_executor(model, faults=PERFECT).run(x).classes
-        ),
+        "accuracy_exact_perfect_scaling": right(lambda x: open_executor(perfect).run(x).classes),
     }
     for name, noise in NOISES.items():
-        of_seeds = noisy(noise, PERFECT)
+        of_seeds = noisy(perfect, noise)
         found[f"accuracy_{name}"] = round(float(np.mean(of_seeds)), 2)
         found[f"spread_{name}"] = round(float(np.std(of_seeds)), 2)
-        found[f"accuracy_{name}_shifted"] = round(float(np.mean(noisy(noise, Faults()))), 2)
+        found[f"accuracy_{name}_shifted"] = round(float(np.mean(noisy(model, noise))), 2)
     return found
 
 

@@ -44,6 +44,12 @@ Cores = Annotated[int, typer.Option(min=1, max=65536, help="Each computes other 
 Lanes = Annotated[int, typer.Option(min=1, max=1024, help="Samples of a cycle.")]
 SkipZeros = Annotated[bool, typer.Option("--skip-zeros", help="Do not send products whose weight is 0.")]
 Wrap = Annotated[bool, typer.Option("--wrap", help="Sums wrap to 16 bits, as in the published datapath.")]
+PerfectScaling = Annotated[
+    bool,
+    typer.Option(
+        "--perfect-scaling", help="Scheme published: activations scaled to 255 exactly, not shifted."
+    ),
+]
 Seed = Annotated[
     int, typer.Option(min=0, help="Of the choice of samples, where there are more than are used.")
 ]
@@ -77,6 +83,7 @@ def compile_file(
     per_tensor: PerTensor = False,
     skip_zeros: SkipZeros = False,
     wrap: Wrap = False,
+    perfect_scaling: PerfectScaling = False,
     as_json: AsJson = False,
 ) -> int:
     """Quantise a trained network, tile it over lanes, wavelengths and cores, and say what became of every layer.
@@ -84,12 +91,14 @@ def compile_file(
     For example: lightning compile digits.onnx --samples digits --scale 0.00392 -o digits.lng
     """
     hardware = Hardware(lanes, wavelengths, cores, skip_zeros=skip_zeros)
+    scheme = scheme or ("published" if perfect_scaling else None)
     options = Options(
         scheme=cast(Scheme, scheme or "scaled"),
         per_channel=not per_tensor,
         ranges=cast(Ranges, ranges),
         percentile=percentile,
         wrap=wrap,
+        perfect_scaling=perfect_scaling,
         hardware=hardware,
         seed=seed,
     )

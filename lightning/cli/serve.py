@@ -66,7 +66,8 @@ def serve(
     from lightning.serving import server
     from lightning.serving.hot import MEBIBYTE, Infer, Limits
 
-    infer = Infer(repository, Limits(body_bytes=max_body * MEBIBYTE))
+    limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
+    infer = Infer(repository, limits)
     opened = server.bound(host, port)
     try:
         for each, path in named.items():

@@ -19,6 +19,8 @@ def check_model(model: CompiledModel) -> None:
     _check_network(model.network)
     if model.scheme not in {"published", "scaled"}:
         raise _unfit(f"scheme {model.scheme!r} is not known")
+    if model.perfect_scaling and model.scheme != "published":
+        raise _unfit("perfect scaling belongs to the scheme `published`")
     nodes = {node.name: node for node in model.network.nodes}
     for name, layer in model.layers.items():
         if name not in nodes or nodes[name].operation not in PHOTONIC:

@@ -45,7 +45,9 @@ def compile_network(
         "options": dict(options.document),
         "samples": seen,
     }
-    return CompiledModel(network, layers, options.hardware, options.scheme, options.wrap, origin)
+    return CompiledModel(
+        network, layers, options.hardware, options.scheme, options.wrap, origin, options.perfect_scaling
+    )
 
 
 def toolkit_version() -> str:

@@ -26,6 +26,7 @@ def to_document(model: CompiledModel) -> tuple[dict[str, Any], dict[str, Array]]
     document = {
         "scheme": model.scheme,
         "wrap": model.wrap,
+        **({"perfect_scaling": True} if model.perfect_scaling else {}),
         "hardware": asdict(model.hardware),
         "origin": json.loads(json.dumps(dict(model.origin))),
         "network": _network_document(model.network, arrays),
@@ -47,6 +48,7 @@ def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> C
         document["scheme"],
         document["wrap"],
         dict(document["origin"]),
+        document.get("perfect_scaling", False),
     )
 
 

@@ -97,10 +97,12 @@ class CompiledModel:
     """Sums wrap to 16 bits, as in the published datapath."""
     origin: Mapping[str, Any] = field(default_factory=dict)
     """Where it comes from: source file and its hash, version of the toolkit, options, samples, seed."""
+    perfect_scaling: bool = False
+    """Of the `published` scheme: activations are multiplied so that the largest of an image is 255, not shifted."""
 
     @property
     def shift_normalised(self) -> bool:
-        """Whether activations of later layers are made by shifting."""
+        """Whether activations of later layers are made of sums alone, by shifting or by perfect scaling."""
         return self.scheme == "published"
 
     def save(self, path: str | Path) -> None:

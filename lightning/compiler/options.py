@@ -32,6 +32,9 @@ class Options:
     """The mean error of a row (the mean that `>> 8` takes away, mostly) goes into its bias."""
     wrap: bool = False
     """Sums wrap to 16 bits, as in the published datapath."""
+    perfect_scaling: bool = False
+    """Of `published`: activations are scaled to 0 .. 255 exactly, as the published emulator can, instead of shifted as
+    its datapath does. Noise then matters less."""
     hardware: Hardware = field(default_factory=Hardware)
     seed: int = 0
     """Of the choice of samples, where there are more than are needed."""
@@ -40,6 +43,11 @@ class Options:
         _one_of("scheme", self.scheme, get_args(Scheme))
         _one_of("ranges", self.ranges, get_args(Ranges))
         _one_of("rounding", self.rounding, get_args(Rounding))
+        if self.perfect_scaling and self.scheme != "published":
+            raise OutOfRange(
+                f"perfect scaling belongs to the scheme published, and the scheme is {self.scheme}",
+                cure="Choose --scheme published, or leave --perfect-scaling out: `scaled` has scales anyway",
+            )
         if not 50 < self.percentile <= 100:
             raise OutOfRange(
                 f"percentile is {self.percentile}, and must be above 50, and at most 100",

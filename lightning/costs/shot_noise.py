@@ -39,7 +39,7 @@ def photons_for_bits(bits: float, terms: int, efficiency: float = 1.0) -> float:
     ... )
     (1003, 129)
     """
-    return 12.0 * 2.0 ** (2.0 * bits) / (efficiency * terms)
+    return float(12.0 * 2.0 ** (2.0 * bits) / (efficiency * terms))
 
 
 def shot_noise(photons: float, efficiency: float = EFFICIENCY) -> Noise:

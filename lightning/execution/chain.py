@@ -222,6 +222,6 @@ def _rules(model: CompiledModel, faults: Faults) -> int:
     rules = WRAPS if model.wrap else 0
     if model.shift_normalised:
         rules |= PUBLISHED
-        rules |= PERFECT if faults.perfect_scaling else 0
+        rules |= PERFECT if model.perfect_scaling else 0
         rules |= LAST_NORMALISED if faults.last_layer_normalised else 0
     return rules

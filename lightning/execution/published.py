@@ -25,7 +25,8 @@ MISPRINTED = 2206
 class Faults:
     """Departures of the published artifact. All are off unless asked for; then results are those of the datapath.
 
-    That the emulator's sums do not wrap, and those of the datapath do, is a property of the model: `wrap`.
+    Two more are properties of a model: sums of the emulator do not wrap, and those of the datapath do (`wrap`); the
+    emulator has an option to scale activations exactly (`perfect_scaling`).
     """
 
     last_layer_normalised: bool = False
@@ -35,13 +36,10 @@ class Faults:
     """Inputs are reduced to magnitudes before they are sent: a negative one counts as its positive."""
     exponent_of_ten: bool = False
     """The table of `log_softmax` holds 2206 for exp(10), which is 22026: a digit is missing."""
-    perfect_scaling: bool = False
-    """The emulator's option of this name: activations are multiplied so that the largest of an image is 255, instead of
-    shifted to 128 .. 255. No datapath does so. Signals are larger then, up to twice, and noise matters less."""
 
 
 EMULATOR = Faults(last_layer_normalised=True, signs_dropped=True)
-"""As the published emulator computes unless its `perfect_scaling` is asked for."""
+"""As the published emulator computes."""
 
 
 def shift_normalised(sums: npt.NDArray[np.float32] | Integers) -> Activations:
@@ -63,14 +61,14 @@ def perfectly_scaled(sums: npt.NDArray[np.float32] | Integers) -> Activations:
     return _scaled(np.maximum(sums, 0).astype(np.int64)).astype(np.int16)
 
 
-def last_normalised(sums: Integers, faults: Faults) -> Integers:
+def last_normalised(sums: Integers, *, perfect: bool) -> Integers:
     """Sums (images, ...) of the last layer as the emulator gives them: negative ones rounded down when shifted.
 
-    >>> last_normalised(np.array([[1000, -7, 3]], np.int32), EMULATOR).tolist()
+    >>> last_normalised(np.array([[1000, -7, 3]], np.int32), perfect=False).tolist()
     [[250, -2, 0]]
     """
     wide = sums.astype(np.int64)
-    return (_scaled(wide) if faults.perfect_scaling else _shifted(wide)).astype(np.int32)
+    return (_scaled(wide) if perfect else _shifted(wide)).astype(np.int32)
 
 
 def log_softmax(results: Sequence[int] | Integers, faults: Faults | None = None) -> npt.NDArray[np.float64]:

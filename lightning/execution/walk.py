@@ -95,7 +95,7 @@ class WalkingExecutor:
 
     def _activations(self, layer: PhotonicLayer, real: Floats, counted: Counter[str]) -> Activations:
         if self.model.shift_normalised and layer.name != self._photonic[0]:
-            return (perfectly_scaled if self.faults.perfect_scaling else shift_normalised)(real)
+            return (perfectly_scaled if self.model.perfect_scaling else shift_normalised)(real)
         given = np.abs(real) if self.faults.signs_dropped else real
         activations, clipped = quantised(given, layer)
         counted["clipped_activations"] += clipped
@@ -110,7 +110,7 @@ class WalkingExecutor:
             whole, changed = wrapped(whole)
             counted["wrapped_sums"] += changed
         if self._normalises_last and layer.name == self._photonic[-1]:
-            return last_normalised(whole, self.faults)
+            return last_normalised(whole, perfect=self.model.perfect_scaling)
         return whole
 
 

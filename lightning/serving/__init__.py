@@ -13,9 +13,9 @@
 | `binary` | numbers of every datatype, from bytes and to bytes |
 | `v2` | the documents of the Open Inference Protocol, without sockets |
 | `answering` | a request and a loaded model: checks, keys, deadline |
-| `counts` | what happened, as Prometheus reads it |
-| `hot` | the route `infer`, as bare ASGI |
-| `http` | all other routes (FastAPI), and both together |
+| `counts`, `metrics` | what happened, and as Prometheus reads it |
+| `asgi`, `hot` | bodies and replies; the route `infer`, as bare ASGI |
+| `http`, `openapi` | all other routes (FastAPI), and both together |
 | `server` | sockets, signals, the end |
 | `packets` | inference packets, without sockets |
 | `datagrams`, `rounds` | the packet server: its thread; from a datagram to its outcome |

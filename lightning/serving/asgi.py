@@ -115,13 +115,21 @@ def header_length(headers: Pairs) -> int | None:
     return int(found)
 
 
+def body_bytes(headers: Pairs, limit: int) -> int:
+    """How long the body will be at most. Raises `RequestTooLarge` where that is more than the limit."""
+    announced = header(headers, b"content-length")
+    if announced is None:
+        return limit
+    size = int(announced)
+    if size > limit:
+        raise _too_large(size, limit)
+    return size
+
+
 async def read_body(headers: Pairs, receive: Receive, limit: int) -> bytes:
-    """The whole body. Raises `RequestTooLarge` before or as it comes, `DeadlineMissed`, `Disconnected`."""
+    """The whole body. Raises `RequestTooLarge` as it comes, `DeadlineMissed`, `Disconnected`, `MalformedRequest`."""
     if header(headers, b"content-encoding") is not None:
         raise MalformedRequest("compressed bodies are not taken", cure="Send it as it is")
-    announced = header(headers, b"content-length")
-    if announced is not None and int(announced) > limit:
-        raise _too_large(int(announced), limit)
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")

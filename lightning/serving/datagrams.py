@@ -29,6 +29,9 @@ MEMORY = 4 << 20
 LISTEN_MS = 50
 """How long the thread sleeps at most when nothing comes: then it sees that it shall stop, or that fragments are old."""
 
+LAST_S = 1.0
+"""How long at its end the server still answers what has come, should it never cease to come."""
+
 
 class DatagramServer:
     """Answers inference packets with the models of a repository, in a thread of its own.
@@ -92,14 +95,17 @@ class DatagramServer:
         """Answer until `close`: what the thread does. A process that does nothing else may call it itself."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
-        idle, tidied = True, monotonic()
-        while not (idle and self._stop.is_set()):
+        tidied = monotonic()
+        while not self._stop.is_set():
             idle = not self._rounds.serve()
             if monotonic() - tidied > LISTEN_MS / 1000:
                 self._rounds.tidy()
                 tidied = monotonic()
-            if idle and not self._stop.is_set():
+            if idle:
                 poll.poll(LISTEN_MS)
+        end = monotonic() + LAST_S
+        while self._rounds.serve() and monotonic() < end:
+            pass
 
 
 def _bound(host: str, port: int, memory: int) -> socket.socket:

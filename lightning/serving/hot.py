@@ -13,6 +13,7 @@ from lightning.serving.asgi import (
     Receive,
     Reply,
     Scope,
+    body_bytes,
     header_length,
     read_body,
     refusal,
@@ -35,6 +36,8 @@ class Limits:
     body_bytes: int = 64 * MEBIBYTE
     in_flight: int = 1024
     """Requests that may wait for an answer."""
+    all_bodies_bytes: int = 512 * MEBIBYTE
+    """Of all requests that wait. One whose body has no length counts as the longest that is taken."""
 
 
 @dataclass
@@ -45,6 +48,8 @@ class Infer:
     limits: Limits = field(default_factory=Limits)
     counts: Counts = field(default_factory=Counts)
     fresh: FreshKeys = field(default_factory=FreshKeys)
+    held_bytes: int = 0
+    """Room that bodies of waiting requests have, or may come to need."""
 
     async def reply(self, name: str, version: str | None, scope: Scope, receive: Receive) -> Reply:
         """Read a request and answer it, or say why not. Raises `Disconnected`."""
@@ -70,8 +75,20 @@ class Infer:
             self.counts.in_flight -= 1
 
     async def _answer(self, loaded: Loaded, scope: Scope, receive: Receive, arrived: float) -> Reply:
-        body = await read_body(scope["headers"], receive, self.limits.body_bytes)
-        request = decode_request(body, header_length(scope["headers"]))
+        size = body_bytes(scope["headers"], self.limits.body_bytes)
+        self.held_bytes += size
+        try:
+            if self.held_bytes > self.limits.all_bodies_bytes:
+                raise Busy("requests that wait hold all memory there is for them", cure="Ask again later")
+            body = await read_body(scope["headers"], receive, size)
+            return await self._answer_body(loaded, body, header_length(scope["headers"]), arrived)
+        finally:
+            self.held_bytes -= size
+
+    async def _answer_body(
+        self, loaded: Loaded, body: bytes, json_bytes: int | None, arrived: float
+    ) -> Reply:
+        request = decode_request(body, json_bytes)
         task = task_of(request, loaded, self.fresh, arrived)
         answers = await run(loaded, task)
         answer = answer_of(request, loaded, task, answers)

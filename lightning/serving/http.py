@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from lightning.errors import LightningError, MalformedRequest
-from lightning.serving.asgi import Disconnected, Reply, read_body, refusal, refused
+from lightning.serving.asgi import Disconnected, Reply, body_bytes, read_body, refusal, refused
 from lightning.serving.hot import Infer
 from lightning.serving.loaded import Loaded
 from lightning.serving.metrics import PacketCounts, exposition
@@ -21,6 +21,9 @@ from lightning.serving.v2 import Document, decode_object
 MODEL = "/v2/models/{model}"
 VERSION = MODEL + "/versions/{number}"
 STEP = "/v2/repository/models/{model}"
+SMALL = 1 << 16
+"""Bytes of a request that is no question to a model."""
+
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -191,7 +194,8 @@ async def _unheard(_request: Request, _error: Exception) -> Response:
 
 async def _asked(request: Request, infer: Infer) -> Document:
     headers = request.scope["headers"]
-    return decode_object(await read_body(headers, request.receive, infer.limits.body_bytes))
+    size = body_bytes(headers, min(SMALL, infer.limits.body_bytes))
+    return decode_object(await read_body(headers, request.receive, size))
 
 
 def _response(reply: Reply) -> Response:

@@ -5,14 +5,15 @@ import pytest
 
 from fpga.photonic_mac import Network as Integers
 from fpga.photonic_mac import layer_results, quantised
-from lightning.errors import InputError
+from lightning.compiler import Options, compile_network, load_model
+from lightning.errors import InputError, OutOfRange
 from lightning.execution import EMULATOR, Faults, open_executor
 from lightning.execution.exact import ExactMultiplier
 from lightning.execution.published import log_softmax
 from lightning.execution.walk import WalkingExecutor
+from lightning.networks import load_network
 
 SHAPES = ((18, 20), (7, 18), (3, 7))  # none is a multiple of 16
-PERFECT = Faults(last_layer_normalised=True, signs_dropped=True, perfect_scaling=True)
 
 # Of the artifact's own rtl/tb/lightning_emulator.py, run on `float_weights` and `image`: (perfect_scaling, image).
 GOLDEN = {
@@ -72,7 +73,7 @@ def layers():
 
 @pytest.mark.parametrize(("perfect", "number"), list(GOLDEN))
 def test_the_emulators_own_answers(dense_model, layers, perfect, number):
-    executor = open_executor(dense_model(layers), faults=PERFECT if perfect else EMULATOR)
+    executor = open_executor(dense_model(layers, perfect_scaling=perfect), faults=EMULATOR)
     assert executor.run(image(number)[None]).scores[0].tolist() == GOLDEN[perfect, number]
     assert emulated(layers, image(number), perfect=perfect) == GOLDEN[perfect, number]
 
@@ -80,15 +81,14 @@ def test_the_emulators_own_answers(dense_model, layers, perfect, number):
 @pytest.mark.parametrize("perfect", [False, True])
 def test_random_networks_are_emulated_bit_by_bit(random_model, perfect):
     rng = np.random.default_rng(8)
-    faults = PERFECT if perfect else EMULATOR
     kinds = set()
     for seed in range(8):
-        model = random_model(seed, (37, 21, 9, 4), zeros=(0.0, 0.9)[seed % 2])
+        model = random_model(seed, (37, 21, 9, 4), zeros=(0.0, 0.9)[seed % 2], perfect_scaling=perfect)
         images = rng.integers(0, 256, (4, 37)).astype(np.uint8)
         weights = [layer.weights[0] for layer in model.layers.values()]
         expected = [emulated(weights, each, perfect=perfect) for each in images]
-        assert open_executor(model, faults=faults).run(images).scores.tolist() == expected
-        walk = WalkingExecutor(model, ExactMultiplier(), "exact", faults)
+        assert open_executor(model, faults=EMULATOR).run(images).scores.tolist() == expected
+        walk = WalkingExecutor(model, ExactMultiplier(), "exact", EMULATOR)
         assert walk.run(images).scores.tolist() == expected
         kinds |= {bool(score < 0) for row in expected for score in row}
     assert kinds == {True, False}
@@ -146,3 +146,31 @@ def test_the_missing_digit_changes_only_what_is_one_below_the_largest():
 def test_log_softmax_takes_whole_numbers_of_one_image(results):
     with pytest.raises(InputError, match="whole numbers of one image"):
         log_softmax(results)
+
+
+@pytest.fixture
+def weights_file(tmp_path):
+    path = tmp_path / "small.npz"
+    np.savez(path, **{f"w{place}": values for place, values in enumerate(float_weights(), 1)})
+    return path
+
+
+@pytest.mark.parametrize("perfect", [False, True])
+def test_how_activations_are_scaled_is_chosen_at_compilation_and_kept(weights_file, tmp_path, perfect):
+    options = Options(scheme="published", perfect_scaling=perfect)
+    compile_network(load_network(weights_file), options=options).save(tmp_path / "small.lng")
+    model = load_model(tmp_path / "small.lng")
+    assert model.perfect_scaling == perfect
+    found = open_executor(model, faults=EMULATOR).run(np.array([image(number) for number in range(3)]))
+    assert found.scores.tolist() == [GOLDEN[perfect, number] for number in range(3)]
+
+
+def test_the_command_line_chooses_it_too(weights_file, tmp_path):
+    main = pytest.importorskip("lightning.cli", reason="needs typer").main
+    assert main(["compile", str(weights_file), "--perfect-scaling", "-o", str(tmp_path / "small.lng")]) == 0
+    assert load_model(tmp_path / "small.lng").perfect_scaling
+
+
+def test_perfect_scaling_of_the_other_scheme_is_refused():
+    with pytest.raises(OutOfRange, match="--scheme published"):
+        Options(scheme="scaled", perfect_scaling=True)

@@ -1,5 +1,6 @@
 """The packet server on real sockets: outcomes, answers, and both ways to them, in Python and in machine code."""
 
+import contextlib
 import random
 import socket
 import threading
@@ -14,7 +15,7 @@ import pytest
 from lightning.errors import ServingError
 from lightning.execution.opening import open_executor
 from lightning.execution.seam import Noise
-from lightning.serving import Repository
+from lightning.serving import Repository, datagrams
 from lightning.serving.datagrams import DatagramServer
 from lightning.serving.packets import (
     HEADER,
@@ -353,6 +354,28 @@ def test_at_its_end_it_answers_what_has_come(doubles, opened, client):
     closing.join(20)
     assert {asked.receive().request for _ in range(50)} == set(range(50))
     assert server.counts().answered == 50
+
+
+def test_its_end_does_not_wait_for_a_flood_to_cease(doubles, client, monkeypatch):
+    monkeypatch.setattr(datagrams, "LAST_S", 0.02)
+    server = DatagramServer(doubles)
+    server.start()
+    asked, over = client(server), threading.Event()
+
+    def flood():
+        while not over.is_set():
+            with contextlib.suppress(OSError):  # the port is closed in the end
+                asked.send(request(1))
+
+    flooding = threading.Thread(target=flood)
+    flooding.start()
+    asked.receive()
+    ending = threading.Thread(target=server.close)
+    ending.start()
+    ending.join(20)
+    assert not ending.is_alive()
+    over.set()
+    flooding.join()
 
 
 # ------------------------------------------------------------------------------- mixed traffic

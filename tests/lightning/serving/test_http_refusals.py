@@ -14,6 +14,10 @@ pytest.importorskip("prometheus_client", reason="HTTP needs lightbed[serve]")
 pytest.importorskip("uvicorn", reason="HTTP needs lightbed[serve]")
 pytest.importorskip("uvloop", reason="HTTP needs lightbed[serve]")
 
+from lightning.serving.hot import Infer, Limits
+from lightning.serving.repository import Repository
+from lightning.serving.server import HttpServer
+
 TIMEOUT_S = 20
 
 # -------------------------------------------------------------------------------- what it refuses
@@ -135,6 +139,24 @@ def test_a_body_in_pieces_is_read_whole(client):
     text = json.dumps({"inputs": [FULL]}).encode()
     sent = (text[start : start + 100] for start in range(0, len(text), 100))
     assert client("POST", "/v2/models/small/infer", sent)[0] == 200
+
+
+def test_bodies_that_wait_have_a_room_of_limited_size(connect, opened, model, wait_for):
+    repository = Repository(opened)
+    repository.load("m", model)
+    infer = Infer(repository, Limits(body_bytes=4000, all_bodies_bytes=5000))
+    head = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 3000\r\n\r\n"
+    with HttpServer(infer) as server:
+        client = connect(server)
+        with socket.create_connection((server.address.host, server.address.port), timeout=TIMEOUT_S) as plug:
+            plug.sendall(head + b"{")
+            wait_for(lambda: infer.held_bytes == 3000)
+            status, found, _ = client("POST", "/v2/models/m/infer", b" " * 2001)
+            assert (status, found["code"]) == (503, "serving.busy")
+            assert client("POST", "/v2/models/m/infer", {"inputs": [FULL]})[0] == 200
+        wait_for(lambda: infer.held_bytes == 0)
+        assert client("POST", "/v2/models/m/infer", b" " * 4000)[0] == 400
+    repository.close()
 
 
 def test_no_http_at_all(http_server, client):
