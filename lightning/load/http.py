@@ -6,6 +6,7 @@ due. Requests are made beforehand, and sockets are raw: the generator must not b
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import select
@@ -162,7 +163,7 @@ class _Load:
             self.status[number] = 0 if 200 <= status < 300 else status
 
     def broken(self, connection: _Connection) -> None:
-        """Another takes its place; the request that it carried, if any, is refused."""
+        """Another takes its place, if the server lets it; the request that it carried, if any, is refused."""
         self.done(connection, BROKEN)
         descriptor = connection.socket.fileno()
         self.poll.unregister(descriptor)
@@ -170,7 +171,8 @@ class _Load:
         if connection in self.idle:
             self.idle.remove(connection)
         connection.socket.close()
-        self.connect()
+        with contextlib.suppress(OSError):
+            self.connect()
 
     def close(self) -> None:
         """All connections."""
@@ -217,14 +219,13 @@ def _run(load: _Load, grace: int) -> None:
     due = load.due.tolist()
     count, number = len(due), 0
     end = (due[-1] if due else 0) + grace
-    connections = len(load.all)
     poll, idle = load.poll.poll, load.idle
     while True:
         now = clock() - load.start
         while number < count and due[number] <= now and idle:
             load.send(number)
             number += 1
-        if now > end or (number == count and len(idle) == connections):
+        if now > end or (number == count and len(idle) == len(load.all)):
             return
         following = due[number] if number < count and idle else end
         for descriptor, _ in poll(_patience(following - now)):

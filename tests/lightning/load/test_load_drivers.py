@@ -124,6 +124,28 @@ def test_refusals_and_broken_connections_are_told_apart():
     assert (traces.latency != WAITING).all()
 
 
+def test_a_server_that_goes_away_loses_the_rest():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve():
+            client, _ = listening.accept()
+            with client:
+                for place, _ in enumerate(requests_on(client)):
+                    if place == 20:
+                        listening.shutdown(socket.SHUT_RDWR)
+                        return
+                    client.sendall(ANSWER)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        request = [b"GET / HTTP/1.1\r\n\r\n"]
+        traces = send_on_time(listening.getsockname(), request, DUE, connections=1, grace_s=0.05)
+        thread.join()
+    assert traces.refusal.tolist() == [0] * 20 + [BROKEN] + [0] * (len(DUE) - 21)
+    assert (traces.latency[:21] != WAITING).all()
+    assert (traces.latency[21:] == WAITING).all()
+
+
 def test_silence_is_loss():
     with web_server(lambda client, number: list(requests_on(client))) as address:
         traces = send_on_time(address, [b"GET / HTTP/1.1\r\n\r\n"], DUE, connections=3, grace_s=0.05)

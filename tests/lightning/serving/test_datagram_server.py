@@ -91,6 +91,14 @@ def express(request):
 
 
 @pytest.fixture
+def exact(model):
+    repository = Repository(lambda each: open_executor(each, "exact"))
+    repository.load("small", model)
+    yield repository
+    repository.close()
+
+
+@pytest.fixture
 def noisy(model):
     pytest.importorskip("numba", reason="noise is made by numba")
     repository = Repository(lambda each: open_executor(each, "noisy", noise=Noise(sigma=4), seed=5))
@@ -138,17 +146,17 @@ def test_machine_code_and_python_write_the_same_datagram(noisy, client):
     assert datagrams[0] == datagrams[1]
 
 
-def test_floats_are_taken_too(noisy, client, express):
+def test_floats_are_taken_too(exact, client, express):
     numbers = np.frombuffer(image(1), np.uint8).astype(">f4").tobytes()
-    with DatagramServer(noisy, express=express) as server:
+    with DatagramServer(exact, express=express) as server:
         asked = client(server)
         as_floats = asked.ask(request(4, numbers, datatype=Datatype.FLOAT32))
         as_bytes = asked.ask(request(4, image(1)))
     assert as_floats.payload == as_bytes.payload
 
 
-def test_many_at_a_time_are_all_answered(noisy, client, express):
-    with DatagramServer(noisy, express=express) as server:
+def test_many_at_a_time_are_all_answered(exact, client, express):
+    with DatagramServer(exact, express=express) as server:
         asked = client(server)
         asked.send(*(request(key) for key in range(200)))
         assert {asked.receive().request for _ in range(200)} == set(range(200))
@@ -171,8 +179,8 @@ def test_many_at_a_time_are_all_answered(noisy, client, express):
         (request(3)[:30] + b"\1" + request(3)[31:], Code.MALFORMED, "malformed"),
     ],
 )
-def test_refusals(noisy, client, express, datagram, code, outcome):
-    with DatagramServer(noisy, express=express) as server:
+def test_refusals(exact, client, express, datagram, code, outcome):
+    with DatagramServer(exact, express=express) as server:
         refusal = client(server).ask(datagram)
     assert (refusal.kind, refusal.code, refusal.request, refusal.payload) == (Kind.REFUSAL, code, 3, b"")
     assert {name: number for name, number in server.outcomes().items() if number} == {outcome: 1}
@@ -447,9 +455,9 @@ class Traffic:
         assert min(self.sent.values()) > 20
 
 
-def test_mixed_packets_add_up(noisy, client, express):
+def test_mixed_packets_add_up(exact, client, express):
     traffic = Traffic(seed=2)
-    with DatagramServer(noisy, express=express) as server:
+    with DatagramServer(exact, express=express) as server:
         traffic.drive(server, client(server), lambda: sum(traffic.sent.values()) < 6000)
     traffic.check(server.counts())
 

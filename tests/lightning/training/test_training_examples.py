@@ -1,7 +1,9 @@
 """The examples that train run as they stand, and leave files that the toolkit takes."""
 
+import re
 import runpy
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -96,3 +98,28 @@ def test_a_detector_is_trained_and_tested_on_the_file_of_tests(run, tmp_path):
     found = evaluate(open_executor(load_model(model), "exact"), load_dataset(f"nsl-kdd:{tmp_path}"))
     assert f"exact {100 * found.accuracy:.2f} %" in told
     assert found.accuracy > 0.95
+
+
+def test_the_code_of_the_how_to_runs_one_block_after_the_other():
+    """With a network of dense layers and a single epoch, so that it takes a moment."""
+    import torch
+    from torch import nn
+
+    page = (EXAMPLES.parent / "docs" / "how-to" / "train-with-noise.md").read_text()
+    blocks = re.findall(r"(?:^(?:    .*)?\n)+", page, re.MULTILINE)
+    code = [textwrap.dedent(block) for block in blocks if "from lightning" in block]
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
+    before = module[1].weight.detach().clone()
+    known = {
+        "module": module,
+        "loss": nn.functional.cross_entropy,
+        "optimiser": torch.optim.Adam(module.parameters()),
+        "batches": [(torch.rand(4, 1, 8, 8), torch.arange(4))],
+    }
+    for block in code:
+        exec(compile(block.replace("epochs=10", "epochs=1"), "train-with-noise.md", "exec"), known)
+
+    assert len(code) == 2
+    assert known["found"].epochs == 1
+    assert not torch.equal(module[1].weight, before)
+    assert "forward" not in vars(module[1])
