@@ -1,6 +1,6 @@
 """Inference packets: LeNet-300-100 served on one core, asked from another, exact and noisy.
 
-Three things are measured in turns, in one run: a plain echo of datagrams (receive, send; nothing else), the model alone
+Three things are measured in turns, in one run: a plain echo in Python (receive, send; nothing else), the model alone
 for batch 1, and the server with more requests than it can answer. The server's rate is to be 80 % of
 1 / (time of the echo + time of batch 1). Then it is asked at 80 % of the rate that it reached: nothing may be lost,
 and p99 of latency, from the scheduled time of sending, is to be 2 ms. Times are wall clock; beside them stands

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from lightning.compiler import CompiledModel, Geometry, Hardware, PhotonicLayer
+from lightning.compiler import CompiledModel, Geometry, PhotonicLayer
 from lightning.networks.network import Network, Node, Preprocessing
 
 
@@ -73,6 +73,9 @@ def convolution():
 
 
 @pytest.fixture
-def hardware():
-    """With as many wavelengths as asked for."""
-    return lambda wavelengths: Hardware(wavelengths=wavelengths)
+def convolving(convolution):
+    """A model of one convolution and a ReLU."""
+    nodes = (Node("conv", "Conv", ("x", "w"), "c"), Node("relu", "Relu", ("c",), "y"))
+    tall, wide = convolution.geometry.output
+    shapes = {"x": (4, 7, 6), "c": (6, tall, wide), "y": (6, tall, wide)}
+    return CompiledModel(Network("conv", nodes, {}, "x", "y", shapes), {"conv": convolution})

@@ -166,15 +166,6 @@ def test_the_cycles_of_an_image_are_those_of_the_datapath(random_model):
     assert answers.cycles == total_cycles(cycles_of([(10, 50), (4, 10)]))
 
 
-@pytest.fixture
-def convolving(convolution):
-    """A model of one convolution and a ReLU."""
-    nodes = (Node("conv", "Conv", ("x", "w"), "c"), Node("relu", "Relu", ("c",), "y"))
-    tall, wide = convolution.geometry.output
-    shapes = {"x": (4, 7, 6), "c": (6, tall, wide), "y": (6, tall, wide)}
-    return CompiledModel(Network("conv", nodes, {}, "x", "y", shapes), {"conv": convolution})
-
-
 def test_a_convolution_is_the_one_by_hand(convolution, convolving):
     images = np.random.default_rng(2).integers(-255, 256, (2, 4, 7, 6)).astype(np.int16)
     scores = open_executor(convolving).run(images).scores

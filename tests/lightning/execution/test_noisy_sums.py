@@ -14,6 +14,7 @@ from lightning.execution import Faults, Noise, noisy, open_executor  # noqa: E40
 from lightning.execution.brute import BruteMultiplier  # noqa: E402
 from lightning.execution.exact import ExactMultiplier  # noqa: E402
 from lightning.execution.noisy import NoisyMultiplier, may_clip  # noqa: E402
+from lightning.execution.patches import patches  # noqa: E402
 from lightning.execution.walk import WalkingExecutor  # noqa: E402
 
 DRAWS = 4000
@@ -127,6 +128,24 @@ def test_without_noise_the_sums_are_exact_for_any_wavelengths(sparse_model, wave
             for kind in (NoisyMultiplier, BruteMultiplier):
                 found = kind(model, silent).sums(layer, activations[:2], keys[:2])
                 assert found.tolist() == exact.tolist()
+
+
+@pytest.mark.parametrize("wavelengths", [1, 4])
+def test_pixels_and_groups_of_a_convolution_have_the_noise_of_their_readouts(convolving, wavelengths):
+    model = replace(convolving, hardware=Hardware(wavelengths=wavelengths))
+    layer = model.layers["conv"]
+    one = np.random.default_rng(1).integers(-255, 256, (1, 4, 7, 6)).astype(np.int16)
+    terms = np.tile(patches(one, layer.geometry, 2), (1000, 1, 1, 1))
+    keys = np.arange(1000, dtype=np.uint64)
+    exact = ExactMultiplier().sums(layer, terms[:1], keys[:1])
+    noise = Noise("per-product-dense", sigma=0.5, shot=0.05, intensity=4e-4)
+    spreads = []
+    for kind in (NoisyMultiplier, BruteMultiplier):
+        assert kind(model, Noise(sigma=0.0)).sums(layer, terms[:1], keys[:1]).tolist() == exact.tolist()
+        spreads.append(kind(model, noise, seed=7).sums(layer, terms, keys).std(axis=0))
+    fast, brute = spreads
+    assert fast == pytest.approx(brute, rel=6 / 1000**0.5)  # six deviations of a ratio of spreads
+    assert fast.max() > 2 * fast.min()  # light differs from pixel to pixel, and so does noise
 
 
 ALL_NOISE = [

@@ -41,7 +41,7 @@ def module(clouds):
 @pytest.fixture(scope="module")
 def strong(clouds, module):
     return fine_tune(
-        module, clouds, shape=(12,), noise=STRONG, schedule=Schedule(epochs=30, batch=20, rate=3e-3), seed=1
+        module, clouds, shape=(12,), noise=STRONG, schedule=Schedule(epochs=15, batch=20, rate=5e-3), seed=1
     )
 
 
@@ -64,12 +64,12 @@ def test_accuracies_are_those_of_the_executors(strong, clouds):
 
 def test_the_control_is_the_same_training_without_noise(strong, clouds, module):
     again = fit(
-        module, clouds.train_x, clouds.train_y, seed=1, schedule=Schedule(epochs=30, batch=20, rate=3e-3)
+        module, clouds.train_x, clouds.train_y, seed=1, schedule=Schedule(epochs=15, batch=20, rate=5e-3)
     )
     pairs = zip(again.parameters(), strong.plain.module.parameters(), strict=True)
 
     assert all(torch.equal(first, second) for first, second in pairs)
-    assert strong.epochs == 30
+    assert strong.epochs == 15
 
 
 def test_the_table_shows_the_control_and_what_the_gain_is_over(strong):
@@ -82,7 +82,7 @@ def test_the_table_shows_the_control_and_what_the_gain_is_over(strong):
     ]
     assert lines[2].split()[-1] == f"{100 * strong.plain.noisy:.2f}"
     assert lines[4].startswith(
-        f"gain {100 * strong.gain:+.2f} points (per-product-dense, sigma 24, 30 epochs each"
+        f"gain {100 * strong.gain:+.2f} points (per-product-dense, sigma 24, 15 epochs each"
     )
 
 
