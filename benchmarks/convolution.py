@@ -1,7 +1,7 @@
 """A residual network of convolutions on light: the digits of scikit-learn, trained from nothing by `examples/digits`.
 
-Exact integers beside float32 and int8 of ONNX Runtime, the same test images; what part of the multiply-accumulates of
-Conv and Gemm is photonic; noise as on Lightning's prototype. One JSON line, one thread.
+Exact integers beside float32 and int8 of ONNX Runtime, the same test images; what part of its multiply-accumulates is
+photonic; noise as on Lightning's prototype. One JSON line, one thread.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 from one_thread import on_one_thread
 
+from lightning.compiler import report
 from lightning.evaluation import Dataset, load_dataset
 from lightning.evaluation.onnx_runtime import SAMPLES, float32_session, int8_session
 from lightning.execution.seam import Noise
-from lightning.networks import Network, from_torch
-from lightning.networks.macs import macs_of
-from lightning.training import Outcome
+from lightning.networks import from_torch
 from lightning.training.fine_tuning import measure
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "digits"))
@@ -41,7 +40,7 @@ def main() -> int:
     dataset = load_dataset("digits")
     found = [of_seed(options.network, dataset, seed) for seed in range(options.seeds)]
     points = [each["exact"] - each["int8"] for each in found]
-    report: dict[str, Any] = {
+    told: dict[str, Any] = {
         "benchmark": "convolution",
         "network": options.network,
         "images": len(dataset.y),
@@ -52,8 +51,8 @@ def main() -> int:
         "training_cpu_s": round(float(np.median([each["training_cpu_s"] for each in found])), 1),
     }
     for name in ("float32", "int8", "exact", "noisy"):
-        report[name] = [each[name] for each in found]
-    print(json.dumps(report))
+        told[name] = [each[name] for each in found]
+    print(json.dumps(told))
     return 0
 
 
@@ -70,17 +69,11 @@ def of_seed(name: str, dataset: Dataset, seed: int) -> dict[str, Any]:
     }
     right = {kind: per_cent(session.right(dataset) / len(dataset.y)) for kind, session in sessions.items()}
     right |= {"exact": per_cent(outcome.exact), "noisy": per_cent(outcome.noisy)}
-    return right | {"photonic_share": photonic_share(network, outcome), "training_cpu_s": took}
+    return right | {"photonic_share": report(outcome.model).photonic_share, "training_cpu_s": took}
 
 
 def per_cent(part: float) -> float:
     return round(100 * part, 2)
-
-
-def photonic_share(network: Network, outcome: Outcome) -> float:
-    """Of the multiply-accumulates in Conv and Gemm nodes."""
-    macs = {node.name: macs_of(network, node) for node in network.nodes if node.operation in {"Conv", "Gemm"}}
-    return sum(macs[name] for name in outcome.model.layers) / sum(macs.values())
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ def report(model: CompiledModel) -> Report:
     network, macs = model.network, macs_of(model.network)
     return Report(
         network.name,
-        model.scheme,
+        model.scheme_in_words,
         model_hash(model),
         tuple(_node(model, node, macs.get(node.name, 0)) for node in network.nodes),
         memory_plan(model),

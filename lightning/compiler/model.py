@@ -105,6 +105,11 @@ class CompiledModel:
         """Whether activations of later layers are made of sums alone, by shifting or by perfect scaling."""
         return self.scheme == "published"
 
+    @property
+    def scheme_in_words(self) -> str:
+        """The scheme, and how it departs from what its name says."""
+        return f"{self.scheme}, perfect scaling" if self.perfect_scaling else self.scheme
+
     def save(self, path: str | Path) -> None:
         """Write a `.lng` file. Raises `ModelFileError` where it cannot be written."""
         from lightning.compiler.archive import save_model

@@ -28,7 +28,8 @@ def load_or_compile(
     """The model in a `.lng`; or the network in an `.onnx` or `.npz`, compiled.
 
     Without `options`, or with `choose_scheme`, an `.npz` of weights without biases is compiled as `published`,
-    everything else as `scaled`, which needs `samples`. Raises what `load_model`, `load_network` and `compile_network`
+    everything else as `scaled`, which needs `samples`. Without `options` activations of `published` are scaled to 255
+    (`perfect_scaling`), as the published accuracies under noise assume; the datapath's shifts are had by asking. Raises what `load_model`, `load_network` and `compile_network`
     raise.
     """
     path = Path(path)
@@ -40,7 +41,11 @@ def load_or_compile(
     chosen = options or Options()
     if options is None or choose_scheme:
         published = path.suffix == ".npz" and _unbiased(network)
-        chosen = replace(chosen, scheme="published" if published else "scaled")
+        chosen = replace(
+            chosen,
+            scheme="published" if published else "scaled",
+            perfect_scaling=(published and options is None) or chosen.perfect_scaling,
+        )
     content = hashlib.sha256(path.read_bytes()).hexdigest()
     return compile_network(network, samples, chosen, source={"file": path.name, "sha256": content})
 

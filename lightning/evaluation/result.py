@@ -35,7 +35,7 @@ class Provenance:
             "version": toolkit_version(),
             "model": self.model.network.name,
             "model_hash": model_hash(self.model),
-            "scheme": self.model.scheme,
+            "scheme": self.model.scheme_in_words,
             "fidelity": self.fidelity,
             "seed": self.seeds[0],
             "seeds": list(self.seeds),

@@ -89,7 +89,7 @@ def metadata(loaded: Loaded) -> Document:
         "outputs": [{"name": network.output, "datatype": "FP32", "shape": [-1, *network.output_shape]}],
         "parameters": {
             "fidelity": loaded.executor.fidelity,
-            "scheme": loaded.model.scheme,
+            "scheme": loaded.model.scheme_in_words,
             "hash": loaded.hash,
             "origin": dict(loaded.model.origin),
         },
