@@ -14,6 +14,7 @@ from lightning.cli.options import AsJson
 from lightning.cli.output import DONE, print_document
 from lightning.compiler import Hardware, Options, load_or_compile, save_model
 from lightning.compiler.explain import report
+from lightning.compiler.hardware import MEASURED_SIGMA
 from lightning.compiler.options import Ranges, Scheme
 from lightning.errors import InputError, OutOfRange
 from lightning.networks.network import Preprocessing
@@ -38,6 +39,10 @@ Samples = Annotated[
 ]
 RangeName = Annotated[str, typer.Option("--ranges", help="error, min-max, percentile or entropy.")]
 Percentile = Annotated[float, typer.Option(help="Of magnitudes, with --ranges percentile.")]
+Sigma = Annotated[
+    float,
+    typer.Option(min=0, help="Noise of a readout, of 255, that ranges by error are chosen for."),
+]
 PerTensor = Annotated[bool, typer.Option("--per-tensor", help="One weight scale a layer, not one a row.")]
 Wavelengths = Annotated[int, typer.Option(min=1, max=64, help="Products that share a detector sample.")]
 Cores = Annotated[int, typer.Option(min=1, max=65536, help="Each computes other rows.")]
@@ -71,6 +76,7 @@ def compile_file(
     samples: Samples = None,
     ranges: RangeName = "error",
     percentile: Percentile = 99.9,
+    sigma: Sigma = MEASURED_SIGMA,
     wavelengths: Wavelengths = 1,
     cores: Cores = 1,
     lanes: Lanes = 16,
@@ -97,6 +103,7 @@ def compile_file(
         per_channel=not per_tensor,
         ranges=cast(Ranges, ranges),
         percentile=percentile,
+        sigma=sigma,
         wrap=wrap,
         perfect_scaling=perfect_scaling,
         hardware=hardware,

@@ -9,9 +9,10 @@ import typer
 
 from lightning.cli.options import TWIN
 from lightning.compiler import CompiledModel
+from lightning.compiler.hardware import MEASURED_SIGMA
 from lightning.errors import ConfigError, OutOfRange
 from lightning.evaluation.result import Provenance
-from lightning.execution.seam import MEASURED_SIGMA, Executor, Fidelity, Noise, Place
+from lightning.execution.seam import Executor, Fidelity, Noise, Place
 
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A .lng, an .onnx, or an .npz of weights w1, w2, ...")

@@ -46,12 +46,14 @@ class Observed:
     """(vectors, groups, terms) some of them."""
     signed: bool
     """Whether any would be rounded to less than 0."""
+    rectified: bool
+    """Whether nothing but rectifiers takes the outputs, so that negative ones do not matter."""
 
 
 def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Observed]:
     """The layers in the order of execution, each with what it is given by the float network."""
     random = np.random.default_rng(seed)
-    positive = never_negative(network)
+    positive, rectified = never_negative(network), only_rectified(network)
     largest = max(prod(shape) for shape in network.shapes.values())
     for node, activations in _inputs(network, _some(raw, _affordable(largest), random)):
         layer = lowered(network, node)
@@ -60,7 +62,8 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
         magnitudes = np.abs(activations).ravel()
         _check_size(layer, float(magnitudes.max(initial=0.0)))
         below = float(-activations.min(initial=0.0)) * 2 * FULL > magnitudes.max(initial=0.0)
-        yield Observed(layer, magnitudes, vectors, bool(below) and node.inputs[0] not in positive)
+        signed = bool(below) and node.inputs[0] not in positive
+        yield Observed(layer, magnitudes, vectors, signed, node.output in rectified)
 
 
 def _check_size(layer: Lowered, largest: float) -> None:
@@ -82,6 +85,16 @@ def never_negative(network: Network) -> frozenset[str]:
         if kept or clipped or node.operation in _NOT_NEGATIVE:
             found.add(node.output)
     return frozenset(found)
+
+
+def only_rectified(network: Network) -> frozenset[str]:
+    """Tensors of which nothing but what is positive is ever used: every node that takes them is a rectifier."""
+    takers: dict[str, set[bool]] = {network.output: {False}}
+    for node in network.nodes:
+        rectifier = node.operation == "Relu" or (node.operation == "Clip" and node.attributes["min"] == 0)
+        for name in node.inputs:
+            takers.setdefault(name, set()).add(rectifier)
+    return frozenset(name for name, rectifiers in takers.items() if rectifiers == {True})
 
 
 def _positive(name: str, found: set[str], network: Network) -> bool:

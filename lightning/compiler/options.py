@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
-from lightning.compiler.hardware import Hardware
+from lightning.compiler.hardware import MEASURED_SIGMA, Hardware
 from lightning.errors import OutOfRange
 
 Scheme = Literal["published", "scaled"]
@@ -26,6 +27,9 @@ class Options:
     """How the largest activation that is kept is chosen (`lightning.compiler.ranges`)."""
     percentile: float = 99.9
     """Of the magnitudes seen, where `ranges` is `percentile`."""
+    sigma: float = MEASURED_SIGMA
+    """The noise of a readout, of 255, that ranges by `error` are chosen for: more noise, smaller ranges. With averaging
+    over K readouts it is smaller by the root of K; 0 is best for exact integers."""
     rounding: Rounding = "fitted"
     """Of weights: `fitted` to what `>> 8` takes away (`lightning.compiler.rounding`), or to the `nearest` step."""
     correct_floor: bool = True
@@ -53,6 +57,8 @@ class Options:
                 f"percentile is {self.percentile}, and must be above 50, and at most 100",
                 cure="Take 99.9, or choose --ranges min-max",
             )
+        if not (math.isfinite(self.sigma) and self.sigma >= 0):
+            raise OutOfRange(f"sigma is {self.sigma}, and must be 0 or more")
 
     @property
     def document(self) -> Mapping[str, Any]:

@@ -13,8 +13,9 @@ from lightning.compiler.model import FULL, PhotonicLayer
 from lightning.compiler.observed import Observed, observe
 from lightning.compiler.options import Options
 from lightning.compiler.quantisation import output_scales, quantise, quantise_weights, weight_scales
-from lightning.compiler.ranges import candidates
+from lightning.compiler.ranges import best_of, candidates
 from lightning.compiler.rounding import rounded_by, rounding_table
+from lightning.compiler.schedule import readouts_of_weights
 from lightning.networks.network import Network
 
 Doubles = npt.NDArray[np.float64]
@@ -23,8 +24,6 @@ Small = npt.NDArray[np.int16]
 
 _LARGEST_BIAS = 2**22
 """In steps of a sum: with its sum it stays exact in float32."""
-_NO_WORSE = 1.5
-"""Of candidates of the range whose errors differ by less, the largest is taken: few samples show the extremes."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,8 @@ class _Fit:
     """(groups, rows) of what sums lack, in their own units: by `>> 8`, by rounding, by ends that are cut off."""
     error: float
     """Mean square of what remains when the mean is put back, added up over rows."""
+    noise: float
+    """Mean square of the noise that is expected in those outputs that count, added up over rows."""
 
 
 def scaled_layers(network: Network, raw: npt.NDArray[Any], options: Options) -> dict[str, PhotonicLayer]:
@@ -46,9 +47,9 @@ def scaled_layers(network: Network, raw: npt.NDArray[Any], options: Options) -> 
 
 
 def _layer(seen: Observed, options: Options) -> PhotonicLayer:
-    fits = [_fit(seen, largest, options) for largest in candidates(seen.magnitudes, options)]
-    least = min(fit.error for fit in fits)
-    fit = next(fit for fit in fits if fit.error <= least * _NO_WORSE)
+    wanted = _wanted(seen)
+    fits = [_fit(seen, wanted, largest, options) for largest in candidates(seen.magnitudes, options)]
+    fit = fits[best_of([each.error for each in fits], [each.noise for each in fits])]
     return PhotonicLayer(
         seen.layer.node.name,
         fit.weights,
@@ -67,22 +68,31 @@ def _bias(seen: Observed, fit: _Fit, options: Options) -> npt.NDArray[np.int32]:
     return np.asarray(np.rint(own + fit.mean if options.correct_floor else own).astype(np.int32))
 
 
-def _fit(seen: Observed, largest: float, options: Options) -> _Fit:
+def _fit(seen: Observed, wanted: Floats, largest: float, options: Options) -> _Fit:
     input_scale = largest / FULL
     integers = quantise(seen.vectors, input_scale, signed=seen.signed)
     scales = _scales(seen, input_scale, options)
     weights = _rounded(seen.layer.weights, scales, integers, options)
     outputs = output_scales(input_scale, scales)
-    lacking = np.stack(
-        [
-            _wanted(seen, group) / outputs[group] - sums_of(integers[:, group], rows)
-            for group, rows in enumerate(weights)
-        ]
-    )  # (groups, vectors, rows)
+    found = np.stack([sums_of(integers[:, group], rows) for group, rows in enumerate(weights)])
+    lacking = wanted / outputs[:, None] - found  # (groups, vectors, rows)
     mean = lacking.mean(axis=1)
     remains = lacking - mean[:, None] if options.correct_floor else lacking
     error = float(((remains * outputs[:, None]) ** 2).mean(axis=1).sum())
-    return _Fit(weights, input_scale, outputs, mean, error)
+    noise = _noise(seen, wanted, weights, outputs, options)
+    return _Fit(weights, input_scale, outputs, mean, error, noise)
+
+
+def _noise(seen: Observed, wanted: Floats, weights: Small, outputs: Floats, options: Options) -> float:
+    """Of readouts as the hardware takes them: sigma^2 for each, in units of outputs, times the part that counts.
+
+    What is cut off is wrong each time that such an image comes, and counts even in outputs that a rectifier cuts off;
+    of noise only what passes counts.
+    """
+    readouts = readouts_of_weights(weights, options.hardware).count * (2 if seen.signed else 1)
+    bias = 0 if seen.layer.bias is None else seen.layer.bias[:, None]
+    passed = (wanted + bias > 0).mean(axis=1) if seen.rectified else 1.0
+    return float((readouts * passed * (options.sigma * outputs.astype(np.float64)) ** 2).sum())
 
 
 def _scales(seen: Observed, input_scale: float, options: Options) -> Doubles:
@@ -99,6 +109,6 @@ def _rounded(weights: Floats, scales: Doubles, integers: Small, options: Options
     return rounded_by(rounding_table(integers), weights / scales[..., None])
 
 
-def _wanted(seen: Observed, group: int) -> Floats:
-    """(vectors, rows) the sums of products in float32."""
-    return np.asarray(seen.vectors[:, group] @ seen.layer.weights[group].T)
+def _wanted(seen: Observed) -> Floats:
+    """(groups, vectors, rows) the sums of products in float32."""
+    return np.asarray(seen.vectors.transpose(1, 0, 2) @ seen.layer.weights.transpose(0, 2, 1))

@@ -68,10 +68,15 @@ def readouts_of(layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None 
     >>> readouts_of(layer, Hardware(wavelengths=2, skip_zeros=True)).net_sign.tolist()
     [[0]]
     """
-    positive = _places((layer.weights > 0).sum(axis=2), hardware.wavelengths)
-    negative = _places((layer.weights < 0).sum(axis=2), hardware.wavelengths)
+    return readouts_of_weights(layer.weights, hardware, dense=dense)
+
+
+def readouts_of_weights(weights: Weights, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
+    """The same for weights (groups, rows, terms) that are not in a layer yet."""
+    positive = _places((weights > 0).sum(axis=2), hardware.wavelengths)
+    negative = _places((weights < 0).sum(axis=2), hardware.wavelengths)
     if dense if dense is not None else not hardware.skip_zeros:
-        terms = _places(np.int64(layer.weights.shape[2]), hardware.wavelengths)
+        terms = _places(np.int64(weights.shape[2]), hardware.wavelengths)
         positive = np.maximum(positive, terms - negative)
     return Readouts(positive + negative, positive - negative)
 

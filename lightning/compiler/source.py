@@ -29,8 +29,8 @@ def load_or_compile(
 
     Without `options`, or with `choose_scheme`, an `.npz` of weights without biases is compiled as `published`,
     everything else as `scaled`, which needs `samples`. Without `options` activations of `published` are scaled to 255
-    (`perfect_scaling`), as the published accuracies under noise assume; the datapath's shifts are had by asking. Raises what `load_model`, `load_network` and `compile_network`
-    raise.
+    (`perfect_scaling`), as the published accuracies under noise assume; the datapath's shifts are had by asking.
+    Raises what `load_model`, `load_network` and `compile_network` raise.
     """
     path = Path(path)
     if path.suffix == ".lng":

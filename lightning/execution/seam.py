@@ -9,15 +9,13 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from lightning.compiler.hardware import MEASURED_SIGMA
 from lightning.compiler.model import CompiledModel, PhotonicLayer
 
 Keys = npt.NDArray[np.uint64]
 Activations = npt.NDArray[np.int16]
 Fidelity = Literal["exact", "noisy", "device", "datapath"]
 Place = Literal["per-output", "per-product", "per-product-dense"]
-
-MEASURED_SIGMA = 1.6569279459762971
-"""Of 255: measured on Lightning's prototype, as its artifact states."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,9 @@ def _all_errors(root=errors.LightningError):
             yield from _all_errors(kind)
 
 
-def test_every_error_and_its_code(page):
+def test_every_error_has_a_code_of_its_own():
     found = list(_all_errors())
     assert len(found) > 20
-    assert [kind.__name__ for kind in found if f"`{kind.__name__}`" not in page] == []
-    assert [kind.code for kind in found if f"`{kind.code}`" not in page] == []
     assert len({kind.code for kind in found}) == len(found)
 
 
