@@ -93,8 +93,9 @@ def _told_by_qick(error: RuntimeError) -> LightningError:
 def tell(error: LightningError, *, as_json: bool) -> int:
     """Print an error, and the exit code. Programs get it on standard output, where they look for a document."""
     if as_json:
-        found = {"code": error.code, "message": error.what, "device": error.device, "cure": error.cure}
-        print(json.dumps({"ok": False, "error": found}))
+        from lightning.cli.output import print_document
+
+        print_document(None, {"error": document_of_error(error)}, ok=False)
     else:
         print(f"error: {error}", file=sys.stderr)
     return ERROR

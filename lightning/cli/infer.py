@@ -12,7 +12,6 @@ from lightning.cli import fidelity as how
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE, print_document, saturation
 from lightning.compiler.source import load_or_compile
-from lightning.evaluation.accuracy import classes_of
 from lightning.evaluation.images import read_input
 from lightning.execution.seam import Answers
 
@@ -62,12 +61,12 @@ def infer(
     origin = run.provenance(compiled, (seed,))
     best = best_of(answers)
     if as_json:
-        told = {"class": int(classes_of(answers.scores)[0]), "scores": answers.scores[0].ravel().tolist()}
+        told = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
         counted = {"cycles": answers.cycles, "counters": dict(answers.counters)}
         print_document(None, {**origin.document, "image": str(image), "key": key, **told, **counted})
     else:
         mark = "  SIMULATED" if origin.device.simulated else ""
-        print(f"class {classes_of(answers.scores)[0]} ({origin.line}){mark}")
+        print(f"class {answers.classes[0]} ({origin.line}){mark}")
         print("\n".join(f"  {each['class']:>5}  {each['score']:g}" for each in best))
     return DONE
 

@@ -19,8 +19,22 @@ Device = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 Shots = Annotated[int, typer.Option(min=1, max=65535, help="Readings that are averaged.")]
+
+
+def _drawable(file: Path | None) -> Path | None:
+    """Refused before the work, whose result would be lost with it."""
+    if file is None:
+        return None
+    from lightning.pictures.canvas import checked_file
+
+    return checked_file(file)
+
+
 Png = Annotated[
-    Path | None, typer.Option("--png", metavar="FILE", help="Draw a picture (.png, .svg or .pdf).")
+    Path | None,
+    typer.Option(
+        "--png", metavar="FILE", callback=_drawable, help="Draw a picture (.png, .svg or .pdf)."
+    ),
 ]
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the numbers.")]
 

@@ -30,6 +30,11 @@ def print_document(device: DeviceIdentity | None, document: dict[str, Any], *, o
     print(json.dumps({"ok": ok, **whose, **document}))
 
 
+def document_of_error(error: LightningError) -> dict[str, Any]:
+    """What a document says of what went wrong."""
+    return {"code": error.code, "message": error.what, "device": error.device, "cure": error.cure}
+
+
 @contextlib.contextmanager
 def saturation() -> Iterator[list[str]]:
     """What is said inside about too much light. That, and of none, is a line too; other warnings are given as ever."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lightning.errors import InputError
 from lightning.evaluation.dataset import Classes, Dataset, Raw
 from lightning.evaluation.images import fitted
-from lightning.execution.seam import Executor
+from lightning.execution.seam import Executor, classes_of
 from lightning.networks.network import Network
 
 BATCH = 256
@@ -73,17 +73,6 @@ def check_classes(dataset: Dataset, network: Network) -> None:
             f" 0 to {scores - 1}",
             cure="Name data that the network was trained for",
         )
-
-
-def classes_of(scores: npt.NDArray[np.float32]) -> Classes:
-    """(images,) the first of the largest scores; of a single score 1 where it is above 0, as a logit's class is.
-
-    >>> classes_of(np.float32([[1, 3, 3], [2, 1, 0]])).tolist(), classes_of(np.float32([[-1], [2]])).tolist()
-    ([1, 0], [0, 1])
-    """
-    flat = scores.reshape(len(scores), -1)
-    found = flat[:, 0] > 0 if flat.shape[1] == 1 else flat.argmax(axis=1)
-    return found.astype(np.int64)
 
 
 def count_right(scores: npt.NDArray[np.float32], wanted: Classes) -> int:

@@ -66,8 +66,19 @@ class Answers:
 
     @property
     def classes(self) -> npt.NDArray[np.int64]:
-        """(images,) the first of the largest scores."""
-        return np.asarray(self.scores.reshape(len(self.scores), -1).argmax(axis=1))
+        """(images,) as `classes_of` finds them."""
+        return classes_of(self.scores)
+
+
+def classes_of(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+    """(images,) the first of the largest scores; of a single score 1 where it is above 0, as a logit's class is.
+
+    >>> classes_of(np.float32([[1, 3, 3], [2, 1, 0]])).tolist(), classes_of(np.float32([[-1], [2]])).tolist()
+    ([1, 0], [0, 1])
+    """
+    flat = scores.reshape(len(scores), -1)
+    found = flat[:, 0] > 0 if flat.shape[1] == 1 else flat.argmax(axis=1)
+    return np.asarray(found, np.int64)
 
 
 class Executor(Protocol):

@@ -101,12 +101,22 @@ def as_png(figure: Any) -> bytes:
     return written.getvalue()
 
 
+def checked_file(file: str | Path) -> Path:
+    """Where a picture can be written, to be asked before the work for it begins.
+
+    Raises `PictureError` for a name that ends in no kind of picture, and for a folder that is not there.
+    """
+    path = Path(file)
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise PictureError(f"{str(path)!r} names no kind of picture", cure="End it in .png, .svg or .pdf")
+    if not path.parent.is_dir():
+        raise PictureError(f"there is no folder {str(path.parent)!r}", cure="Make it, or give another path")
+    return path
+
+
 def save(figure: Any, file: str | Path) -> Path:
     """Write it, in the format that the name ends in (png, svg, pdf). Raises `PictureError`."""
-    path = Path(file)
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in ("png", "svg", "pdf"):
-        raise PictureError(f"{str(path)!r} names no kind of picture", cure="End it in .png, .svg or .pdf")
+    path = checked_file(file)
     try:
         figure.savefig(path, dpi=DPI)
     except OSError as error:

@@ -104,6 +104,12 @@ def test_hardware_and_options_are_taken(folder, document):
     assert (model.origin["options"]["ranges"], model.origin["options"]["per_channel"]) == ("entropy", False)
 
 
+def test_the_noise_that_ranges_are_chosen_for_is_taken_and_kept(folder, ran):
+    for words, sigma in ((("--sigma", "8"), 8.0), ((), 1.6569279459762971)):
+        ran("compile", "biased.npz", "--samples", "samples.npy", "-o", "a.lng", *words)
+        assert load_model("a.lng").origin["options"]["sigma"] == sigma
+
+
 def test_preprocessing_is_stored(folder, ran):
     given = ("--scale", "0.1", "--mean", "0.5", "--deviation", "2")
     ran("compile", "biased.npz", "--samples", "samples.npy", "-o", "a.lng", *given)

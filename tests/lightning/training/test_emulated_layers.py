@@ -222,6 +222,20 @@ def test_what_a_range_cuts_off_has_no_gradient():
     assert x.grad.numpy() == pytest.approx(np.array([[1.0, 1.0, 1.0, 0.0]]))
 
 
+@pytest.mark.parametrize(
+    ("noise", "options", "percentile"),
+    [
+        (5.0, Options(), 97),
+        (5.0, Options(sigma=0), 100),
+        (0.0, Options(), 100),
+        (5.0, Options(ranges="min-max"), 100),
+        (5.0, Options(ranges="percentile", percentile=99), 99),
+    ],
+)
+def test_ranges_are_cut_off_in_training_where_the_compiler_does_so(noise, options, percentile):
+    assert Emulation(Noise(sigma=noise), options).percentile == percentile
+
+
 def test_a_module_stays_what_it_is_also_after_an_error():
     module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2))
     kinds, x = [type(each) for each in module.modules()], torch.rand(1, 1, 4, 4)
