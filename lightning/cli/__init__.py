@@ -7,7 +7,6 @@ prints one document, of an error too: `{"ok": false, "error": {"code", "message"
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -93,7 +92,7 @@ def _told_by_qick(error: RuntimeError) -> LightningError:
 def tell(error: LightningError, *, as_json: bool) -> int:
     """Print an error, and the exit code. Programs get it on standard output, where they look for a document."""
     if as_json:
-        from lightning.cli.output import print_document
+        from lightning.cli.output import document_of_error, print_document
 
         print_document(None, {"error": document_of_error(error)}, ok=False)
     else:

@@ -13,7 +13,7 @@ from lightning.cli.output import DONE, print_document
 from lightning.costs import BASELINES, PRESETS, Costs, Figure, costs_of
 from lightning.costs.shot_noise import ShotPoint, shot_noise_curve
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A .lng, an .onnx, or an .npz of weights.")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A .lng, or an .npz of weights without biases.")]
 Presets = Annotated[
     str, typer.Option("--preset", help=f"Parts of the system: {', '.join(PRESETS)}, or all of them.")
 ]
@@ -56,7 +56,10 @@ def energy(
     if png is not None:
         _draw(png, costs, points, exact, Path(model).stem)
     if as_json:
-        print_document(None, {"model": model, **_document(costs), "shot_limit": [asdict(p) for p in points]})
+        print_document(
+            None,
+            {**origin_of(compiled, len(SHOT_SEEDS)), **_document(costs), "shot_limit": _limit(points, exact)},
+        )
         return DONE
     for each in costs:
         print("\n".join(_table(each)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, get_args
 
@@ -10,6 +11,7 @@ import typer
 from lightning.cli.options import TWIN
 from lightning.compiler import CompiledModel
 from lightning.compiler.hardware import MEASURED_SIGMA
+from lightning.devices.identity import DeviceIdentity
 from lightning.errors import ConfigError, OutOfRange
 from lightning.evaluation.result import Provenance
 from lightning.execution.seam import Executor, Fidelity, Noise, Place
@@ -35,15 +37,15 @@ Sigma = Annotated[
 ]
 Mean = Annotated[float | None, typer.Option("--mean", help="Error that is always there, of 255.")]
 Average = Annotated[int, typer.Option("--average", min=1, help="Readouts of which the mean is taken.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the noise.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**64 - 1, help="Of the noise.")]
+MaybeSeed = Annotated[int | None, typer.Option("--seed", min=0, max=2**64 - 1, help="Of the noise; 0.")]
 MaybeDevice = Annotated[
     str | None,
     typer.Option(
         "--device",
         "-d",
         metavar="ADDRESS",
-        envvar="LIGHTBED_DEVICE",
-        help="Of --fidelity device, and of --calibrated.",
+        help="Of --fidelity device, and of --calibrated; LIGHTBED_DEVICE, if not given.",
     ),
 ]
 Bus = Annotated[
@@ -67,6 +69,18 @@ class Run:
     bus: str
     average: int
 
+    def seed_of(self, given: int | None, *, compared: bool = False) -> int:
+        """The first seed, 0 unless one was given. Raises `ConfigError` where nothing is random.
+
+        `compared`: with noise, which is in the table whatever the fidelity is.
+        """
+        if given is not None and self.fidelity in ("exact", "datapath") and not compared:
+            raise ConfigError(
+                f"a seed is given, and fidelity {self.fidelity} has nothing random",
+                cure="Leave --seed out, or say --fidelity noisy",
+            )
+        return given or 0
+
     def open(self, model: CompiledModel, seed: int) -> Executor:
         """An executor for this model."""
         from lightning.execution import open_executor
@@ -83,6 +97,8 @@ class Run:
 
     def provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
         """What a result says of its origin."""
+        if self.fidelity == "datapath":
+            return Provenance(model, self.fidelity, seeds, device=DeviceIdentity(self.bus, simulated=True))
         if self.fidelity != "device":
             return Provenance(model, self.fidelity, seeds, self.noise)
         from lightning.calibration.store import require
@@ -116,8 +132,23 @@ def chosen(
         raise ConfigError(
             f"fidelity {kind} has nothing to average", cure="Leave --average out, or say --fidelity noisy"
         )
+    _check_whereabouts(kind, device, bus, calibrated=calibrated)
     noise = noise_of(place, sigma, mean, average, device, calibrated=calibrated) if kind == "noisy" else None
     return Run(kind, noise, _connected(device) if kind == "device" else None, bus or SIMULATED_BUS, average)
+
+
+def _check_whereabouts(kind: Fidelity, device: str | None, bus: str | None, *, calibrated: bool) -> None:
+    """Nobody is to believe that a device answered which was not asked."""
+    if device is not None and kind != "device" and not calibrated:
+        raise ConfigError(
+            f"a device is named, and fidelity {kind} asks none",
+            cure="Say --fidelity device, or --calibrated for noise as it was measured there; or leave --device out",
+        )
+    if bus is not None and kind != "datapath":
+        raise ConfigError(
+            f"a bus is named, and fidelity {kind} uses none",
+            cure="Say --fidelity datapath, or leave --bus out",
+        )
 
 
 def noise_of(
@@ -154,4 +185,4 @@ def one_of(option: str, word: str, known: tuple[str, ...]) -> Any:
 def _connected(device: str | None) -> Any:
     from lightning.devices import connect
 
-    return connect(device or TWIN)
+    return connect(device or os.environ.get("LIGHTBED_DEVICE") or TWIN)

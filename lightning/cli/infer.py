@@ -17,7 +17,9 @@ from lightning.execution.seam import Answers
 
 Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="A picture (.png), or an .npy of raw values.")]
 Resize = Annotated[bool, typer.Option("--resize", help="Scale a picture of another size.")]
-Key = Annotated[int, typer.Option("--key", min=0, help="Which image it is: another key, other noise.")]
+Key = Annotated[
+    int, typer.Option("--key", min=0, max=2**64 - 1, help="Which image it is: another key, other noise.")
+]
 
 BEST = 5
 """Classes that are listed."""
@@ -36,7 +38,7 @@ def infer(
     sigma: how.Sigma = None,
     mean: how.Mean = None,
     average: how.Average = 1,
-    seed: how.Seed = 0,
+    seed: how.MaybeSeed = None,
     key: Key = 0,
     device: how.MaybeDevice = None,
     bus: how.Bus = None,
@@ -50,6 +52,7 @@ def infer(
     For example: lightning infer model.lng seven.png --fidelity noisy
     """
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
+    seed = run.seed_of(seed)
     compiled = load_or_compile(model)
     raw = read_input(image, compiled.network, resize=resize)
     executor = run.open(compiled, seed)

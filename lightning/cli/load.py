@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from lightning.cli.options import AsJson, Png
-from lightning.cli.output import DONE, print_document, written
+from lightning.cli.output import DONE, ERROR, document_of_error, print_document, written
 from lightning.compiler.compilation import toolkit_version
 from lightning.load import Outcome, drive_datagrams, drive_http
 from lightning.load.echo import running_echo
 from lightning.load.errors import LoadError
-from lightning.load.http import CONNECTIONS, ECHOED
+from lightning.load.http import CONNECTIONS, ECHOED, only_model
+from lightning.load.outcome import unanswered
 from lightning.load.targets import Target, target_of
 
 Url = Annotated[
     str, typer.Argument(metavar="URL", help="http://HOST:PORT or udp://HOST:PORT; http or udp with --echo.")
 ]
 Model = Annotated[
-    str, typer.Option("--model", metavar="NAME", help="Packets name models by number: 1, 2, ...")
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="Over HTTP by default the only one; packets name models by number, 1 by default.",
+    ),
 ]
 Rates = Annotated[
     list[float] | None, typer.Option("--rate", metavar="R", help="Requests a second; repeatable. 1000.")
@@ -41,6 +49,9 @@ Echo = Annotated[bool, typer.Option("--echo", help="Start an echo, and see what 
 
 RATE = 1000.0
 
+FIRST = "1"
+"""The number that the first model has in packets."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -49,7 +60,7 @@ def register(app: typer.Typer) -> None:
 
 def load(
     url: Url,
-    model: Model = "1",
+    model: Model = None,
     rate: Rates = None,
     seconds: Seconds = 5.0,
     data: Data = "random",
@@ -65,34 +76,32 @@ def load(
 ) -> int:
     """Ask a server at random times (Poisson), whether it answers or not; latency counts from the scheduled time.
 
-    For example: lightning load udp://127.0.0.1:8500 --model 1 --rate 5000 --rate 10000 --png latency.png
+    For example: lightning load udp://127.0.0.1:8500 --size 784 --rate 5000 --rate 10000 --png latency.png
     """
     with _server(url, echo=echo) as target:
-        turns = [(each, seed + turn) for turn, each in enumerate(rate or [RATE])]
+        model = model or (only_model(target) if target.scheme == "http" and not echo else FIRST)
+        common: dict[str, Any] = {"data": data, "deadline_us": deadline_us}
         if target.scheme == "udp":
-            number = _number(model)
-            packets: dict[str, Any] = {"data": data, "size": size, "deadline_us": deadline_us}
-            outcomes = [drive_datagrams(target, number, r, seconds, seed=s, **packets) for r, s in turns]
+            drive = partial(drive_datagrams, target, _number(model), size=size, **common)
         else:
             into = ECHOED if echo else None
-            requests: dict[str, Any] = {
-                "data": data,
-                "binary": binary,
-                "connections": connections,
-                "deadline_us": deadline_us,
-            }
-            outcomes = [
-                drive_http(target, model, r, seconds, seed=s, into=into, **requests) for r, s in turns
-            ]
+            common |= {"binary": binary, "connections": connections}
+            drive = partial(drive_http, target, model, into=into, **common)
+        outcomes = [drive(each, seconds, seed=seed + turn) for turn, each in enumerate(rate or [RATE])]
     about = f"{'echo' if echo else target.url} · model {model} · {seconds:g} s at each rate · seed {seed}"
     if png is not None:
         _draw(outcomes, about, png)
+    failure = unanswered(outcomes)
     if as_json:
         asked = {"target": target.url, "echo": echo, "model": model, "data": data, "binary": binary}
         found = {"seed": seed, "seconds": seconds, "results": [each.figures() for each in outcomes]}
-        print_document(None, {"version": toolkit_version(), **asked, **found, "written": written((png,))})
-    else:
-        _say(outcomes, about, written((png,)))
+        document = {"version": toolkit_version(), **asked, **found, "written": written((png,))}
+        error = {} if failure is None else {"error": document_of_error(failure)}
+        print_document(None, document | error, ok=failure is None)
+        return ERROR if failure else DONE
+    _say(outcomes, about, written((png,)))
+    if failure is not None:
+        raise failure
     return DONE
 
 
@@ -112,7 +121,7 @@ def _number(model: str) -> int:
     if not model.isdecimal() or int(model) >= 1 << 32:
         raise LoadError(
             f"packets name models by number, and {model!r} is none",
-            cure="Give --model 1; what `lightning serve --json` says when it is ready lists the numbers",
+            cure="Give --model 1: `lightning serve` says the numbers when it is ready",
         )
     return int(model)
 
@@ -126,26 +135,26 @@ def _draw(outcomes: Sequence[Outcome], about: str, png: Path) -> None:
 
 def _say(outcomes: Sequence[Outcome], about: str, files: Sequence[str]) -> None:
     print(about)
-    heads = ("rate/s", "answered/s", "p50 µs", "p99 µs", "p99.9 µs", "lost", "late", "refused", "lag p99 µs")
-    print("".join(f"{head:>12}" for head in heads))
+    heads = ("rate/s", "answered/s", "p50 µs", "p99 µs", "p99.9 µs", "lost", "late", "lag p99 µs", "refused")
+    print("".join(f"{head:>12}" for head in heads[:-1]), "", heads[-1])
     for each in outcomes:
-        print("".join(f"{_cell(value):>12}" for value in _row(each)))
+        refused = ", ".join(f"{count:,} {name}" for name, count in each.refused.items()) or "0"
+        print("".join(f"{_cell(value):>12}" for value in _row(each)), "", refused)
     print("lag: from the scheduled time to sending: the generator was late, or no connection was free")
     for name in files:
         print(f"written: {name}")
 
 
-def _row(outcome: Outcome) -> tuple[Any, ...]:
+def _row(outcome: Outcome) -> tuple[float, ...]:
     return (
         outcome.rate,
         outcome.answered_per_s,
         *(outcome.percentile_us(percent) for percent in (50, 99, 99.9)),
         outcome.lost,
         outcome.late,
-        ", ".join(f"{count} {name}" for name, count in outcome.refused.items()) or "0",
         outcome.lag_us(99),
     )
 
 
-def _cell(value: Any) -> str:
-    return f"{value:,.0f}" if isinstance(value, int | float) else str(value)
+def _cell(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:,.0f}"

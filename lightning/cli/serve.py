@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+import socket
+import sys
+from collections.abc import Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,7 +64,7 @@ def serve(
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
     for library in ("fastapi", "uvicorn", "uvloop", "httptools", "orjson", "prometheus_client"):
         needed(library, "to serve models")
-    named = dict(_named(models, name))
+    named = _named(models, name)
     directory = next((each for each in models if each.is_dir()), None)
     repository = Repository(lambda model: run.open(model, seed), directory)
     from lightning.serving import server
@@ -69,6 +73,7 @@ def serve(
     limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
     infer = Infer(repository, limits)
     opened = server.bound(host, port)
+    _warn(host)
     try:
         for each, path in named.items():
             repository.load(each, path)
@@ -79,16 +84,42 @@ def serve(
     return DONE
 
 
-def _named(paths: Sequence[Path], name: str | None) -> Iterator[tuple[str, Path]]:
-    """Files with the names of their models. Raises `ConfigError`."""
-    files = [each for path in paths for each in (sorted(path.glob("*.lng")) if path.is_dir() else [path])]
-    names = [name or each.stem for each in files]
-    if not files or len(set(names)) < len(names):
+def _named(paths: Sequence[Path], name: str | None) -> dict[str, Path]:
+    """Files by the names of their models. Raises `ConfigError`."""
+    named: dict[str, Path] = {}
+    for path in paths:
+        for file in _files(path):
+            called = name or file.stem
+            if called in named:
+                raise ConfigError(
+                    f"{str(named[called])!r} and {str(file)!r} would both be model {called!r}",
+                    cure="Give one of them another name; --name is for one file",
+                )
+            named[called] = file
+    return named
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(path.glob("*.lng"))
+    if not found:
         raise ConfigError(
-            f"{', '.join(map(str, paths))}: no models, or several of one name",
-            cure="Name files of different names; --name is for one file",
+            f"no .lng file is in {str(path)!r}", cure="Make one with `lightning compile -o NAME.lng`"
         )
-    return zip(names, files, strict=True)
+    return found
+
+
+def _warn(host: str) -> None:
+    """Where the server is heard beyond this machine. Names are looked up, as they are to listen."""
+    with contextlib.suppress(OSError):
+        reached = {str(each[4][0]) for each in socket.getaddrinfo(host, None)}
+        if not all(ip_address(each.partition("%")[0]).is_loopback for each in reached):
+            print(
+                f"warning: {host} is not this machine alone, and there is no password: "
+                "whoever reaches it may ask, load and unload",
+                file=sys.stderr,
+            )
 
 
 def _say(found: dict[str, Any], *, as_json: bool) -> None:
@@ -96,6 +127,11 @@ def _say(found: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"ready": True, **found, "pid": os.getpid()}), flush=True)
         return
-    models = ", ".join(f"{each['name']} ({each['fidelity']})" for each in found["models"])
+    models = ", ".join(f"{each['name']} ({_described(each, found['udp'])})" for each in found["models"])
     packets = f" and udp://{found['udp']}" if found["udp"] else ""
     print(f"ready: {models} at {found['http']}{packets}", flush=True)
+
+
+def _described(model: dict[str, Any], packets: str | None) -> str:
+    """Packets name models by number."""
+    return f"{model['fidelity']}, number {model['number']}" if packets else str(model["fidelity"])

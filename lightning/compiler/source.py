@@ -27,10 +27,10 @@ def load_or_compile(
 ) -> CompiledModel:
     """The model in a `.lng`; or the network in an `.onnx` or `.npz`, compiled.
 
-    Without `options`, or with `choose_scheme`, an `.npz` of weights without biases is compiled as `published`,
-    everything else as `scaled`, which needs `samples`. Without `options` activations of `published` are scaled to 255
-    (`perfect_scaling`), as the published accuracies under noise assume; the datapath's shifts are had by asking.
-    Raises what `load_model`, `load_network` and `compile_network` raise.
+    Without `options`, or with `choose_scheme`, an `.npz` of weights without biases is compiled as `published` with
+    activations scaled to 255 (`perfect_scaling`), as the published accuracies under noise assume; everything else as
+    `scaled`, which needs `samples`. The datapath's own shifts are had by asking for `published`. Raises what
+    `load_model`, `load_network` and `compile_network` raise.
     """
     path = Path(path)
     if path.suffix == ".lng":
@@ -44,7 +44,7 @@ def load_or_compile(
         chosen = replace(
             chosen,
             scheme="published" if published else "scaled",
-            perfect_scaling=(published and options is None) or chosen.perfect_scaling,
+            perfect_scaling=published,
         )
     content = hashlib.sha256(path.read_bytes()).hexdigest()
     return compile_network(network, samples, chosen, source={"file": path.name, "sha256": content})

@@ -47,8 +47,9 @@ class Provenance:
 
     @property
     def line(self) -> str:
-        """For people: `noisy, per-product, sigma 1.657 of 255, seed 0`."""
-        return ", ".join([self.fidelity, *self._noise_words(), *self._seed_words()])
+        """For people: `noisy, per-product, sigma 1.657 of 255, seed 0`, or `datapath, fastsim://`."""
+        device = [] if self.device == MODELLED else [self.device.name]
+        return ", ".join([self.fidelity, *device, *self._noise_words(), *self._seed_words()])
 
     def _noise_words(self) -> list[str]:
         noise = self.noise

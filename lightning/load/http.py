@@ -65,20 +65,41 @@ def drive_http(
 
 def metadata_of(target: Target, model: str) -> Any:
     """What the server tells of a model. Raises `LoadError`."""
+    status, content = _asked(target, "GET", f"/v2/models/{model}")
+    if status != http.client.OK:
+        raise LoadError(
+            f"{target.url} has no model {model!r} (status {status})",
+            cure="Give the name of a model that the server has loaded",
+        )
+    return content
+
+
+def only_model(target: Target) -> str:
+    """The name of the one model that a server has loaded. Raises `LoadError` where there are several, or none."""
+    status, listed = _asked(target, "POST", "/v2/repository/index", b'{"ready": true}')
+    try:
+        names = [str(each["name"]) for each in listed] if status == http.client.OK else []
+    except (TypeError, KeyError):
+        names = []
+    if len(names) != 1:
+        raise LoadError(
+            f"{target.url} names {', '.join(names) or 'no model'}, and nothing says which is to be asked",
+            cure="Give --model NAME",
+        )
+    return names[0]
+
+
+def _asked(target: Target, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
+    """The status, and the document of a good answer. Raises `LoadError`."""
     asked = http.client.HTTPConnection(target.host, target.port, timeout=10)
     try:
-        asked.request("GET", f"/v2/models/{model}")
+        asked.request(method, path, body, {"Content-Type": "application/json"} if body else {})
         answer = asked.getresponse()
         content = answer.read()
-        if answer.status != http.client.OK:
-            raise LoadError(
-                f"{target.url} has no model {model!r} (status {answer.status})",
-                cure="Give the name of a model that the server has loaded",
-            )
-        return json.loads(content)
-    except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
+        return answer.status, json.loads(content) if answer.status == http.client.OK else None
+    except (OSError, http.client.HTTPException, ValueError) as error:
         raise LoadError(
-            f"{target.url} does not tell of model {model!r} ({error})",
+            f"{target.url} does not answer {method} {path} ({error})",
             cure="Start a server of the Open Inference Protocol there, or give another address",
         ) from error
     finally:

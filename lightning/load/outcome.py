@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from lightning.load.errors import LoadError
 
 Nanoseconds = npt.NDArray[np.int64]
 
@@ -129,6 +132,31 @@ class Outcome:
             "p999_us": _number(self.percentile_us(99.9)),
             "generator_lag_p99_us": _number(self.lag_us(99)),
         }
+
+
+CURES = {
+    "input": "Send what the model takes: --data FILE.npy or digits, or --size with the values of a row",
+    "unknown_model": "Give --model with a number that `lightning serve` says when it is ready",
+    "late": "Give a longer --deadline-us, or a lower --rate",
+}
+"""Of refusals, by name."""
+
+
+def unanswered(outcomes: Sequence[Outcome]) -> LoadError | None:
+    """What to say, and to do, where not one request of several loads was answered; None where one was."""
+    if any(each.answered for each in outcomes):
+        return None
+    refused = Counter[str]()
+    for each in outcomes:
+        refused.update(each.refused)
+    told = [f"{count:,} were refused with {name}" for name, count in refused.most_common()]
+    lost = sum(each.lost for each in outcomes)
+    told += [f"{lost:,} got no answer"] if lost else []
+    cure = CURES.get(refused.most_common(1)[0][0]) if refused else "See whether a server listens there"
+    return LoadError(
+        f"of {sum(each.scheduled for each in outcomes):,} requests none was answered: {', '.join(told)}",
+        cure=cure or "Send one such request by hand: its answer says why",
+    )
 
 
 def _number(value: float) -> float | None:

@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import ServingError
+from lightning.execution.seam import classes_of
 
 MAGIC = b"LBIP"
 VERSION = 1
@@ -207,7 +208,7 @@ class Scores:
     """What an answer says."""
 
     chosen: int
-    """The class: the first of the largest scores."""
+    """The class, as `lightning.execution.seam.classes_of` finds it."""
     cycles: int
     """Of the datapath, for this answer."""
     scores: npt.NDArray[np.float32]
@@ -219,8 +220,8 @@ def answer_message(scores: npt.NDArray[np.float32], cycles: int) -> bytes:
     >>> answer_message(np.array([1, 3], np.float32), 104).hex(" ", -4)
     '00000001 00000002 00000000 00000068 3f800000 40400000'
     """
-    flat = scores.ravel()
-    return ANSWER.pack(int(flat.argmax()), flat.size, cycles) + flat.astype(">f4").tobytes()
+    flat = scores.reshape(1, -1)
+    return ANSWER.pack(int(classes_of(flat)[0]), flat.size, cycles) + flat.astype(">f4").tobytes()
 
 
 def read_answer(message: bytes) -> Scores:
@@ -228,6 +229,6 @@ def read_answer(message: bytes) -> Scores:
     if len(message) < ANSWER.size:
         raise PacketError("answer")
     chosen, count, cycles = ANSWER.unpack_from(message)
-    if len(message) != ANSWER.size + 4 * count or chosen >= max(count, 1):
+    if len(message) != ANSWER.size + 4 * count or chosen >= max(count, 2):
         raise PacketError("answer")
     return Scores(chosen, cycles, np.frombuffer(message, ">f4", offset=ANSWER.size).astype(np.float32))

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import InputError
+from lightning.execution.seam import classes_of
 from lightning.serving.express import Express
 from lightning.serving.loaded import Loaded
 from lightning.serving.packets import ANSWER, DTYPES, HEADER, MAGIC, ROOM, VERSION, Datatype, Kind
@@ -60,7 +61,7 @@ class Service:
     def packet(self, key: int, elapsed_us: int) -> int:
         """Make the answer's datagram; its length."""
         _VARYING.pack_into(self._buffer, _VARYING_AT, elapsed_us, key)
-        struct.pack_into(">I", self._buffer, HEADER.size, int(self._scores.argmax()))
+        struct.pack_into(">I", self._buffer, HEADER.size, int(classes_of(self._scores)[0]))
         self._big_endian[:] = self._scores[0]
         return len(self._buffer)
 

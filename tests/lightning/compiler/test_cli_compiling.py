@@ -49,7 +49,7 @@ def document(ran):
 def test_weights_without_biases_are_compiled_as_published(folder, ran):
     code, out, _ = ran("compile", "plain.npz")
     assert code == 0
-    assert out.splitlines()[0].startswith("plain, scheme published, sha256 ")
+    assert out.splitlines()[0].startswith("plain, scheme published, perfect scaling, sha256 ")
     assert "100.00 % of 288 multiply-accumulates by light" in out
     assert out.splitlines()[-1] == "94 cycles an image, written to plain.lng"
     assert load_model("plain.lng").scheme == "published"
@@ -158,6 +158,5 @@ def test_refusals_name_the_reason_and_the_cure(folder, document, words, code, sa
 
 
 def test_a_compiled_model_is_loaded_by_the_same_function(folder, ran):
-    """Weights without biases have their activations scaled to 255 when they are compiled on the way."""
-    ran("compile", "plain.npz", "--perfect-scaling")
+    ran("compile", "plain.npz")
     assert model_hash(load_or_compile("plain.lng")) == model_hash(load_or_compile("plain.npz"))

@@ -61,7 +61,7 @@ def test_evaluate_prints_accuracy_and_whose_model_it_is(digits_npz):
     code, out, _ = ran("evaluate", digits_npz, "digits")
     first, second = out.splitlines()
     assert code == 0
-    assert first.startswith("digits: 500 images; digits, scheme published, ")
+    assert first.startswith("digits: 500 images; digits, scheme published, perfect scaling, ")
     assert second.startswith("exact: ")
     assert second.endswith("images/s  SIMULATED")
 

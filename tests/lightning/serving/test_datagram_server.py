@@ -12,9 +12,11 @@ from time import monotonic
 import numpy as np
 import pytest
 
+from lightning.compiler import Options, compile_network
 from lightning.errors import ServingError
 from lightning.execution.opening import open_executor
 from lightning.execution.seam import Noise
+from lightning.networks.network import Network, Node, Preprocessing
 from lightning.serving import Repository, datagrams
 from lightning.serving.datagrams import DatagramServer
 from lightning.serving.packets import (
@@ -132,6 +134,23 @@ def test_answers_are_those_of_the_executor_with_the_request_as_key(noisy, client
     assert [each.chosen for each in answers] == expected.classes.tolist()
     assert {each.cycles for each in answers} == {expected.cycles}
     assert len({tuple(each.scores) for each in answers}) > 1  # there was noise
+
+
+def test_the_class_of_a_single_score_is_whether_it_is_above_0(client, express):
+    weights = np.float32([np.arange(TERMS) - (TERMS - 1) / 2])
+    fc = Node("fc", "Gemm", ("image", "w"), "score")
+    shapes = {"image": (TERMS,), "score": (1,)}
+    network = Network("one", (fc,), {"w": weights}, "image", "score", shapes, Preprocessing(scale=1 / 255))
+    one = compile_network(network, None, Options(scheme="published"))
+    repository = Repository(lambda each: open_executor(each, "exact"))
+    repository.load("one", one)
+    inputs = [image(number) for number in range(20)]
+    with DatagramServer(repository, express=express) as server:
+        asked = client(server)
+        found = [read_answer(asked.ask(request(number, raw)).payload) for number, raw in enumerate(inputs)]
+    repository.close()
+    assert {each.chosen for each in found} == {0, 1}
+    assert [each.chosen for each in found] == [int(each.scores[0] > 0) for each in found]
 
 
 def test_machine_code_and_python_write_the_same_datagram(noisy, client):
