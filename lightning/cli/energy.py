@@ -10,6 +10,9 @@ import typer
 
 from lightning.cli.options import AsJson, Png
 from lightning.cli.output import DONE, print_document
+from lightning.compiler import CompiledModel, load_or_compile
+from lightning.compiler.archive import model_hash
+from lightning.compiler.compilation import toolkit_version
 from lightning.costs import BASELINES, PRESETS, Costs, Figure, costs_of
 from lightning.costs.shot_noise import ShotPoint, shot_noise_curve
 
@@ -48,18 +51,15 @@ def energy(
 
     For example: lightning energy model.lng --preset chip
     """
-    from lightning.compiler import load_or_compile
-
     compiled = load_or_compile(model)
     costs = [costs_of(compiled, name) for name in (PRESETS if preset == "all" else [preset])]
     points, exact = _shot_points(compiled, shot_limit, limit) if shot_limit else ((), 0.0)
     if png is not None:
         _draw(png, costs, points, exact, Path(model).stem)
     if as_json:
-        print_document(
-            None,
-            {**origin_of(compiled, len(SHOT_SEEDS)), **_document(costs), "shot_limit": _limit(points, exact)},
-        )
+        limit_found = {"data": shot_limit, "images": limit, "seeds": SEEDS, "exact": exact} if points else {}
+        light = {**limit_found, "points": [asdict(point) for point in points]}
+        print_document(None, {**_origin(compiled), **_document(costs), "shot_limit": light})
         return DONE
     for each in costs:
         print("\n".join(_table(each)))
@@ -69,7 +69,16 @@ def energy(
     return DONE
 
 
-def _shot_points(compiled: Any, data: str, limit: int) -> tuple[tuple[ShotPoint, ...], float]:
+def _origin(compiled: CompiledModel) -> dict[str, Any]:
+    return {
+        "version": toolkit_version(),
+        "model": compiled.network.name,
+        "model_hash": model_hash(compiled),
+        "scheme": compiled.scheme_in_words,
+    }
+
+
+def _shot_points(compiled: CompiledModel, data: str, limit: int) -> tuple[tuple[ShotPoint, ...], float]:
     from lightning.evaluation import load_dataset
     from lightning.execution import open_executor
 

@@ -12,11 +12,12 @@ import typer
 
 from lightning.cli import fidelity as how
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE, print_document, saturation
+from lightning.cli.output import DONE, print_document, saturation, warn
 from lightning.compiler import CompiledModel
 from lightning.errors import OutOfRange
 from lightning.evaluation.accuracy import Evaluation, evaluate
 from lightning.evaluation.dataset import NAMES, Dataset, load_dataset
+from lightning.evaluation.doubts import activations_counted, doubts_of_clipping, doubts_of_data
 from lightning.evaluation.models import compiled_for
 from lightning.evaluation.result import Provenance, rounded
 from lightning.execution.seam import Noise
@@ -32,7 +33,6 @@ Compare = Annotated[
     str | None,
     typer.Option("--compare", metavar="WITH", help="onnxruntime: the table, float32 and int8 beside."),
 ]
-Table = Annotated[bool, typer.Option("--table", help="The same as --compare onnxruntime.")]
 
 SEEDS_OF_TABLE = 5
 PACE_SECONDS = 0.3
@@ -52,7 +52,7 @@ def evaluate_command(
     sigma: how.Sigma = None,
     mean: how.Mean = None,
     average: how.Average = 1,
-    seed: how.Seed = 0,
+    seed: how.MaybeSeed = None,
     seeds: Seeds = None,
     limit: Limit = None,
     part: Part = "test",
@@ -61,7 +61,6 @@ def evaluate_command(
     bus: how.Bus = None,
     *,
     calibrated: how.Calibrated = False,
-    table: Table = False,
     as_json: AsJson = False,
 ) -> int:
     """Count right answers of a model on data.
@@ -70,32 +69,34 @@ def evaluate_command(
     """
     how.one_of("compare", compare or "onnxruntime", ("onnxruntime",))
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
+    used = _seeds(run, seed, seeds, compared=compare is not None)
     compiled, dataset = compiled_for(model, part_of(load_dataset(data), part))
     dataset = dataset.first(limit)
-    with_table = table or compare is not None
-    several = seeds or (SEEDS_OF_TABLE if with_table else 1)
-    if several > 1 and run.fidelity != "noisy" and not with_table:
-        raise OutOfRange(
-            f"fidelity {run.fidelity} has no seeds", cure="Leave --seeds out, or say --fidelity noisy"
-        )
-    used = tuple(range(seed, seed + several))
-    found = counted(run, compiled, dataset, used if run.fidelity == "noisy" else used[:1])
-    origin = run.provenance(compiled, used if run.fidelity == "noisy" else used[:1])
-    rows = _table(compiled, dataset, run.noise or Noise(), used) if with_table else []
+    doubts = warn(doubts_of_data(compiled, dataset.name, dataset.x))
+    run_with = used if run.fidelity == "noisy" else used[:1]
+    found = counted(run, compiled, dataset, run_with)
+    doubts += warn(doubts_of_clipping(compiled, len(run_with) * len(dataset.x), counters_of(found)))
+    origin = run.provenance(compiled, run_with)
+    rows = _table(compiled, dataset, run.noise or Noise(), used) if compare else []
     if as_json:
-        document = {
-            **origin.document,
-            "data": dataset.name,
-            "data_origin": dict(dataset.origin),
-            **figures(found),
-        }
-        print_document(
-            None, {**document, **({"table": [rounded(asdict(row)) for row in rows]} if rows else {})}
-        )
+        about = {"data": dataset.name, "data_origin": dict(dataset.origin), "warnings": doubts}
+        table = {"table": [rounded(asdict(row)) for row in rows]} if rows else {}
+        print_document(None, {**origin.document, **about, **figures(found), **table})
     else:
         _say(origin, dataset, found)
         _say_table(rows, run.noise or Noise(), used)
     return DONE
+
+
+def _seeds(run: how.Run, first: int | None, several: int | None, *, compared: bool) -> tuple[int, ...]:
+    """Of the noise, in the table too. Raises `OutOfRange` and `ConfigError` where nothing has a seed."""
+    count = several or (SEEDS_OF_TABLE if compared else 1)
+    if count > 1 and run.fidelity != "noisy" and not compared:
+        raise OutOfRange(
+            f"fidelity {run.fidelity} has no seeds", cure="Leave --seeds out, or say --fidelity noisy"
+        )
+    begin = run.seed_of(first, compared=compared)
+    return tuple(range(begin, begin + count))
 
 
 def part_of(dataset: Dataset, part: str) -> Dataset:
@@ -122,9 +123,6 @@ def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
     from lightning.evaluation.table import spread_of
 
     each = [evaluation.accuracy for evaluation in found]
-    counters: Counter[str] = Counter()
-    for evaluation in found:
-        counters.update(evaluation.counters)
     told = {
         "accuracy": float(np.mean(each)),
         "spread": spread_of(each),
@@ -135,8 +133,16 @@ def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
     return {
         **rounded(told),
         "accuracies": [round(accuracy, 6) for accuracy in each],
-        "counters": dict(counters),
+        "counters": counters_of(found),
     }
+
+
+def counters_of(found: Sequence[Evaluation]) -> dict[str, int]:
+    """Of all seeds together."""
+    counters: Counter[str] = Counter()
+    for evaluation in found:
+        counters.update(evaluation.counters)
+    return dict(counters)
 
 
 def _table(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: Sequence[int]) -> list[Any]:
@@ -155,11 +161,22 @@ def _say(origin: Provenance, dataset: Dataset, found: Sequence[Evaluation]) -> N
     spread = "" if told["spread"] is None else f" (spread {100 * told['spread']:.2f})"
     mark = "  SIMULATED" if origin.device.simulated else ""
     print(
-        f"{origin.line}: {100 * told['accuracy']:.2f} %{spread}, {told['images_per_s']:,.0f} images/s{mark}"
+        f"{origin.line}: {100 * told['accuracy']:.2f} %{spread}, {in_figures(told['images_per_s'])} images/s{mark}"
     )
+    activations = sum(each.images for each in found) * activations_counted(origin.model)
     for name, count in told["counters"].items():
         if count:
-            print(f"{name.replace('_', ' ')}: {count:,}")
+            of = f" of {activations:,}" if name == "clipped_activations" else ""
+            print(f"{name.replace('_', ' ')}: {count:,}{of}")
+
+
+def in_figures(pace: float) -> str:
+    """A pace, however slow.
+
+    >>> in_figures(12345.6), in_figures(0.2289)
+    ('12,346', '0.23')
+    """
+    return f"{pace:,.0f}" if pace >= 10 else f"{pace:.2g}"
 
 
 def _say_table(rows: Sequence[Any], noise: Noise, seeds: Sequence[int]) -> None:

@@ -10,8 +10,9 @@ import typer
 
 from lightning.cli import fidelity as how
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE, print_document, saturation
+from lightning.cli.output import DONE, print_document, saturation, warn
 from lightning.compiler.source import load_or_compile
+from lightning.evaluation.doubts import doubts_of_clipping, doubts_of_data
 from lightning.evaluation.images import read_input
 from lightning.execution.seam import Answers
 
@@ -55,17 +56,19 @@ def infer(
     seed = run.seed_of(seed)
     compiled = load_or_compile(model)
     raw = read_input(image, compiled.network, resize=resize)
+    doubts = warn(doubts_of_data(compiled, image.name, raw))
     executor = run.open(compiled, seed)
     try:
         with saturation():
             answers = executor.run(raw, np.array([key], dtype=np.uint64))
     finally:
         executor.close()
+    doubts += warn(doubts_of_clipping(compiled, 1, answers.counters))
     origin = run.provenance(compiled, (seed,))
     best = best_of(answers)
     if as_json:
         told = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
-        counted = {"cycles": answers.cycles, "counters": dict(answers.counters)}
+        counted = {"cycles": answers.cycles, "counters": dict(answers.counters), "warnings": doubts}
         print_document(None, {**origin.document, "image": str(image), "key": key, **told, **counted})
     else:
         mark = "  SIMULATED" if origin.device.simulated else ""

@@ -52,6 +52,14 @@ def saturation() -> Iterator[list[str]]:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
+def warn(doubts: Iterable[str]) -> list[str]:
+    """A line on standard error for each; the doubts, for a document."""
+    said = list(doubts)
+    for each in said:
+        sys.stderr.write(f"warning: {each}\n")
+    return said
+
+
 def marked(line: str, device: DeviceIdentity) -> str:
     """The line, which says SIMULATED when its device is."""
     return f"{line}  SIMULATED" if device.simulated else line

@@ -74,5 +74,10 @@ def _needed(network: Network, samples: npt.ArrayLike | None) -> npt.NDArray[Any]
 
 
 def _origin_of_samples(raw: npt.NDArray[Any]) -> dict[str, Any]:
-    digest = hashlib.sha256(np.ascontiguousarray(raw).tobytes()).hexdigest()
-    return {"images": len(raw), "shape": list(raw.shape[1:]), "type": str(raw.dtype), "sha256": digest}
+    return {
+        "images": len(raw),
+        "shape": list(raw.shape[1:]),
+        "type": str(raw.dtype),
+        "range": [float(raw.min()), float(raw.max())],
+        "sha256": hashlib.sha256(np.ascontiguousarray(raw).tobytes()).hexdigest(),
+    }

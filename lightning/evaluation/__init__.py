@@ -13,6 +13,7 @@
 | `onnx_runtime` | the same network in float32 and in int8 under ONNX Runtime |
 | `table` | all of them side by side |
 | `sensitivity` | what one noisy layer costs; how much noise is bearable |
+| `doubts` | data unlike those that the model was made for |
 | `images` | one picture or array as a model takes it |
 | `result` | what a result says of its origin: version, hashes, seed, calibration |
 """

@@ -28,7 +28,7 @@ def fitted(x: Raw, network: Network) -> Raw:
     if math.prod(x.shape[1:]) != math.prod(wanted):
         raise InputError(
             f"an image has {_told(x.shape[1:])} values, and {network.name} takes {_told(wanted)}",
-            cure="Name data that the network was trained for; a picture is resized with --resize",
+            cure="Name data that the network was trained for",
         )
     return x.reshape(len(x), *wanted)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lightning.compiler import Options, compile_network
+from lightning.compiler import Options, compile_network, load_or_compile
+from lightning.compiler.archive import model_hash
 from lightning.compiler.hardware import Hardware
 from lightning.costs import BASELINES, PRESETS, costs_of
 from lightning.costs.shot_noise import photons_for_bits, shot_noise, shot_noise_curve
 from lightning.errors import OutOfRange
 from lightning.networks import load_network
+from lightning.networks.network import Network, Node
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +58,50 @@ def test_the_prototype_is_its_table_times_its_time(model):
     assert costs_of(model, "prototype").joules_per_image == pytest.approx(1820.001 * 16_769 / 253.44e6)
 
 
+SECONDS = 16_769 / 253.44e6
+SAMPLES = 16_769 * 16
+PRODUCTS = 300 * 784 + 100 * 300 + 10 * 100
+CHIP = {
+    "laser": 1e-3 * 10 ** (2 * 3 / 10) / 0.2 * SECONDS,
+    "modulators": 2 * SAMPLES * 0.45e-12,
+    "digital-to-analogue converters": 2 * SAMPLES * 50e-3 / 14e9,
+    "receiver": 3e-3 * SECONDS,
+    "analogue-to-digital converters": SAMPLES * 14.8e-3 / 10e9,
+    "additions": PRODUCTS * 0.1e-12,
+    "digital multiply-accumulates": 0.0,
+    "memory": 2 * PRODUCTS * 100e-12 / 8,
+}
+"""By hand, one core and one wavelength: two converters and two modulators for each of 16 samples a cycle, a readout and
+two bytes for each product."""
+
+
 def test_the_chip_by_hand(model):
-    """Two converters for each of 16 samples in 16,769 cycles, 3.571 pJ each: 1.916 uJ."""
-    lines = {line.name: line.joules for line in costs_of(model, "chip").lines}
-    assert lines["digital-to-analogue converters"] == pytest.approx(1.9165e-6, rel=1e-4)
-    assert lines["memory"] == pytest.approx(266_200 * 2 * 12.5e-12)
+    assert {line.name: line.joules for line in costs_of(model, "chip").lines} == pytest.approx(CHIP)
+
+
+def test_what_grows_with_cores_and_wavelengths(network):
+    """Per second: a laser for each core and wavelength, a receiver and 16 readings a cycle for each core, and 16 times
+    two modulators a cycle for each of both."""
+    costs = costs_of(compiled(network, Hardware(cores=3, wavelengths=2)), "chip")
+    cycles, seconds = costs.work.cycles, costs.work.cycles / 253.44e6
+    lines = {line.name: line.joules for line in costs.lines}
+    laser = CHIP["laser"] / SECONDS
+    assert lines["laser"] == pytest.approx(3 * 2 * laser * seconds)
+    assert lines["receiver"] == pytest.approx(3 * 3e-3 * seconds)
+    assert lines["analogue-to-digital converters"] == pytest.approx(3 * 16 * cycles * 1.48e-12)
+    assert lines["digital-to-analogue converters"] == pytest.approx(3 * 2 * 2 * 16 * cycles * 50e-3 / 14e9)
+    assert lines["modulators"] == pytest.approx(3 * 2 * 2 * 16 * cycles * 0.45e-12)
+
+
+def test_only_digital_nodes_count_as_digital():
+    """Queries by light, then a product of activations: 4 x 4 sums of 4 terms, 0.3 pJ each."""
+    nodes = (Node("query", "Gemm", ("x", "w"), "q"), Node("scores", "MatMul", ("q", "x"), "s"))
+    shapes = {"x": (4, 4), "q": (4, 4), "s": (4, 4)}
+    network = Network("attention", nodes, {"w": np.eye(4, dtype=np.float32)}, "x", "s", shapes)
+    costs = costs_of(compile_network(network, np.ones((2, 4, 4))), "chip")
+    lines = {line.name: line.joules for line in costs.lines}
+    assert lines["digital multiply-accumulates"] == pytest.approx(4 * 4 * 4 * 0.3e-12)
+    assert costs.work.macs == 4 * 4 * 4
 
 
 def test_more_cores_take_less_time_and_wavelengths_share_detectors(network):
@@ -107,6 +148,14 @@ def test_accuracy_rises_with_photons(model):
     few, many = shot_noise_curve(model, images, labels, (0.01, 1e6), seeds=2)
     assert few.accuracy < 0.6 < 0.95 < many.accuracy
     assert few.joules == pytest.approx(0.01 * 0.1282e-18, rel=1e-3)
+    assert few.spread > 0
+
+
+def test_shot_noise_is_of_the_photons_that_are_detected():
+    """A product of 255 and 255 of 100 photons, half of them detected: 50 +- sqrt(50), so 255 sqrt(50) / 50 steps."""
+    noise = shot_noise(100.0, 0.5)
+    assert noise.sigma == 0.0
+    assert (noise.shot * 255) ** 0.5 == pytest.approx(255 * 50**0.5 / 50)
 
 
 def test_command_prints_every_part_and_a_document(model, tmp_path, capsys):
@@ -120,6 +169,8 @@ def test_command_prints_every_part_and_a_document(model, tmp_path, capsys):
     assert run_app(["energy", str(file), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert set(document["presets"]) == set(PRESETS)
+    assert document["model_hash"] == model_hash(load_or_compile(file))
+    assert {"version", "scheme"} <= set(document)
     assert len(document["baselines"]) == len(BASELINES)
     assert run_app(["energy", str(file), "--preset", "chip"]) == 0
     printed = capsys.readouterr().out

@@ -107,7 +107,7 @@ def test_the_table(digits_npz, monkeypatch):
     assert code == 0
     names = [line.partition("  ")[0] for line in out.splitlines()]
     assert names[4:8] == ["float32, ONNX Runtime", "int8, ONNX Runtime", "photonic, exact", "photonic, noisy"]
-    found = document(*words, "--table")[1]
+    found = document(*words, "--compare", "onnxruntime")[1]
     assert [row["name"] for row in found["table"]] == names[4:8]
     assert found["accuracy"] == found["table"][2]["accuracy"]
     assert found["images"] == 60
