@@ -14,7 +14,7 @@ from lightning.compiler import CompiledModel, load_or_compile
 from lightning.compiler.archive import model_hash
 from lightning.compiler.compilation import toolkit_version
 from lightning.costs import BASELINES, PRESETS, Costs, Figure, costs_of
-from lightning.costs.shot_noise import ShotPoint, shot_noise_curve
+from lightning.costs.shot_noise import SEEDS, ShotPoint, shot_noise_curve
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A .lng, or an .npz of weights without biases.")]
 Presets = Annotated[

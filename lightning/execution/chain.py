@@ -22,7 +22,7 @@ from lightning.execution.noisy import checked_noise, may_clip, output_numbers, r
 from lightning.execution.published import Faults
 from lightning.execution.seam import Noise
 from lightning.execution.weights import OrderedWeights, groups_of
-from lightning.networks.network import Node
+from lightning.networks.network import Network, Node
 from lightning.networks.operations import apply
 from lightning.networks.preprocess import preprocess
 
@@ -41,7 +41,10 @@ class Links:
 
 
 def links_of(model: CompiledModel) -> Links | None:
-    """What the network is as a chain: dense layers, ReLU between them or nothing; None for any other."""
+    """What the network is as a chain: dense layers, ReLU between them or nothing; None for any other.
+
+    What follows the last layer reads nothing from before it, and gives as many scores.
+    """
     layers: list[PhotonicLayer] = []
     rectified: list[bool] = []
     tail: list[Node] = []
@@ -62,7 +65,19 @@ def links_of(model: CompiledModel) -> Links | None:
             tail.append(node)
     if not layers or any(node.operation in {"Gemm", "Conv"} for node in tail):
         return None
-    return Links(tuple(layers), tuple(rectified), tuple(tail))
+    return Links(tuple(layers), tuple(rectified), tuple(tail)) if _ends(model.network, layers[-1], tail) else None
+
+
+def _ends(network: Network, last: PhotonicLayer, tail: list[Node]) -> bool:
+    """Whether `tail` makes of the last layer's sums, and of nothing else, as many scores."""
+    scores = (last.weights.shape[1],)
+    if prod(network.output_shape) != prod(scores):
+        return False
+    if not tail:
+        return True
+    start = tail[0].inputs[0]
+    known = {start, *network.constants, *(node.output for node in tail)}
+    return network.shapes[start] == scores and all(known.issuperset(node.inputs) for node in tail)
 
 
 def fits(model: CompiledModel, noise: Noise | None = None) -> bool:
