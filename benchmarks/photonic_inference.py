@@ -1,9 +1,9 @@
 """LeNet-300-100 with the published weights on MNIST: accuracy with and without noise, and images a second of all ways.
 
 Needs LIGHTBED_DATA. Accuracies with noise are means over seeds, with the published emulator's `perfect_scaling` (every
-image's largest activation becomes 255), and beside them those of the datapath's shifts (128 to 255). Speeds are images
-a second of the processor's time, the best of several turns that take all ways one after the other. One JSON line, one
-thread; a minute.
+image's largest activation becomes 255), and beside them those of the datapath's shifts (128 to 255). Speeds are of the
+first kind: images a second of the processor's time, the best of several turns that take all ways one after the other.
+One JSON line, one thread; a minute.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from lightning.networks.preprocess import preprocess
 from lightning.networks.reference import run_float
 
 SKIPPED, ALL = Noise("per-product"), Noise("per-product-dense")
+PERFECT = Options(scheme="published", perfect_scaling=True)
 NOISES = {
     "per_output": Noise("per-output"),
     "zeros_skipped": SKIPPED,
@@ -60,7 +61,7 @@ Run = Callable[[np.ndarray], Any]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=5, help="two or more")
     parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
     on_one_thread()
@@ -70,23 +71,23 @@ def main() -> int:
     network = load_network(Path(folder) / "lenet" / "lenet_w.npz")
     mnist = load_dataset(f"mnist:{Path(folder) / 'mnist'}")
     dataset = replace(mnist, x=mnist.x.reshape(len(mnist.x), -1))
-    model = compile_network(network, options=Options(scheme="published"))
+    shifted = compile_network(network, options=Options(scheme="published"))
+    model = compile_network(network, options=PERFECT)
     report: dict[str, Any] = {
         "benchmark": "photonic_inference",
         "images": len(dataset.x),
         "seeds": options.seeds,
     }
-    perfect = replace(model, perfect_scaling=True)
-    report |= accuracies(network, model, perfect, dataset, options.seeds)
+    report |= accuracies(network, model, shifted, dataset, options.seeds)
     report |= {f"asked_accuracy_{name}": value for name, value in ASKED_ACCURACY.items()}
-    report["images_per_s"] = speeds(network, model, dataset, options.turns)
-    report["asked_images_per_s"] = ASKED_SPEED
+    report["images_per_cpu_s"] = speeds(network, model, dataset, options.turns)
+    report["asked_images_per_cpu_s"] = ASKED_SPEED
     print(json.dumps(report))
     return 0
 
 
 def accuracies(
-    network: Network, model: CompiledModel, perfect: CompiledModel, dataset: Dataset, seeds: int
+    network: Network, model: CompiledModel, shifted: CompiledModel, dataset: Dataset, seeds: int
 ) -> dict[str, Any]:
     def right(run: Run) -> float:
         return 100 * float((run(dataset.x) == dataset.y).mean())
@@ -98,13 +99,13 @@ def accuracies(
     found: dict[str, Any] = {
         "accuracy_float32": right(lambda x: run_float(network, preprocess(network, x)).argmax(axis=1)),
         "accuracy_exact": right(lambda x: open_executor(model).run(x).classes),
-        "accuracy_exact_perfect_scaling": right(lambda x: open_executor(perfect).run(x).classes),
+        "accuracy_exact_shifted": right(lambda x: open_executor(shifted).run(x).classes),
     }
     for name, noise in NOISES.items():
-        of_seeds = noisy(perfect, noise)
+        of_seeds = noisy(model, noise)
         found[f"accuracy_{name}"] = round(float(np.mean(of_seeds)), 2)
-        found[f"spread_{name}"] = round(float(np.std(of_seeds)), 2)
-        found[f"accuracy_{name}_shifted"] = round(float(np.mean(noisy(model, noise))), 2)
+        found[f"spread_{name}"] = round(float(np.std(of_seeds, ddof=1)), 2)
+        found[f"accuracy_{name}_shifted"] = round(float(np.mean(noisy(shifted, noise))), 2)
     return found
 
 
@@ -112,7 +113,7 @@ def speeds(network: Network, model: CompiledModel, dataset: Dataset, turns: int)
     """Images a second of every way, by batch where the name ends in a number."""
     int8 = int8_session(network, dataset.x[:500])
     float32 = float32_session(network)
-    dense = compile_network(without_zeros(network), options=Options(scheme="published"))
+    dense = compile_network(without_zeros(network), options=PERFECT)
     exact, noisy = open_executor(model), open_executor(model, "noisy", noise=SKIPPED)
     every = open_executor(model, "noisy", noise=ALL)
     ways: dict[str, tuple[Run, int, int]] = {}

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from lightning.errors import DatasetError
 from lightning.evaluation import Dataset, load_dataset
 from lightning.execution.seam import Noise
 from lightning.networks import from_torch
@@ -73,7 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.data is None:
         parser.error("say where NSL-KDD is: --data FOLDER, or LIGHTBED_DATA for the folder above nsl_kdd/")
     torch.set_num_threads(1)
-    dataset = load_dataset(f"nsl-kdd:{options.data}")
+    try:
+        dataset = load_dataset(f"nsl-kdd:{options.data}")
+    except DatasetError as error:
+        parser.error(str(error))
     found = measured(trained(dataset, epochs=options.epochs, seed=options.seed), dataset)
     found.model.save(options.output)
     print(f"KDDTest+, {len(dataset.y)} connections, {dataset.x.shape[1]} features:")

@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         module = trained(recipe, dataset, epochs=epochs, seed=options.seed)
         more = options.epochs or FINE_TUNING
         found = tuned(module, recipe, dataset, sigma=options.sigma, epochs=more, seed=options.seed)
-        print(f"{name}: {found}")
+        print(f"{name}\n{found}")
         write(name, found, options.output)
         for label, curve in curves(found, dataset).items():
             drawn[f"{name}, {label}"] = curve

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from typing import Annotated, Any, cast
+from zipfile import BadZipFile
 
 import numpy as np
 import typer
@@ -130,12 +131,14 @@ def raw_samples(name: str) -> Any:
     """Raw inputs in a .npy, as `x` in an .npz, or of the training part of a data set. Raises `InputError`."""
     if Path(name).suffix not in {".npy", ".npz"}:
         return _of_training(name)
+    if not Path(name).is_file():
+        raise InputError(f"there is no file {name}", cure="Check the path")
     try:
         held = np.load(name, allow_pickle=False)
         return held if isinstance(held, np.ndarray) else held["x"]
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise InputError(
-            f"{name} holds no samples ({error})", cure="Give a .npy of raw inputs, or an .npz with an array x"
+            f"{name} holds no samples", cure="Give a .npy of raw inputs, or an .npz with an array x"
         ) from error
 
 

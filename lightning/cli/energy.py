@@ -14,7 +14,8 @@ from lightning.compiler import CompiledModel, load_or_compile
 from lightning.compiler.archive import model_hash
 from lightning.compiler.compilation import toolkit_version
 from lightning.costs import BASELINES, PRESETS, Costs, Figure, costs_of
-from lightning.costs.shot_noise import SEEDS, ShotPoint, shot_noise_curve
+from lightning.costs.figures import in_joules
+from lightning.costs.shot_noise import FEW_PHOTONS, SEEDS, ShotPoint, shot_noise_curve
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A .lng, or an .npz of weights without biases.")]
 Presets = Annotated[
@@ -27,10 +28,6 @@ Shot = Annotated[
     ),
 ]
 Limit = Annotated[int, typer.Option(min=1, help="Images of the data.")]
-
-PREFIXES = tuple(
-    (10.0 ** (-3 * step), prefix) for step, prefix in enumerate(("", "m", "u", "n", "p", "f", "a", "z"))
-)
 
 
 def register(app: typer.Typer) -> None:
@@ -124,20 +121,20 @@ def _table(costs: Costs) -> list[str]:
     ]
     sources = list(dict.fromkeys(_sourced(line.each) for line in costs.lines))
     lines += [
-        f"  {line.name:<32}{_joules(line.joules):>10}   {line.count:>8.4g} x {_each(line.each):<9}"
+        f"  {line.name:<32}{in_joules(line.joules):>10}   {line.count:>8.4g} x {_each(line.each):<9}"
         f" ({sources.index(_sourced(line.each)) + 1})"
         for line in costs.lines
     ]
     lines.append(
-        f"  {'all':<32}{_joules(costs.joules_per_image):>10}   {_joules(costs.joules_per_mac)} a MAC"
+        f"  {'all':<32}{in_joules(costs.joules_per_image):>10}   {in_joules(costs.joules_per_mac)} a MAC"
     )
-    lines.append(f"  {'without converters':<32}{_joules(costs.joules_without_converters):>10}")
+    lines.append(f"  {'without converters':<32}{in_joules(costs.joules_without_converters):>10}")
     lines += [f"  ({number}) {source}" for number, source in enumerate(sources, 1)]
     return [*lines, f"  Not in it: {costs.preset.left_out}", ""]
 
 
 def _each(figure: Figure) -> str:
-    return _joules(figure.value) if figure.unit == "J" else f"{figure.value:.4g} {figure.unit}"
+    return in_joules(figure.value) if figure.unit == "J" else f"{figure.value:.4g} {figure.unit}"
 
 
 def _sourced(figure: Figure) -> str:
@@ -147,7 +144,7 @@ def _sourced(figure: Figure) -> str:
 def _baseline_table(macs: int) -> list[str]:
     lines = [f"digital hardware, {macs:,} MACs an image"]
     lines += [
-        f"  {each.name:<32}{_joules(each.joules_per_mac * macs):>10}   {_joules(each.joules_per_mac)} a MAC:"
+        f"  {each.name:<32}{in_joules(each.joules_per_mac * macs):>10}   {in_joules(each.joules_per_mac)} a MAC:"
         f" {each.assumption} ({each.source})"
         for each in BASELINES
     ]
@@ -157,20 +154,9 @@ def _baseline_table(macs: int) -> list[str]:
 def _shot_table(points: tuple[ShotPoint, ...], exact: float) -> list[str]:
     head = f"shot noise alone (accuracy without noise: {100 * exact:.2f} %)"
     lines = [
-        f"  {point.photons:>8g} photons a multiply  {_joules(point.joules):>10}  {100 * point.accuracy:6.2f} %"
-        f" +- {100 * point.spread:.2f}"
+        f"  {point.photons:>8g} photons a multiply  {in_joules(point.joules):>10}  {100 * point.accuracy:6.2f} %"
+        f" +- {100 * point.spread:.2f}{'  *' if point.photons < FEW_PHOTONS else ''}"
         for point in points
     ]
-    return ["", head, *lines]
-
-
-def _joules(value: float) -> str:
-    """With a prefix.
-
-    >>> _joules(1.5e-12), _joules(0.0)
-    ('1.5 pJ', '0 J')
-    """
-    for factor, prefix in PREFIXES:
-        if value >= factor:
-            return f"{value / factor:.3g} {prefix}J"
-    return "0 J" if value == 0 else f"{value:.3g} J"
+    few = f"  * below {FEW_PHOTONS} photons a count is no normal variable, as which it is drawn"
+    return ["", head, *lines, *([few] if points[0].photons < FEW_PHOTONS else [])]

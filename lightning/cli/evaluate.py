@@ -127,7 +127,7 @@ def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
         "accuracy": float(np.mean(each)),
         "spread": spread_of(each),
         "images": found[0].images,
-        "images_per_s": round(sum(e.images for e in found) / sum(e.seconds for e in found), 1),
+        "images_per_s": round(sum(e.images for e in found) / sum(e.seconds for e in found), 3),
         "cycles": found[0].cycles,
     }
     return {
@@ -187,5 +187,5 @@ def _say_table(rows: Sequence[Any], noise: Noise, seeds: Sequence[int]) -> None:
         print(f"\n{as_text(rows)}")
         print(
             f"Noise {told.place}, sigma {told.sigma:.4g} of 255, {len(seeds)} seeds. Images/s from raw inputs, one"
-            " batch, one thread, here; J/image of photonic hardware by `lightning energy`, preset chip."
+            " batch, one thread, here; energy of photonic hardware by `lightning energy`, preset chip."
         )

@@ -33,7 +33,7 @@ Places = Annotated[
 ]
 Sigma = Annotated[
     float | None,
-    typer.Option("--sigma", min=0, help="Noise of a readout, of 255; default 1.657, as measured."),
+    typer.Option("--sigma", min=0, max=65535, help="Noise of a readout, of 255; default 1.657, as measured."),
 ]
 Mean = Annotated[float | None, typer.Option("--mean", help="Error that is always there, of 255.")]
 Average = Annotated[int, typer.Option("--average", min=1, help="Readouts of which the mean is taken.")]

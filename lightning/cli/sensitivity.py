@@ -108,9 +108,18 @@ def _say(found: Sensitivity, origin: Provenance, dataset: Dataset) -> None:
     lines.append(("all layers", everything.accuracy, found.loss(everything)))
     print(f"{'noise in':<{width}}  accuracy  points lost")
     for name, accuracy, lost in lines:
-        print(f"{name:<{width}}  {100 * accuracy:6.2f} %  {lost:+11.2f}")
+        print(f"{name:<{width}}  {100 * accuracy:6.2f} %  {in_points(lost):>11}")
     print(bearable(found))
     print(averaging(found))
+
+
+def in_points(lost: float) -> str:
+    """With a sign, and nothing lost without one.
+
+    >>> in_points(1.234), in_points(-0.5), in_points(-1e-15)
+    ('+1.23', '-0.50', '0.00')
+    """
+    return f"{lost:+.2f}" if round(lost, 2) else "0.00"
 
 
 def bearable(found: Sensitivity) -> str:
@@ -127,4 +136,6 @@ def averaging(found: Sensitivity) -> str:
     """The averaging that does, in words."""
     if found.average is None:
         return f"or averaging: a mean of {found.averaged[-1].average} is not enough"
+    if found.average == found.noise.average:
+        return f"no more averaging is needed at sigma {found.noise.sigma:.4g}"
     return f"or averaging of {found.average} at sigma {found.noise.sigma:.4g}"

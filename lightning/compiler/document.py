@@ -46,9 +46,9 @@ def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> C
         layers,
         Hardware(**document["hardware"]),
         document["scheme"],
-        document["wrap"],
+        _flag(document["wrap"]),
         dict(document["origin"]),
-        document.get("perfect_scaling", False),
+        _flag(document.get("perfect_scaling", False)),
     )
 
 
@@ -70,7 +70,7 @@ def _network_document(network: Network, arrays: dict[str, Array]) -> dict[str, A
 def _network(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Network:
     given = document["preprocessing"]
     return Network(
-        document["name"],
+        _text(document["name"]),
         tuple(_node(each) for each in document["nodes"]),
         {name: arrays[place] for name, place in document["constants"].items()},
         document["input"],
@@ -148,10 +148,22 @@ def _layer(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Photonic
         document["name"],
         **values,
         input_scale=float(document["input_scale"]),
-        signed=bool(document["signed"]),
+        signed=_flag(document["signed"]),
         geometry=None if given is None else _geometry(given),
         vectors=int(document["vectors"]),
     )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
+    return value
 
 
 def _geometry(document: Mapping[str, Any]) -> Geometry:

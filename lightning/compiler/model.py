@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from lightning.compiler.hardware import Hardware
 from lightning.networks.network import Network
+from lightning.networks.patches import output_size
 
 Integers = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
@@ -47,10 +48,7 @@ class Geometry:
     @property
     def output(self) -> tuple[int, int]:
         """Height and width of what comes out."""
-        top, left, bottom, right = self.pads
-        tall = self.height + top + bottom - self.dilations[0] * (self.kernel[0] - 1) - 1
-        wide = self.width + left + right - self.dilations[1] * (self.kernel[1] - 1) - 1
-        return tall // self.strides[0] + 1, wide // self.strides[1] + 1
+        return output_size((self.height, self.width), self.kernel, self.strides, self.pads, self.dilations)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,12 @@ def published_layers(network: Network) -> dict[str, PhotonicLayer]:
     }
 
 
+def check_published(network: Network) -> None:
+    """Raises `CompileError` for a network that the published datapath does not compute."""
+    _raw_step(network)
+    _chain(network)
+
+
 def _layer(name: str, values: npt.NDArray[np.int32], step: float) -> PhotonicLayer:
     rows = (1, len(values))
     return PhotonicLayer(

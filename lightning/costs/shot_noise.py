@@ -25,6 +25,8 @@ from sim.models.photonics.laser import photon_energy_j
 WAVELENGTH_M = 1550e-9
 EFFICIENCY = 0.8
 """Quantum efficiency of a responsivity of 1 A/W at 1550 nm."""
+FEW_PHOTONS = 10
+"""With fewer a count is plainly not normal, as it is drawn here; only sums of many products still are."""
 SEEDS = 3
 """Runs of which an accuracy is the mean."""
 

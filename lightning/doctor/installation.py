@@ -12,6 +12,7 @@ from pathlib import Path
 from lightning import neighbours
 from lightning.calibration import store
 from lightning.doctor.finding import Finding, State
+from lightning.doctor.purposes import purposes
 
 QICK = (0, 2, 436)
 """The version that programs here are made for, and tested with."""
@@ -31,6 +32,7 @@ def environment() -> Iterator[Finding]:
     """What is installed here, and whether it goes together."""
     yield name_clash(sys.path)
     yield from versions(installed(), platform.machine())
+    yield from purposes()
     yield calibrations(store.folder())
     yield servers(listening())
 

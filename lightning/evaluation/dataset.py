@@ -124,6 +124,8 @@ def sha256_of(content: bytes) -> str:
 
 def content_of(path: Path) -> bytes:
     """The bytes of a file. Raises `DatasetError`."""
+    if not path.exists():
+        raise DatasetError(f"there is no file {path}", cure="Check the path")
     try:
         return path.read_bytes()
     except OSError as error:

@@ -35,6 +35,8 @@ def fitted(x: Raw, network: Network) -> Raw:
 
 def read_input(path: Path, network: Network, *, resize: bool = False) -> Raw:
     """(1, ...) raw input from a picture or an `.npy`. Raises `InputError`."""
+    if not path.is_file():
+        raise InputError(f"there is no file {path}", cure="Check the path")
     if path.suffix.lower() == ".npy":
         return fitted(_array(path)[None], network)
     return fitted(read_picture(path, raw_shape(network), resize=resize)[None], network)
@@ -53,7 +55,7 @@ def read_picture(path: Path, shape: tuple[int, ...], *, resize: bool = False) ->
             picture = opened.convert("RGB" if colours == 3 else "L")
     except (OSError, ValueError, SyntaxError) as error:
         raise InputError(
-            f"{path} is no picture ({error})", cure="Name a PNG, or an .npy of raw values"
+            f"{path} is no picture that can be read", cure="Name a PNG, or an .npy of raw values"
         ) from error
     if picture.size != (width, height):
         if not resize:
@@ -90,7 +92,7 @@ def _array(path: Path) -> Raw:
     try:
         found: Raw = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path} is no array ({error})", cure="Write it with numpy.save") from error
+        raise InputError(f"{path} is no array of numbers", cure="Write it with numpy.save") from error
     return found
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lightning.errors import DatasetError
 from lightning.evaluation.accuracy import BATCH, count_right
 from lightning.evaluation.dataset import SAMPLES, Dataset, Raw, evenly
 from lightning.evaluation.images import fitted
@@ -82,11 +83,16 @@ def samples_and_tests(dataset: Dataset) -> Iterator[tuple[Raw, Dataset]]:
     """Samples for ranges, and the test images that they may serve; all test images once.
 
     Samples are of the training part. Where there is none, each half of the test images is served by samples of the
-    other half, so that no image is tested on ranges it had a part in.
+    other half, so that no image is tested on ranges it had a part in. Raises `DatasetError` where there is no other.
     """
     if len(dataset.train_x):
         yield _spread(dataset.train_x), dataset
         return
+    if len(dataset.x) < 2:
+        raise DatasetError(
+            f"{dataset.name} has no training part, and one image cannot give ranges for itself",
+            cure="Test two images at least: raise --limit",
+        )
     half = (len(dataset.x) + 1) // 2
     halves = (slice(None, half), slice(half, None))
     for tested, other in (halves, halves[::-1]):

@@ -119,12 +119,18 @@ def sensitivity(
 ) -> Sensitivity:
     """Look at every layer and at all together. `allowed` is the bearable loss in points.
 
-    Raises `OutOfRange` for noise that is none, or for a loss that is not above 0.
+    Raises `OutOfRange` for noise that is none, for a loss that is not above 0, and for a network without a layer that
+    light computes.
     """
     if not brightest(noise):
         raise OutOfRange("there is no noise to look at", cure="Give a sigma above 0")
     if not allowed > 0:
         raise OutOfRange(f"a loss of {allowed} points is not above 0", cure="Allow 1 point, or 0.5")
+    if not model.layers:
+        raise OutOfRange(
+            f"light computes no layer of {model.network.name}",
+            cure="See `lightning explain` for what runs where",
+        )
     exact = evaluate(open_executor(model, "exact"), dataset).accuracy
     search = _Search(model, dataset, noise, tuple(seeds), exact, allowed)
     layers = tuple(

@@ -14,6 +14,7 @@ import numpy as np
 
 from lightning.compiler import CompiledModel
 from lightning.costs import costs_of
+from lightning.costs.figures import in_joules
 from lightning.evaluation.accuracy import BATCH, evaluate, pace
 from lightning.evaluation.dataset import Dataset, Raw
 from lightning.evaluation.images import fitted
@@ -70,7 +71,7 @@ def spread_of(values: Sequence[float]) -> float | None:
 
 def as_text(rows: Sequence[Row]) -> str:
     """The table for people; a column of energy only where there is one."""
-    lines = [("", "accuracy", "spread", "images/s", "J/image", "without converters"), *map(_cells, rows)]
+    lines = [("", "accuracy", "spread", "images/s", "energy/image", "without converters"), *map(_cells, rows)]
     used = [place for place in range(6) if any(line[place] for line in lines[1:])]
     widths = [max(len(line[place]) for line in lines) for place in used]
     return "\n".join(
@@ -99,8 +100,8 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{100 * row.accuracy:.2f} %",
         "" if row.spread is None else f"{100 * row.spread:.2f}",
         f"{row.images_per_s:,.0f}",
-        "" if row.joules is None else f"{row.joules:.2e}",
-        "" if row.joules_without_converters is None else f"{row.joules_without_converters:.2e}",
+        "" if row.joules is None else in_joules(row.joules),
+        "" if row.joules_without_converters is None else in_joules(row.joules_without_converters),
     )
 
 

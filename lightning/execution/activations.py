@@ -11,12 +11,11 @@ from lightning.execution.seam import Activations
 def quantised(real: Floats, layer: PhotonicLayer) -> tuple[Activations, int]:
     """Activations in steps of the layer's `input_scale`, and how many of them were clipped.
 
-    What is below 0 becomes 0 unless the layer takes signs. That is no clipping where it is a ReLU's doing, so only
-    values beyond the range's far ends count.
+    What is below 0 becomes 0 unless the layer takes signs, and counts, too. Behind a ReLU there is nothing below 0.
     """
-    steps = steps_of(real, layer)
-    beyond = int(np.count_nonzero(np.abs(steps) > FULL if layer.signed else steps > FULL))
-    return np.clip(steps, -FULL if layer.signed else 0, FULL).astype(np.int16), beyond
+    steps, lowest = steps_of(real, layer), -FULL if layer.signed else 0
+    beyond = int(np.count_nonzero((steps > FULL) | (steps < lowest)))
+    return np.clip(steps, lowest, FULL).astype(np.int16), beyond
 
 
 def steps_of(real: Floats, layer: PhotonicLayer) -> Floats:

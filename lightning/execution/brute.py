@@ -13,7 +13,7 @@ from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.compiler.schedule import passes_of
 from lightning.errors import OutOfRange
 from lightning.execution.noisy import checked_noise, streams_of
-from lightning.execution.readouts import Readouts, readouts_in_order
+from lightning.execution.readouts import OrderedReadouts, readouts_in_order
 from lightning.execution.seam import Activations, Keys, Noise
 
 
@@ -30,7 +30,7 @@ class BruteMultiplier:
         self._hardware = model.hardware
         self._seed = np.uint64(seed)
         self._streams = streams_of(model)
-        self._readouts: dict[str, Readouts] = {}
+        self._readouts: dict[str, OrderedReadouts] = {}
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
         """(images, positions, groups, rows) float32, not rounded, of (images, positions, groups, terms)."""
@@ -59,7 +59,7 @@ class BruteMultiplier:
         limit = noise.full_scale * self._hardware.wavelengths
         return np.array([noise.mean, noise.sigma**2, noise.shot, noise.intensity, noise.average, limit])
 
-    def _ready(self, layer: PhotonicLayer) -> Readouts:
+    def _ready(self, layer: PhotonicLayer) -> OrderedReadouts:
         if layer.name not in self._readouts:
             dense = self.noise.place == "per-product-dense"
             self._readouts[layer.name] = readouts_in_order(layer, self._hardware, dense=dense)

@@ -22,7 +22,7 @@ from lightning.execution.noisy import checked_noise, may_clip, output_numbers, r
 from lightning.execution.published import Faults
 from lightning.execution.seam import Noise
 from lightning.execution.weights import OrderedWeights, groups_of
-from lightning.networks.network import Network, Node
+from lightning.networks.network import PHOTONIC, Network, Node
 from lightning.networks.operations import apply
 from lightning.networks.preprocess import preprocess
 
@@ -63,9 +63,13 @@ def links_of(model: CompiledModel) -> Links | None:
             rectified[-1] = True
         elif node.operation not in _SHAPE_ONLY or tail:
             tail.append(node)
-    if not layers or any(node.operation in {"Gemm", "Conv"} for node in tail):
+    if not layers or tensor != model.network.output or any(node.operation in PHOTONIC for node in tail):
         return None
-    return Links(tuple(layers), tuple(rectified), tuple(tail)) if _ends(model.network, layers[-1], tail) else None
+    return (
+        Links(tuple(layers), tuple(rectified), tuple(tail))
+        if _ends(model.network, layers[-1], tail)
+        else None
+    )
 
 
 def _ends(network: Network, last: PhotonicLayer, tail: list[Node]) -> bool:
@@ -115,7 +119,7 @@ class Chain:
         """What computes: `kernel(raw, keys, *arrays, out, counters)`. A packet server calls it from machine code."""
         self._tensor = links.tail[0].inputs[0] if links.tail else ""
         self.arrays = (
-            _look_up_table(model, links.layers[0]),
+            _look_up_table(model, links.layers[0], signs_dropped=(faults or Faults()).signs_dropped),
             *_packed(links),
             *_packed_noise(model, links, noise),
             np.uint64(seed),
@@ -155,17 +159,23 @@ class Chain:
 COUNTERS = ("clipped_activations", "wrapped_sums")
 
 
-def counted(counters: npt.NDArray[np.int64]) -> Mapping[str, int]:
-    """By name."""
-    return dict(zip(COUNTERS, counters.tolist(), strict=True))
+def counted(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str, int]:
+    """By name; sums that wrap only where they can."""
+    return {
+        name: count
+        for name, count in zip(COUNTERS, counters.tolist(), strict=True)
+        if wrap or name != "wrapped_sums"
+    }
 
 
-def _look_up_table(model: CompiledModel, first: PhotonicLayer) -> npt.NDArray[np.int16]:
-    """(1 or inputs, 256): what every byte becomes. 256 and -256 stand for what is clipped."""
+def _look_up_table(
+    model: CompiledModel, first: PhotonicLayer, *, signs_dropped: bool
+) -> npt.NDArray[np.int16]:
+    """(1 or inputs, 256): what every byte becomes. 256 stands for what is clipped, and so does what is too low."""
     network = model.network
     bytes_ = np.arange(256, dtype=np.uint8).reshape(-1, *([1] * len(network.input_shape)))
     real = preprocess(network, np.broadcast_to(bytes_, (256, *network.input_shape)))
-    steps = np.clip(steps_of(real, first), -256 if first.signed else 0, 256).astype(np.int16)
+    steps = np.clip(steps_of(np.abs(real) if signs_dropped else real, first), -256, 256).astype(np.int16)
     table = np.ascontiguousarray(steps.reshape(256, -1).T)
     return table[:1].copy() if (table == table[0]).all() else table
 

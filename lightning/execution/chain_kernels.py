@@ -28,14 +28,15 @@ _BYTES, _KEYS = _CONSTANT.format("uint8", 2), _CONSTANT.format("uint64", 1)
 
 
 @compiled()
-def look_up(raw: Array, looked_up: Array, activations: Array, counters: Array) -> None:
-    """Bytes as activations, by a table for all features or for each. Beyond 255 means that it is clipped."""
+def look_up(raw: Array, looked_up: Array, signed: Any, activations: Array, counters: Array) -> None:
+    """Bytes as activations, by a table for all features or for each. What is beyond the range is clipped."""
     each = np.int64(len(looked_up) > 1)
+    lowest = np.int16(-255) if signed else np.int16(0)
     for term in range(len(raw)):
         activation = looked_up[term * each, raw[term]]
-        if abs(activation) > 255:
+        if activation > 255 or activation < lowest:
             counters[CLIPPED_ACTIVATIONS] += 1
-            activation = np.int16(255) if activation > 0 else np.int16(-255)
+            activation = np.int16(255) if activation > 0 else lowest
         activations[term] = activation
 
 
@@ -145,7 +146,7 @@ def quantise(
         if rectified and real < 0:
             real = np.float32(0.0)
         steps = np.rint(np.float32(real / step))
-        if steps > 255 or (signed and steps < -255):
+        if steps > 255 or steps < lowest:
             counters[CLIPPED_ACTIVATIONS] += 1
         activations[row] = np.int16(min(max(steps, lowest), np.float32(255.0)))
 
@@ -179,7 +180,7 @@ def answers(
     activations = np.empty(widest, np.int16)
     sums = np.empty(widest, np.int32)
     for image in range(len(raw)):
-        look_up(raw[image], looked_up, activations, counters)
+        look_up(raw[image], looked_up, table[0, SIGNED], activations, counters)
         for layer in range(len(table)):
             first, last = table[layer, FIRST_ROW], table[layer, FIRST_ROW] + table[layer, ROWS]
             found, sent = sums[: last - first], activations[: table[layer, TERMS]]

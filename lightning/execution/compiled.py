@@ -6,6 +6,7 @@ Modules that use this are imported inside functions only: numba takes its time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,28 +25,41 @@ def compiled(*signatures: str) -> Callable[[Function], Function]:
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
     def decorate(function: Function) -> Function:
-        try:
-            made = numba.njit(cache=True, **options)(function)
-        except RuntimeError:  # no folder to keep it in
-            made = numba.njit(**options)(function)
-        else:
-            _depend_on_all_sources(made)
-        for signature in signatures:
-            made.compile(signature)
-        if signatures:
-            made.disable_compile()
+        made = _kept(numba, function, options) or numba.njit(**options)(function)
+        if not numba.config.DISABLE_JIT:
+            _translate(made, signatures)
         return made  # type: ignore[no-any-return]
 
     return decorate
 
 
-def _depend_on_all_sources(function: Any) -> None:
-    """Translate anew when any module here changes: numba looks at the function's own file alone."""
-    file = function._cache._cache_file  # noqa: SLF001 - numba has no public way
-    file._source_stamp = (file._source_stamp, _STAMP)  # noqa: SLF001 - as above
+def _kept(numba: Any, function: Any, options: dict[str, Any]) -> Any:
+    """The function with a place on disk, translated anew when any module beside it or here changes.
+
+    numba looks at the function's own file alone, and has no public way to say more. None where there is no folder, or
+    where numba has changed inside: then nothing is kept, rather than what may be old.
+    """
+    try:
+        made = numba.njit(cache=True, **options)(function)
+    except RuntimeError:
+        return None
+    file: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
+    if not hasattr(file, "_source_stamp"):
+        return None
+    beside = Path(function.__code__.co_filename).parent
+    file._source_stamp = (file._source_stamp, _stamp(beside), _stamp(Path(__file__).parent))  # noqa: SLF001
+    return made
 
 
-_STAMP = tuple(
-    (name, (path := Path(__file__).parent / name).stat().st_mtime_ns, path.stat().st_size)
-    for name in ("chain_kernels.py", "kernels.py", "normal.py", "readout_kernels.py")
-)
+def _translate(function: Any, signatures: tuple[str, ...]) -> None:
+    for signature in signatures:
+        function.compile(signature)
+    if signatures:
+        function.disable_compile()
+
+
+@cache
+def _stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """When the sources in a folder were written, and how long they are."""
+    found = ((path.name, path.stat()) for path in sorted(folder.glob("*.py")))
+    return tuple((name, status.st_mtime_ns, status.st_size) for name, status in found)

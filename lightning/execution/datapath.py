@@ -49,6 +49,9 @@ class DatapathMultiplier:
     when another datapath does.
     """
 
+    wraps = True
+    """With `wrap` sums come as the hardware's 16 bits hold them: nobody sees which of them wrapped."""
+
     def __init__(
         self, model: CompiledModel, address: str | RegisterBus = "fastsim://", *, light: Light = lossless
     ) -> None:
@@ -62,7 +65,7 @@ class DatapathMultiplier:
         with _told(str(address)):
             bus = _opened(address, program.datapath) if isinstance(address, str) else address
             self._driver = fpga.Datapath(bus)
-            self._driver.load(program)
+            self._load(program, opened_here=isinstance(address, str))
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
         """(images, positions, groups, rows) of (images, positions, groups, terms). `keys` do not matter.
@@ -83,6 +86,15 @@ class DatapathMultiplier:
         with _told(self.identity):
             seen = self._driver.outputs()
         return {"layers": seen["layers.next"], "inferences": seen["layers.finished"]}
+
+    def _load(self, program: fpga.Program, *, opened_here: bool) -> None:
+        """Have the datapath take the program; let go of a bus that nobody else holds when it does not."""
+        try:
+            self._driver.load(program)
+        except BaseException:
+            if opened_here:
+                self._driver.close()
+            raise
 
     def close(self) -> None:
         """Let go of the bus."""

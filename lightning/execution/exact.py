@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from lightning.compiler.integers import sums_of
 from lightning.compiler.model import Integers, PhotonicLayer
 from lightning.execution.seam import Activations, Keys, Multiplier
 from lightning.execution.weights import OrderedWeights, groups_of
@@ -21,21 +22,12 @@ class ExactMultiplier:
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
         """(images, positions, groups, rows) of (images, positions, groups, terms). `keys` do not matter."""
-        images, positions, groups, _ = activations.shape
-        found = np.empty((images, positions, groups, layer.weights.shape[1]), np.int32)
-        for group, rows in enumerate(layer.weights):
-            for row, weights in enumerate(rows):
-                found[:, :, group, row] = _row(weights, activations[:, :, group])
-        return found
-
-
-def _row(weights: Activations, activations: Activations) -> Integers:
-    """(images, positions): only products with weights other than 0, which are most often few."""
-    used = np.flatnonzero(weights)
-    chosen = activations[..., used].astype(np.int32)
-    products = (np.abs(chosen) * np.abs(weights[used].astype(np.int32))) >> 8
-    signed = np.where((chosen < 0) != (weights[used] < 0), -products, products)
-    return np.asarray(signed.sum(axis=-1, dtype=np.int32))
+        images, positions, _, terms = activations.shape
+        found = [
+            sums_of(activations[:, :, group].reshape(-1, terms), rows)
+            for group, rows in enumerate(layer.weights)
+        ]
+        return np.stack(found, axis=1).reshape(images, positions, *layer.weights.shape[:2])
 
 
 class CompiledMultiplier:

@@ -35,7 +35,7 @@ class FusedExecutor:
         self.chain.answer_many(raw, named, scores, counters)
         shaped = scores.reshape(len(array), *self.model.network.output_shape)
         clipped = {"clipped_readouts": 0} if self.fidelity == "noisy" else {}  # `fits` has seen to it
-        return Answers(shaped, self.walk.cycles, {**counted(counters), **clipped})
+        return Answers(shaped, self.walk.cycles, {**counted(counters, wrap=self.model.wrap), **clipped})
 
     def warm(self) -> None:
         """Touch both ways."""

@@ -14,39 +14,63 @@ nothing: `may_clip` says when that is not sure.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from numbers import Integral
+from typing import cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from lightning.compiler.hardware import Hardware
-from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
+from lightning.compiler.model import FULL, CompiledModel, Floats, PhotonicLayer
 from lightning.compiler.schedule import passes_of, readouts_of
 from lightning.errors import OutOfRange
 from lightning.execution.exact import CompiledMultiplier
-from lightning.execution.readouts import Readouts, readouts_in_order
-from lightning.execution.seam import Activations, Keys, Noise
+from lightning.execution.readouts import OrderedReadouts, readouts_in_order
+from lightning.execution.seam import Activations, Keys, Noise, Place
 
 Doubles = npt.NDArray[np.float64]
 
 LARGEST_PRODUCT = 254
+LARGEST_NOISE = 1e4
+"""Forty times full light: beyond it sums of long rows would not be 32-bit numbers any more."""
 SURE_DEVIATIONS = 6.5
 """A readout is farther off than this once in 10^10."""
 
 
 def checked_noise(noise: Noise) -> Noise:
     """The noise, if it can be. Raises `OutOfRange`."""
-    for name in ("sigma", "shot", "intensity"):
+    if noise.place not in get_args(Place):
+        raise OutOfRange(
+            f"noise.place {noise.place!r} is not known", cure=f"Choose one of: {', '.join(get_args(Place))}"
+        )
+    square = LARGEST_NOISE**2
+    most = {"sigma": LARGEST_NOISE, "shot": square / FULL, "intensity": square / FULL**2}
+    for name, limit in most.items():
         value = getattr(noise, name)
-        if not (np.isfinite(value) and value >= 0):
-            raise OutOfRange(f"noise.{name} is {value}, and must be 0 or more")
-    if not np.isfinite(noise.mean):
-        raise OutOfRange(f"noise.mean is {noise.mean}, and must be a number")
-    if noise.average < 1:
-        raise OutOfRange(f"noise.average is {noise.average}", cure="Average at least one readout")
+        if not 0 <= value <= limit:
+            raise OutOfRange(f"noise.{name} is {value}, and must be of 0 .. {limit:g}")
+    if not abs(noise.mean) <= LARGEST_NOISE:
+        raise OutOfRange(
+            f"noise.mean is {noise.mean}, and must be of -{LARGEST_NOISE:g} .. {LARGEST_NOISE:g}"
+        )
+    checked_average(noise.average)
     if not noise.full_scale > 0:
         raise OutOfRange(f"noise.full_scale is {noise.full_scale}, and must be above 0")
     return noise
+
+
+def checked_seed(seed: object) -> int:
+    """What names a run's noise. Raises `OutOfRange`."""
+    if not isinstance(seed, Integral) or not 0 <= int(seed) < 2**64:
+        raise OutOfRange(f"the seed is {seed!r}, and must be a whole number of 0 .. 2**64 - 1")
+    return int(seed)
+
+
+def checked_average(average: object) -> int:
+    """A number of readouts. Raises `OutOfRange`."""
+    if not isinstance(average, Integral) or int(average) < 1:
+        raise OutOfRange(f"{average!r} readouts cannot be averaged", cure="Average 1 or more, a whole number")
+    return int(average)
 
 
 def may_clip(noise: Noise, hardware: Hardware) -> bool:
@@ -81,11 +105,11 @@ class NoisyMultiplier:
     def __init__(self, model: CompiledModel, noise: Noise, seed: int = 0) -> None:
         self.noise = checked_noise(noise)
         self._hardware = model.hardware
-        self._seed = np.uint64(seed)
+        self._seed = np.uint64(checked_seed(seed))
         self._streams = streams_of(model)
         self._exact = CompiledMultiplier()
         self._rows: dict[str, RowNoise] = {}
-        self._readouts: dict[str, Readouts] = {}
+        self._readouts: dict[str, OrderedReadouts] = {}
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
         """(images, positions, groups, rows) float32, not rounded, of (images, positions, groups, terms)."""

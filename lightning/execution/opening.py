@@ -9,6 +9,7 @@ from typing import Any, get_args
 from lightning.compiler.model import CompiledModel
 from lightning.errors import OutOfRange
 from lightning.execution.exact import exact_multiplier
+from lightning.execution.noisy import checked_average, checked_noise, checked_seed, may_clip
 from lightning.execution.published import Faults
 from lightning.execution.seam import Executor, Fidelity, Multiplier, Noise
 from lightning.execution.walk import WalkingExecutor
@@ -37,6 +38,12 @@ def open_executor(
         raise OutOfRange(
             f"fidelity {fidelity!r} is not known", cure=f"Choose one of: {', '.join(get_args(Fidelity))}"
         )
+    seed, average = checked_seed(seed), checked_average(average)
+    if average != 1 and fidelity in {"exact", "datapath"}:
+        raise OutOfRange(
+            f"fidelity {fidelity} has nothing to average",
+            cure="Leave `average` out, or choose noisy or device",
+        )
     if fidelity == "exact":
         return _fused_or_walking(model, exact_multiplier(), fidelity, faults)
     if fidelity == "noisy":
@@ -47,11 +54,9 @@ def open_executor(
 def _noisy(model: CompiledModel, noise: Noise, seed: int, average: int, faults: Faults | None) -> Executor:
     needed("numba", "for noise")
     from lightning.execution.brute import BruteMultiplier
-    from lightning.execution.noisy import NoisyMultiplier, checked_noise, may_clip
+    from lightning.execution.noisy import NoisyMultiplier
 
     given = checked_noise(replace(noise, average=average) if average != 1 else noise)
-    if not 0 <= seed < 2**64:
-        raise OutOfRange(f"the seed is {seed}, and must be a whole number of 0 .. 2**64 - 1")
     if may_clip(given, model.hardware):
         return WalkingExecutor(model, BruteMultiplier(model, given, seed), "noisy", faults)
     multiplier = NoisyMultiplier(model, given, seed)

@@ -34,8 +34,6 @@ class Faults:
     hands them out as they are. Equal classes, unless a small difference is shifted away."""
     signs_dropped: bool = False
     """Inputs are reduced to magnitudes before they are sent: a negative one counts as its positive."""
-    exponent_of_ten: bool = False
-    """The table of `log_softmax` holds 2206 for exp(10), which is 22026: a digit is missing."""
 
 
 EMULATOR = Faults(last_layer_normalised=True, signs_dropped=True)
@@ -71,13 +69,14 @@ def last_normalised(sums: Integers, *, perfect: bool) -> Integers:
     return (_scaled(wide) if perfect else _shifted(wide)).astype(np.int32)
 
 
-def log_softmax(results: Sequence[int] | Integers, faults: Faults | None = None) -> npt.NDArray[np.float64]:
+def log_softmax(results: Sequence[int] | Integers, *, misprinted: bool = False) -> npt.NDArray[np.float64]:
     """Log-softmax as the datapath's block begins it: results are raised so that the largest is 11, exponentials come
-    from a table of twelve whole numbers, 0 below. The logarithm of their sum is exact here, not from a table.
+    from a table of twelve whole numbers, 0 below. The logarithm of their sum is exact here, not from a table. No
+    executor has this block, as it changes no class. `misprinted`: the artifact's table, in which a digit is missing.
 
     >>> log_softmax([5, 4]).round(3).tolist()  # 11 and 10: ln(59874 + 22026) = 11.313
     [-0.313, -1.313]
-    >>> log_softmax([5, 4], Faults(exponent_of_ten=True)).round(3).tolist()
+    >>> log_softmax([5, 4], misprinted=True).round(3).tolist()
     [-0.036, -1.036]
     """
     values = np.asarray(results)
@@ -87,7 +86,7 @@ def log_softmax(results: Sequence[int] | Integers, faults: Faults | None = None)
         )
     raised = values.astype(np.int64) + (len(EXPONENTS) - 1 - int(values.max()))
     table = np.array(EXPONENTS)
-    if faults is not None and faults.exponent_of_ten:
+    if misprinted:
         table[10] = MISPRINTED
     total = table[raised[raised >= 0]].sum()
     return np.asarray(raised - np.log(total), np.float64)

@@ -1,6 +1,6 @@
 """Every readout of the schedule, one by one: its light, and its own draws. Machine code.
 
-`vectors` (positions, groups, terms); `sizes`, `order` and `signs` as in `readouts.Readouts`.
+`vectors` (positions, groups, terms); `sizes`, `order` and `signs` as in `readouts.OrderedReadouts`.
 """
 
 from __future__ import annotations

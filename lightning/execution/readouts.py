@@ -13,7 +13,7 @@ from lightning.compiler.schedule import GroupSchedule, schedule_of
 
 
 @dataclass(frozen=True)
-class Readouts:
+class OrderedReadouts:
     """Of all groups. A place that stays dark names one term more than there are, whose weight is 0: no branch."""
 
     sizes: npt.NDArray[np.int32]
@@ -24,12 +24,12 @@ class Readouts:
     """(groups, rows, readouts) what each counts as; 0 beyond a row's last."""
 
 
-def readouts_in_order(layer: PhotonicLayer, hardware: Hardware, *, dense: bool) -> Readouts:
+def readouts_in_order(layer: PhotonicLayer, hardware: Hardware, *, dense: bool) -> OrderedReadouts:
     """Of one pass. `dense`: products whose weight is 0 are read, too."""
     schedules = schedule_of(layer, hardware, dense=dense)
     longest = max(each.signs.shape[1] for each in schedules)
     terms = layer.weights.shape[2]
-    return Readouts(
+    return OrderedReadouts(
         np.pad(np.abs(layer.weights).astype(np.int32), ((0, 0), (0, 0), (0, 1))),
         np.stack([_order(each, longest, terms) for each in schedules]),
         np.stack([_padded(each.signs, longest) for each in schedules]),

@@ -62,7 +62,8 @@ class Answers:
     cycles: int = 0
     """Of the datapath, for one image."""
     counters: Mapping[str, int] = field(default_factory=dict)
-    """Things that happened: `clipped_activations`, `clipped_readouts`, `wrapped_sums`."""
+    """Things that happened: `clipped_activations`; with noise `clipped_readouts`; with `wrap`, other than in hardware,
+    `wrapped_sums`. What cannot be seen is left out."""
 
     @property
     def classes(self) -> npt.NDArray[np.int64]:

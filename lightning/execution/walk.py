@@ -108,7 +108,8 @@ class WalkingExecutor:
         whole = sums if sums.dtype == np.int32 else np.rint(sums).astype(np.int32)
         if self.model.wrap:
             whole, changed = wrapped(whole)
-            counted["wrapped_sums"] += changed
+            if not getattr(self.multiplier, "wraps", False):
+                counted["wrapped_sums"] += changed
         if self._normalises_last and layer.name == self._photonic[-1]:
             return last_normalised(whole, perfect=self.model.perfect_scaling)
         return whole

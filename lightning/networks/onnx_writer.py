@@ -1,4 +1,4 @@
-"""A network as ONNX, for comparison with other runtimes. Opset 20, which has an operation for each of ours."""
+"""A network as ONNX, for other runtimes and other importers. Opset 20, which has an operation for each of ours."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lightning.networks.network import Network, Node
+from lightning.networks.onnx_metadata import as_metadata
 from lightning.optional import needed
 
 OPSET, IR_VERSION = 20, 9
@@ -17,7 +18,10 @@ THROUGH = -(1 << 63)
 
 
 def to_onnx(network: Network) -> Any:
-    """An `onnx.ModelProto` with the same tensor names and a symbolic batch axis, without the preprocessing."""
+    """An `onnx.ModelProto` with the same tensor names and a symbolic batch axis.
+
+    Preprocessing is no part of the graph: it stands in the metadata, where `load_network` finds it again.
+    """
     onnx = needed("onnx", "to write ONNX")
     helper, float32 = onnx.helper, onnx.TensorProto.FLOAT
     graph = _Graph(network, onnx)
@@ -29,7 +33,9 @@ def to_onnx(network: Network) -> Any:
     entry = helper.make_tensor_value_info(network.input, float32, ["batch", *network.input_shape])
     result = helper.make_tensor_value_info(network.output, float32, ["batch", *network.output_shape])
     written = helper.make_graph(graph.nodes, network.name, [entry], [result], graph.held)
-    return helper.make_model(written, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    model = helper.make_model(written, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    helper.set_model_props(model, as_metadata(network.preprocessing))
+    return model
 
 
 @dataclass

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from lightning.costs import BASELINES, Costs
 from lightning.costs.presets import Group
-from lightning.costs.shot_noise import ShotPoint
-from lightning.pictures.canvas import FAINT, INK, LIGHT, SERIES, Picture, headed, legend, plain, sheet
+from lightning.costs.shot_noise import FEW_PHOTONS, ShotPoint
+from lightning.pictures.canvas import FAINT, INK, LIGHT, SERIES, SHADE, Picture, headed, legend, plain, sheet
 
 GROUPS: tuple[tuple[Group, str], ...] = (
     ("converters", SERIES[0]),
@@ -82,6 +82,8 @@ def shot_noise_picture(points: Sequence[ShotPoint], name: str, exact: float) -> 
         label="shot noise alone",
     )
     axes.set_xscale("log")
+    if points[0].photons < FEW_PHOTONS:
+        axes.axvspan(points[0].photons, FEW_PHOTONS, color=SHADE, zorder=0, label="normal instead of Poisson")
     plain(axes, x="photons in a product of 255 and 255", y="accuracy, %")
     legend(axes, loc="upper left", bbox_to_anchor=(0, 0.92))
     headed(figure, f"What photons allow: {name}", "no receiver is better than this", simulated=True)

@@ -9,7 +9,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from lightning.evaluation.sensitivity import Sensitivity, points
-from lightning.pictures.canvas import FAINT, INK, LIGHT, SERIES, Picture, headed, plain, sheet, signed
+from lightning.pictures.canvas import FAINT, INK, LIGHT, SERIES, Picture, headed, plain, sheet
 
 
 def layer_losses(found: Sensitivity, model: str, data: str) -> Picture:
@@ -24,13 +24,18 @@ def layer_losses(found: Sensitivity, model: str, data: str) -> Picture:
     told = (
         f"{model} · {data} · {noise.place}, sigma {noise.sigma:.3g} of 255 · exact {100 * found.exact:.2f} %"
     )
-    title = f"Weakest layer: {weakest.layer}, {signed(-weakest.loss, 2)} points"
+    title = f"Noise in layer “{weakest.layer}” costs most: {_points(weakest.loss)} points"
     headed(figure, title, told, simulated=False)
     for text in left.findobj(Text):
         if text.get_text() in (title, told):
             text.set_in_layout(False)  # they may reach over both halves without making the left one wider
     _mark(right)
     return figure
+
+
+def _points(loss: float) -> str:
+    """As type is set, without the sign of a zero."""
+    return f"{round(loss, 2) + 0.0:.2f}".replace("-", "−")
 
 
 def _bars(axes: Any, found: Sensitivity) -> None:
@@ -40,7 +45,7 @@ def _bars(axes: Any, found: Sensitivity) -> None:
     axes.barh(places, losses, color=colours, height=0.64)
     for place, loss in zip(places, losses, strict=True):
         axes.annotate(
-            f"{loss:.2f}".replace("-", "−"),
+            _points(loss),
             (max(loss, 0), place),
             xytext=(4, 0),
             textcoords="offset points",

@@ -15,11 +15,8 @@ import numpy as np
 from lightning.errors import DeadlineMissed, InputError, MalformedRequest
 from lightning.execution.seam import Answers, Keys
 from lightning.serving.binary import Array
-from lightning.serving.loaded import Loaded
+from lightning.serving.loaded import AT_ONCE_S, Loaded
 from lightning.serving.v2 import Body, InferRequest, encode_answer
-
-AT_ONCE_S = 0.002
-"""Work that is done where the request arrives. Longer work goes to the model's thread, so that others are heard."""
 
 KEYS = 1 << 64
 """Keys are whole numbers below this."""
@@ -94,7 +91,7 @@ def timeout_s(parameters: Mapping[str, Any]) -> float:
 async def run(loaded: Loaded, task: Task) -> Answers:
     """What the model answers: at once where that is quick, else in its thread. Raises `DeadlineMissed`."""
     _in_time(task, loaded.seconds_per_image if loaded.seconds_per_image < math.inf else 0.0)
-    if len(task.inputs) * loaded.seconds_per_image > AT_ONCE_S or not loaded.lock.acquire(blocking=False):
+    if len(task.inputs) * loaded.seconds_per_image > AT_ONCE_S or not loaded.lock.acquire(timeout=0):
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(loaded.worker, _run_in_turn, loaded, task)
     try:

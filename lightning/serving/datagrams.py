@@ -12,7 +12,6 @@ from __future__ import annotations
 import select
 import socket
 import threading
-from collections.abc import Mapping
 from time import monotonic
 from types import TracebackType
 from typing import Self
@@ -81,15 +80,12 @@ class DatagramServer:
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
+        self._rounds.later.close()
         self._socket.close()
 
     def counts(self) -> PacketCounts:
         """What became of packets; a copy."""
         return self._rounds.counted()
-
-    def outcomes(self) -> Mapping[str, int]:
-        """What became of packets, for the page of metrics."""
-        return self._rounds.counted().outcomes()
 
     def serve(self) -> None:
         """Answer until `close`: what the thread does. A process that does nothing else may call it itself."""
@@ -104,8 +100,8 @@ class DatagramServer:
             if idle:
                 poll.poll(LISTEN_MS)
         end = monotonic() + LAST_S
-        while self._rounds.serve() and monotonic() < end:
-            pass
+        while (self._rounds.serve() or len(self._rounds.later)) and monotonic() < end:
+            poll.poll(1)
 
 
 def _bound(host: str, port: int, memory: int) -> socket.socket:

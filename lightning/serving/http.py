@@ -14,7 +14,7 @@ from lightning.errors import LightningError, MalformedRequest
 from lightning.serving.asgi import Disconnected, Reply, body_bytes, read_body, refusal, refused
 from lightning.serving.hot import Infer
 from lightning.serving.loaded import Loaded
-from lightning.serving.metrics import PacketCounts, exposition
+from lightning.serving.metrics import ReadPackets, exposition
 from lightning.serving.openapi import INFER
 from lightning.serving.v2 import Document, decode_object
 
@@ -30,7 +30,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 class Service:
     """The whole application: requests for answers go straight to `Infer`, all others through FastAPI."""
 
-    def __init__(self, infer: Infer, packets: PacketCounts | None = None) -> None:
+    def __init__(self, infer: Infer, packets: ReadPackets | None = None) -> None:
         self.infer = infer
         self.face = build_face(infer, packets)
 
@@ -54,7 +54,7 @@ class Service:
         await reply.send(send)
 
 
-def build_face(infer: Infer, packets: PacketCounts | None = None) -> FastAPI:
+def build_face(infer: Infer, packets: ReadPackets | None = None) -> FastAPI:
     """Everything but answers. What is slow (loading) runs in a thread."""
     face = FastAPI(title="lightning", version=our_version(), description="Open Inference Protocol (v2).")
     _add_health(face, infer)

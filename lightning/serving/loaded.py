@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from lightning.compiler.model import CompiledModel
 from lightning.execution.inputs import raw_shape
 from lightning.execution.seam import Answers, Executor
+from lightning.serving.turns import Turn
 
 WIRE = (np.uint8, np.float32, np.int64)
 """Types of arrays that a model is warmed with: of packets and images, of clients, of JSON."""
@@ -27,7 +28,13 @@ TIMED = 5
 """Runs of which the shortest is what an image takes: others are disturbed."""
 
 SLOW = frozenset({"device", "datapath"})
-"""Fidelities of which one image takes so long that only their own `warm` is run."""
+"""Fidelities of which one image takes so long that only their own `warm` is run. Their models may share one device."""
+
+AT_ONCE_S = 0.002
+"""Work that is done where the request arrives. Longer work goes to a thread, so that others are heard."""
+
+PIECE_S = 0.05
+"""How long a batch keeps a model, about: then others who wait have their turn."""
 
 
 @dataclass(eq=False)
@@ -42,8 +49,8 @@ class Loaded:
     model: CompiledModel
     executor: Executor
     source: Path | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    """Held while the executor runs."""
+    lock: Turn = field(default_factory=Turn, repr=False)
+    """Held while the executor runs. Models that compute on one device have it in common."""
     seconds_per_image: float = 0.0
     """Of one image alone, as measured when it was warm; infinite where that would have taken long."""
     users: int = 0
@@ -66,19 +73,34 @@ class Loaded:
         """Whether the executor answers bytes in one compiled function, and other data more slowly."""
         return getattr(self.executor, "chain", None) is not None
 
+    @property
+    def quick(self) -> bool:
+        """Whether an image is answered where its request arrives."""
+        return self.seconds_per_image <= AT_ONCE_S
+
     @cached_property
     def worker(self) -> ThreadPoolExecutor:
         """The thread in which long work is done, in the order of requests."""
         return ThreadPoolExecutor(1, thread_name_prefix=f"model-{self.name}-{self.version}")
 
     def run(self, inputs: npt.NDArray[np.generic], keys: npt.ArrayLike) -> Answers:
-        """What the executor answers, one caller at a time."""
-        with self.lock:
-            return self.executor.run(inputs, keys)
+        """What the executor answers, one caller at a time. Others have their turns between pieces of a long batch."""
+        images = len(inputs)
+        piece = max(int(PIECE_S / self.seconds_per_image), 1) if self.seconds_per_image else images
+        if images <= piece:
+            with self.lock:
+                return self.executor.run(inputs, keys)
+        found, numbers = [], np.asarray(keys)
+        for first in range(0, images, piece):
+            with self.lock:
+                some = slice(first, first + piece)
+                found.append(self.executor.run(inputs[some], numbers[some]))
+        return joined(found)
 
     def warm(self) -> None:
         """Make every kernel with the arrays that come from a network: contiguous and read-only, of each type."""
-        self.executor.warm()
+        with self.lock:
+            self.executor.warm()
         if self.executor.fidelity in SLOW:
             self.seconds_per_image = math.inf
             return
@@ -97,8 +119,25 @@ class Loaded:
         return time.perf_counter() - started
 
     def close(self) -> None:
-        """Let go of the executor and its thread. Nobody may be using them."""
+        """Let go of the executor and its thread. Nobody may be using them.
+
+        Hardware may be at another model's work for long, so its executors are let go of in their own thread.
+        """
+        if self.executor.fidelity in SLOW:
+            self.worker.submit(self._let_go)
+        else:
+            self._let_go()
         if "worker" in self.__dict__:
             self.worker.shutdown(wait=False)
+
+    def _let_go(self) -> None:
         with self.lock:
             self.executor.close()
+
+
+def joined(pieces: list[Answers]) -> Answers:
+    """Answers for the parts of a batch, as one for all of it."""
+    counters = Counter[str]()
+    for each in pieces:
+        counters.update(each.counters)
+    return Answers(np.concatenate([each.scores for each in pieces]), pieces[0].cycles, dict(counters))

@@ -127,6 +127,17 @@ class Inbox:
         self._renew(found)
         return found
 
+    def sender(self, slot: int) -> bytes:
+        """Whom a datagram came from, for `send`."""
+        return bytes(self.senders[slot])
+
+    def send(self, datagram: bytes, to: bytes) -> bool:
+        """Whether the network took it. For any thread."""
+        sent: int = self.library.sendto(
+            self.descriptor, datagram, len(datagram), socket.MSG_DONTWAIT, to, ADDRESS
+        )
+        return sent == len(datagram)
+
     def length(self, slot: int) -> int:
         """Bytes of a datagram."""
         return int(self.sizes[slot])

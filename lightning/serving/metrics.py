@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from lightning.serving.counts import Counts
+from lightning.serving.packet_counts import PacketCounts
 from lightning.serving.repository import Repository
 
-PacketCounts = Callable[[], Mapping[str, int]]
-"""What became of packets, by outcome."""
+ReadPackets = Callable[[], PacketCounts]
+"""What became of packets until now."""
 
 
-def exposition(repository: Repository, counts: Counts, packets: PacketCounts | None = None) -> bytes:
+def exposition(repository: Repository, counts: Counts, packets: ReadPackets | None = None) -> bytes:
     """All metrics of a server."""
     registry = CollectorRegistry()
     registry.register(_Read([*_of_models(repository), *_of_requests(counts), *_of_packets(packets)]))
@@ -73,15 +74,22 @@ def _of_requests(counts: Counts) -> Iterator[Any]:
     yield GaugeMetricFamily("lightning_queue", "Requests that wait for their answer.", counts.in_flight)
 
 
-def _of_packets(packets: PacketCounts | None) -> Iterator[Any]:
+def _of_packets(packets: ReadPackets | None) -> Iterator[Any]:
     if packets is None:
         return
     family = CounterMetricFamily(
         "lightning_packets", "UDP packets by what became of them.", labels=["outcome"]
     )
-    for outcome, count in packets().items():
+    found = packets()
+    for outcome, count in found.outcomes().items():
         family.add_metric([outcome], count)
     yield family
+    yield CounterMetricFamily(
+        "lightning_packets_received", "UDP packets that the server took from its socket.", found.received
+    )
+    yield GaugeMetricFamily(
+        "lightning_packets_waiting", "UDP packets that wait for others, or for their model.", found.waiting
+    )
 
 
 _MODEL = ["model"]

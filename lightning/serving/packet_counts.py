@@ -23,12 +23,14 @@ class PacketCounts:
     unknown_model: int = 0
     refused: int = 0
     """Requests with numbers that the model does not take."""
+    busy: int = 0
+    """Requests that found too many others waiting."""
     failed: int = 0
     """Requests at which the model failed, or whose answer the network did not take."""
     joined: int = 0
     """Fragments that others followed; the last of a request has the outcome of the request."""
     waiting: int = 0
-    """Fragments whose others have not come yet."""
+    """Fragments whose others have not come yet, and requests whose models have not had the time yet."""
     dropped: int = 0
     """Fragments that were given up: the others did not come in time, or memory ran out."""
     overrun: int = 0

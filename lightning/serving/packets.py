@@ -70,6 +70,8 @@ class Code(IntEnum):
     """The model does not take these numbers: too many, too few, NaN."""
     FAILED = 5
     """The model itself failed."""
+    BUSY = 6
+    """Too many requests wait for models that take long."""
 
 
 class PacketError(ServingError):

@@ -12,7 +12,8 @@ from types import TracebackType
 from lightning.compiler.model import CompiledModel
 from lightning.errors import ModelFileError, ServingError, UnknownModel
 from lightning.execution.seam import Executor
-from lightning.serving.loaded import Loaded
+from lightning.serving.loaded import SLOW, Loaded
+from lightning.serving.turns import Turn
 
 Source = str | Path | CompiledModel
 """A file (`.lng`, or a network that can be compiled without samples), or what is in one."""
@@ -66,6 +67,7 @@ class Repository:
         self._directory = None if directory is None else Path(directory)
         self._guard = threading.Lock()  # of all below; never held while a model is loaded
         self._loading = threading.Lock()  # one load at a time
+        self._hardware = Turn()  # of all models that compute on it, in service or being made ready
         self._serving: dict[str, Loaded] = {}
         self._numbered: dict[int, Loaded] = {}
         self._numbers: dict[str, int] = {}
@@ -149,7 +151,10 @@ class Repository:
         with self._guard:
             number = self._numbers.setdefault(name, len(self._numbers) + 1)
             version = self._loads[name] = self._loads.get(name, 0) + 1
-        loaded = Loaded(name, str(version), number, model, self._open(model), path)
+        with self._hardware:
+            executor = self._open(model)
+        turn = self._hardware if executor.fidelity in SLOW else Turn()
+        loaded = Loaded(name, str(version), number, model, executor, path, turn)
         try:
             loaded.warm()
         except BaseException:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import socket
+from dataclasses import replace
 from time import time_ns as wall_clock
 
 import numpy as np
 
-from lightning.errors import InputError, UnknownModel
+from lightning.serving.later import FOREVER, Job, Later, elapsed_us, tried
 from lightning.serving.loaded import Loaded
 from lightning.serving.many import ADDRESS, SLOT, Inbox, address_of
 from lightning.serving.packet_counts import ANSWERED, FAILED, LATE, LEFT, REPLAYED, PacketCounts
@@ -29,10 +29,15 @@ from lightning.serving.replays import Replays
 from lightning.serving.repository import Lease, Repository
 from lightning.serving.services import Bytes, Service
 
-LOG = logging.getLogger(__name__)
-
-FOREVER = 1 << 63
-MOST_US = 0xFFFFFFFF
+OUTCOMES = {
+    Code.MALFORMED: "malformed",
+    Code.UNKNOWN_MODEL: "unknown_model",
+    Code.LATE: "late",
+    Code.INPUT: "refused",
+    Code.FAILED: "failed",
+    Code.BUSY: "busy",
+}
+"""What refusals are counted as."""
 
 
 class Rounds:
@@ -53,6 +58,7 @@ class Rounds:
         self.express = express
         self.counts = PacketCounts()
         self.inbox = Inbox(server)
+        self.later = Later(self.inbox, repository)
         self._outcomes = np.zeros(self.inbox.slots, np.int8)
         self._models = np.ndarray(
             (self.inbox.slots,), ">u4", self.inbox.bytes, offset=8, strides=(SLOT,)
@@ -61,7 +67,6 @@ class Rounds:
         self._prepared: dict[int, Loaded] = {}
         self._leases: dict[int, Lease] = {}
         self._senders = address_of(self.inbox.senders)
-        self._names = self.inbox.senders.data.cast("B")
 
     def prepare(self) -> None:
         """Make ready for all models that are loaded, so that the first request does not wait. Once for each."""
@@ -74,14 +79,12 @@ class Rounds:
 
     def counted(self) -> PacketCounts:
         """A copy."""
-        counts, reassembly = self.counts, self.reassembly
-        return PacketCounts(
-            counts.received, counts.answered, counts.replayed, counts.late, counts.malformed, counts.unknown_model,
-            counts.refused, counts.failed, counts.joined, reassembly.waiting, reassembly.dropped, counts.overrun,
-        )  # fmt: skip
+        waiting = self.reassembly.waiting + len(self.later)
+        return replace(self.counts, waiting=waiting, dropped=self.reassembly.dropped)
 
     def serve(self) -> int:
         """Answer all that is there; how many datagrams that were."""
+        self._collect()
         found = self.inbox.receive()
         if not found:
             return 0
@@ -110,7 +113,7 @@ class Rounds:
             for number in set(self._models[:found].tolist()):
                 with contextlib.suppress(Exception):  # Python's way comes next, and tells what is wrong
                     service = self._service(number)
-                    if service.express is not None:
+                    if service is not None and service.express is not None:
                         service.express.answer(self.inbox, found, self.replays, self._outcomes)
         outcomes: list[int] = self._outcomes[:found].tolist()
         return outcomes
@@ -154,7 +157,7 @@ class Rounds:
     def _joined(
         self, slot: int, request: int, fragment: int, fragments: int, numbers: Bytes, arrived: int
     ) -> Whole | None:
-        key = self._peer(slot), request
+        key = peer_of(self.inbox.sender(slot)), request
         found = self.reassembly.add(key, fragment, fragments, numbers.tobytes(), arrived)
         if isinstance(found, Whole):
             self.counts.joined += found.joined
@@ -167,42 +170,52 @@ class Rounds:
         self, slot: int, model: int, request: int, numbers: Bytes, datatype: int, deadline: int, arrived: int
     ) -> None:
         latest = arrived + deadline * 1000 if deadline else FOREVER
-        code = self._computed(model, request, numbers, datatype, latest)
-        if code is Code.UNKNOWN_MODEL:
-            self.counts.unknown_model += 1
-        elif code is Code.LATE:
-            self.counts.late += 1
-        elif code is Code.INPUT:
-            self.counts.refused += 1
-        elif code is Code.FAILED or not self._answered(slot, model, request, arrived):
-            self.counts.failed += 1
-        elif self.replays.seen(int.from_bytes(self._peer(slot)), request):
-            self.counts.replayed += 1
-        else:
-            self.counts.answered += 1
+        job = Job(self.inbox.sender(slot), model, request, numbers.tobytes(), datatype, arrived, latest)
+        found = tried(lambda: self._answered_now(job, slot), model, request)
+        if found is False:
+            if self.later.take(job):
+                return
+            found = Code.BUSY
+        code = None if found is True else found
+        self._note_request(job, code)
         if code is not None:
             self._refuse(slot, model, request, code, arrived)
 
-    def _computed(self, model: int, request: int, numbers: Bytes, datatype: int, latest: int) -> Code | None:
-        """Have the model answer; why it did not."""
+    def _answered_now(self, job: Job, slot: int) -> bool | Code:
+        """Have the model answer, and send it; False where that cannot be done at once. Raises what the model does."""
+        service = self._service(job.model)
+        if service is None or not service.loaded.lock.acquire(timeout=0):
+            return False
         try:
-            service = self._service(model)
-            if wall_clock() > latest:
+            if wall_clock() > job.latest:
                 return Code.LATE
-            service.compute(numbers, datatype, request)
-        except UnknownModel:
-            return Code.UNKNOWN_MODEL
-        except InputError:
-            return Code.INPUT
-        except Exception:
-            LOG.exception("model %d failed at request %d", model, request)
-            return Code.FAILED
-        return Code.LATE if wall_clock() > latest else None
+            service.compute(job.numbers, job.datatype, job.request)
+        finally:
+            service.loaded.lock.release()
+        if wall_clock() > job.latest:
+            return Code.LATE
+        return self._answered(service, slot, job.request, job.arrived) or Code.FAILED
 
-    def _service(self, number: int) -> Service:
+    def _collect(self) -> None:
+        """Note what has become of requests that were left for later."""
+        for job, code in self.later.ended():
+            self._note_request(job, code)
+
+    def _note_request(self, job: Job, code: Code | None) -> None:
+        if code is not None:
+            outcome = OUTCOMES[code]
+        else:
+            again = self.replays.seen(int.from_bytes(peer_of(job.sender)), job.request)
+            outcome = "replayed" if again else "answered"
+        setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
+
+    def _service(self, number: int) -> Service | None:
+        """Of a model that is quick enough to answer here. Raises `UnknownModel`."""
         lease = self._leases.get(number)
         if lease is None:
             lease = self._leases[number] = self.repository.acquire(number)
+        if not lease.loaded.quick:
+            return None
         service = self._services.get(number)
         if service is None or service.loaded is not lease.loaded:
             service = self._services[number] = Service(lease.loaded)
@@ -211,24 +224,20 @@ class Rounds:
                 service.express.answer(self.inbox, 0, self.replays, self._outcomes)
         return service
 
-    def _answered(self, slot: int, model: int, request: int, arrived: int) -> bool:
+    def _answered(self, service: Service, slot: int, request: int, arrived: int) -> bool:
         """Send what the model has computed; whether the network took it."""
-        service, elapsed = self._service(model), _elapsed_us(arrived)
+        elapsed = elapsed_us(arrived)
         length = service.packet(request, elapsed)
         if service.fits:
             return self._send(slot, service.where, length)
-        packets = split(
-            Kind.ANSWER, model, request, service.message, time_us=elapsed, datatype=Datatype.FLOAT32
-        )
-        sent = [self._send_bytes(slot, serialise(each)) for each in packets]
+        model, kind = service.loaded.number, Datatype.FLOAT32
+        packets = split(Kind.ANSWER, model, request, service.message, time_us=elapsed, datatype=kind)
+        sent = [self.inbox.send(serialise(each), self.inbox.sender(slot)) for each in packets]
         return all(sent)
 
     def _refuse(self, slot: int, model: int, request: int, code: Code, arrived: int) -> None:
-        refusal = Packet(Kind.REFUSAL, model, request, time_us=_elapsed_us(arrived), code=code)
-        self._send_bytes(slot, serialise(refusal))
-
-    def _send_bytes(self, slot: int, datagram: bytes) -> bool:
-        return self._send(slot, address_of(np.frombuffer(datagram, np.uint8)), len(datagram))
+        refusal = Packet(Kind.REFUSAL, model, request, time_us=elapsed_us(arrived), code=code)
+        self.inbox.send(serialise(refusal), self.inbox.sender(slot))
 
     def _send(self, slot: int, where: int, length: int) -> bool:
         to = self._senders + slot * ADDRESS
@@ -237,11 +246,7 @@ class Rounds:
         )
         return sent == length
 
-    def _peer(self, slot: int) -> bytes:
-        """Port and number of the host that sent this."""
-        return bytes(self._names[slot * ADDRESS + 2 : slot * ADDRESS + 8])
 
-
-def _elapsed_us(arrived: int) -> int:
-    """Since then; 0 where the wall clock has been set back."""
-    return min(max(wall_clock() - arrived, 0) // 1000, MOST_US)
+def peer_of(sender: bytes) -> bytes:
+    """Port and number of the host in an address."""
+    return sender[2:8]

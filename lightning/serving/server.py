@@ -18,7 +18,7 @@ from lightning.errors import ServingError
 from lightning.serving.datagrams import DatagramServer
 from lightning.serving.hot import Infer
 from lightning.serving.http import Service
-from lightning.serving.metrics import PacketCounts
+from lightning.serving.metrics import ReadPackets
 from lightning.serving.v2 import Document
 
 BACKLOG = 2048
@@ -99,7 +99,7 @@ def serve(
         return
     with DatagramServer(infer.repository, address.host, packets_port) as packets:
         found["udp"] = str(Address(*packets.address))
-        Server(infer, lambda: ready(found), packets.outcomes).run(sockets=[opened])
+        Server(infer, lambda: ready(found), packets.counts).run(sockets=[opened])
 
 
 class HttpServer:
@@ -112,7 +112,7 @@ class HttpServer:
     """
 
     def __init__(
-        self, infer: Infer, host: str = "127.0.0.1", port: int = 0, packets: PacketCounts | None = None
+        self, infer: Infer, host: str = "127.0.0.1", port: int = 0, packets: ReadPackets | None = None
     ) -> None:
         self._socket = bound(host, port)
         self.address = address_of(self._socket)
@@ -140,7 +140,7 @@ class HttpServer:
 class Server(uvicorn.Server):
     """Uvicorn's, which says when it is ready, and for which a signal is a good end."""
 
-    def __init__(self, infer: Infer, ready: Callable[[], None], packets: PacketCounts | None = None) -> None:
+    def __init__(self, infer: Infer, ready: Callable[[], None], packets: ReadPackets | None = None) -> None:
         super().__init__(_config(Service(infer, packets)))
         self._told = ready
 

@@ -46,17 +46,10 @@ class Service:
         self.express = Express(chain, loaded.number, self._datagram, self._scores) if simple else None
         """Answers without Python, where the model is a chain and a request and an answer are one datagram each."""
 
-    def compute(self, numbers: Bytes, datatype: int, key: int) -> None:
-        """Have the model answer. Raises `InputError` for what it does not take."""
-        kind = DTYPES[Datatype(datatype)]
-        if numbers.size != self.size * kind.itemsize:
-            raise InputError(
-                f"a request carries {numbers.size} bytes; the model takes {self.size} numbers of {kind.itemsize}",
-                cure="Send one input of the model's shape",
-            )
-        inputs = np.frombuffer(numbers.tobytes(), kind).astype(kind.newbyteorder("="))
-        answers = self.loaded.run(inputs.reshape(1, *self.loaded.raw_shape), np.array([key], np.uint64))
-        self._scores[0] = answers.scores.ravel()
+    def compute(self, numbers: bytes, datatype: int, key: int) -> None:
+        """Have the model answer, whose turn the caller has. Raises `InputError` for what it does not take."""
+        inputs = inputs_of(self.loaded, numbers, datatype)
+        self._scores[0] = self.loaded.executor.run(inputs, np.array([key], np.uint64)).scores.ravel()
 
     def packet(self, key: int, elapsed_us: int) -> int:
         """Make the answer's datagram; its length."""
@@ -69,3 +62,15 @@ class Service:
     def message(self) -> bytes:
         """The answer behind its header, after `packet`; for answers that do not fit."""
         return bytes(self._buffer[HEADER.size :])
+
+
+def inputs_of(loaded: Loaded, numbers: bytes, datatype: int) -> npt.NDArray[np.generic]:
+    """(1, *shape) the input that a request carries. Raises `InputError` where it is none of the model's."""
+    kind, size = DTYPES[Datatype(datatype)], int(np.prod(loaded.raw_shape))
+    if len(numbers) != size * kind.itemsize:
+        raise InputError(
+            f"a request carries {len(numbers)} bytes; the model takes {size} numbers of {kind.itemsize}",
+            cure="Send one input of the model's shape",
+        )
+    native = np.frombuffer(numbers, kind).astype(kind.newbyteorder("="))
+    return native.reshape(1, *loaded.raw_shape)

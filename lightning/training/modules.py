@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from lightning.optional import needed
 from lightning.training.emulation import Emulation
 from lightning.training.layers import PhotonicForward
 from lightning.training.ranges import FixedRange, ShiftedRange
+from lightning.training.strays import StrayProducts, strays_of
 
 torch = needed("torch", "to train networks")
 
@@ -32,7 +33,7 @@ def emulated(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[An
 
     The module, its class, its parameters and its optimiser stay what they are; gradients pass as if nothing had been
     rounded. While layers are in training their ranges follow the activations. Raises `CompileError` for layers that
-    cannot be had so.
+    cannot be had so; and inside the `with` where a parameter is multiplied without such a layer.
 
         with emulated(module, Emulation(Noise(sigma=5, place="per-product-dense"))):
             loss(module(images), labels).backward()
@@ -47,8 +48,10 @@ def emulated(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[An
     for index, layer in enumerate(layers.values()):
         known = common.range_of(index) if common else FixedRange(emulation.percentile)
         layer.forward = PhotonicForward(layer, known, emulation, generator, common)
+    strays = strays_of(module, layers)
     try:
-        yield module
+        with StrayProducts(strays) if strays else nullcontext():
+            yield module
     finally:
         for layer in layers.values():
             del layer.forward

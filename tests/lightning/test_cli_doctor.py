@@ -3,14 +3,17 @@
 import contextlib
 import io
 import json
+import re
+import tomllib
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from lightning import doctor, profiles
 from lightning.calibration import store
-from lightning.doctor import devices, installation
+from lightning.doctor import devices, installation, purposes
 
 pytest.importorskip("qick", reason="a device is a QickConfig: pip install 'lightbed[kit]'")
 
@@ -58,6 +61,35 @@ def test_a_library_that_is_missing_is_told_with_its_extra(library, state):
     (found,) = (each for each in installation.versions(without, "x86_64") if each.name == library)
     assert (found.state, found.found[:13]) == (state, "not installed")
     assert found.cure.startswith("pip install 'lightbed[")
+
+
+@pytest.mark.parametrize("extra", ["inference", "serve", "torch", "hdl"])
+def test_what_trained_networks_need_is_told_by_extra(extra):
+    wanted = dict.fromkeys(purposes.PURPOSES[extra].libraries, "1.2")
+    assert purposes.finding(extra, wanted).state == "ok"
+    missing = list(wanted)[-1]
+    found = purposes.finding(extra, wanted | {missing: ""})
+    assert (found.state, found.cure) == ("warning", f"pip install 'lightbed[{extra}]'")
+    assert found.found.startswith(f"{missing} not installed: no ")
+
+
+def test_extras_bring_what_doctor_looks_for():
+    """As pyproject.toml says, the extras that an extra names included."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+
+    def brought(extra):
+        for line in extras[extra]:
+            if line.startswith("lightbed["):
+                for other in line[len("lightbed[") : -1].split(","):
+                    yield from brought(other)
+            else:
+                yield re.split(r"[><=;]", line)[0]
+
+    for extra, purpose in purposes.PURPOSES.items():
+        assert set(purpose.libraries) <= set(brought(extra))
+    told = {each.name for each in installation.environment()}
+    assert told >= set(purposes.PURPOSES)
 
 
 def test_a_foreign_lightning_is_told(tmp_path):

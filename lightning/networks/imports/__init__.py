@@ -24,7 +24,8 @@ __all__ = ["from_torch", "load_network"]
 def load_network(path: str | Path, preprocessing: Preprocessing | None = None) -> Network:
     """The network in an `.onnx` file, or of the weights in an `.npz` file.
 
-    `preprocessing` replaces what the file stands for: pixels / 255 for `.npz`, nothing for `.onnx`. Raises
+    `preprocessing` replaces what the file stands for: pixels / 255 for `.npz`; for `.onnx` what its metadata say, as
+    `to_onnx` writes them, else nothing. Raises
     `NetworkError` for a file that is missing, damaged or of another kind, `UnsupportedNode` and `CyclicNetwork`
     as their names say, `OutOfRange` for preprocessing that does not fit.
     """

@@ -39,7 +39,7 @@ class Call:
     def title(self) -> str:
         """For messages: which node of which file or module."""
         operation = f"{self.domain}::{self.operation}" if self.domain else self.operation
-        return f"node {self.name} ({operation}, opset {self.opset})"
+        return f"node {self.name} ({operation}, opset {self.opset or 'undeclared'})"
 
     def refused(self, why: str, cure: str = "Check the export of this node") -> UnsupportedNode:
         """The error that says why this node cannot be taken."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import numpy.typing as npt
 from lightning.errors import LightningError, NetworkError
 from lightning.networks.imports.builder import Builder, Call
 from lightning.networks.imports.folding import fold, foldable
-from lightning.networks.imports.onnx_parts import array_of, attributes_of, opset_of, parsed, shape_of
+from lightning.networks.imports.onnx_parts import array_of, attributes_of, opsets_of, parsed, shape_of
 from lightning.networks.imports.order import ordered
 from lightning.networks.imports.simplify import finished
 from lightning.networks.imports.vocabulary import CONTRADICTIONS, translate
 from lightning.networks.network import Network, Preprocessing
+from lightning.networks.onnx_metadata import PREPROCESSING, from_metadata
 
 
 def from_onnx(path: Path, preprocessing: Preprocessing | None = None) -> Network:
@@ -34,7 +36,7 @@ def from_bytes(
     model = parsed(content, name)
     try:
         with np.errstate(all="ignore"):  # a weight that is not finite is refused in the end
-            return _network(model, name, folder, preprocessing or Preprocessing())
+            return _network(model, name, folder, preprocessing or _of_metadata(model, name))
     except LightningError:
         raise
     except CONTRADICTIONS as error:
@@ -43,8 +45,14 @@ def from_bytes(
         ) from error
 
 
+def _of_metadata(model: Any, name: str) -> Preprocessing:
+    """As `to_onnx` has written it, or none."""
+    found = {entry.key: entry.value for entry in model.metadata_props}
+    return from_metadata(found[PREPROCESSING], name) if PREPROCESSING in found else Preprocessing()
+
+
 def _network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -> Network:
-    opset, graph = opset_of(model, name), model.graph
+    opsets, graph = opsets_of(model, name), model.graph
     entry, output = _entry(graph, name), _output(graph, name)
     batch, *image = shape_of(entry)
     builder = Builder(batched=batch != 1)
@@ -54,7 +62,7 @@ def _network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) 
     for number, node in enumerate(graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
     for node in ordered(graph.node, tensors, output):
-        made = _outputs(builder, node, tensors, opset, folder)
+        made = _outputs(builder, node, tensors, opsets, folder)
         tensors.update(zip(node.output, made, strict=False))
         lost = [tensor for tensor in node.output[len(made) :] if tensor]
         if lost:
@@ -65,14 +73,14 @@ def _network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) 
 
 
 def _outputs(
-    builder: Builder, node: Any, tensors: dict[str, str], opset: int, folder: Path
+    builder: Builder, node: Any, tensors: dict[str, str], opsets: Mapping[str, int], folder: Path
 ) -> tuple[str, ...]:
     domain = "" if node.domain == "ai.onnx" else node.domain
     if node.op_type == "Constant" and not domain:
         return (builder.constant(_constant(node, folder), node.output[0]),)
     inputs = tuple(tensors[tensor] for tensor in node.input)
     used = max((place for place, tensor in enumerate(node.output, 1) if tensor), default=1)
-    call = Call(node.name, node.op_type, inputs, attributes_of(node), used, domain, opset)
+    call = Call(node.name, node.op_type, inputs, attributes_of(node), used, domain, opsets.get(domain, 0))
     return fold(builder, call, node) if foldable(builder, call) else translate(builder, call)
 
 

@@ -39,15 +39,16 @@ def _without_functions(model: Any, name: str) -> Any:
         ) from error
 
 
-def opset_of(model: Any, name: str) -> int:
-    """The version of ONNX's own operations. Raises `NetworkError` outside `OPSETS`."""
+def opsets_of(model: Any, name: str) -> dict[str, int]:
+    """Versions by domain, "" for ONNX's own operations. Raises `NetworkError` where those are outside `OPSETS`."""
     versions = [entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}]
     if len(versions) != 1 or versions[0] not in OPSETS:
         raise NetworkError(
             f"{name}.onnx is of opset {versions or 'none'}, and {OPSETS[0]} to {OPSETS[-1]} are understood",
             cure="Export it with opset_version=17, or use onnx.version_converter",
         )
-    return int(versions[0])
+    given = {entry.domain: int(entry.version) for entry in model.opset_import}
+    return {**given, "": int(versions[0])}
 
 
 def array_of(tensor: Any, folder: Path) -> npt.NDArray[Any]:
@@ -112,14 +113,27 @@ def shape_of(entry: Any) -> list[int]:
         )
     if kind.elem_type not in {1, 10, 11, 16}:
         raise NetworkError(f"input {entry.name!r} takes no floats", cure="Export a network that takes floats")
+    _check_lengths(entry.name, kind.shape.dim[1:])
     batch, *image = [int(dim.dim_value) for dim in kind.shape.dim]
     if batch not in {0, 1}:
         raise NetworkError(
             f"input {entry.name!r} takes {batch} images at a time, or has no batch axis",
             cure="Export it with a batch axis in front, symbolic or of length 1",
         )
-    if not image or min(image) < 1:
+    if not image:
         raise NetworkError(
-            f"input {entry.name!r} has the shape {image} after the batch axis", cure="Fix all its other axes"
+            f"input {entry.name!r} has no axis after the batch axis",
+            cure="Export it with the shape of one input",
         )
     return [batch, *image]
+
+
+def _check_lengths(name: str, axes: Any) -> None:
+    """Only the batch axis may be symbolic: light needs to know how long its vectors are."""
+    for place, dim in enumerate(axes, 1):
+        if dim.dim_value < 1:
+            told = repr(dim.dim_param) if dim.dim_param else f"{dim.dim_value or 'unknown'}"
+            raise NetworkError(
+                f"axis {place} of input {name!r} has the length {told}, and only the batch axis may be open",
+                cure="Give it a length: onnx.tools.update_model_dims, or export without dynamic_axes for it",
+            )

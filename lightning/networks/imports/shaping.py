@@ -184,8 +184,9 @@ def pad(builder: Builder, call: Call) -> str:
 def expand(builder: Builder, call: Call) -> str:
     """To a larger shape by repeating axes of length 1."""
     x, target = builder.activation(call), builder.fixed(call, 1).reshape(-1)
-    if target[0] not in {1, BATCH} and len(target) == builder.rank(x):
-        raise call.refused(f"repeats images to {target.tolist()}")
+    rank = builder.rank(x)
+    if len(target) > rank or (len(target) == rank and target[0] not in {1, BATCH}):
+        raise call.refused(f"repeats images to {target.tolist()}", "Keep images apart, along the first axis")
     ones = np.ones([1, *target[-len(builder.shapes[x]) :].tolist()], np.float32)
     return builder.emit("Mul", [x, builder.constant(ones, f"{call.name}.ones")], call.name)
 

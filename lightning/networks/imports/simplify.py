@@ -59,9 +59,13 @@ def _check_finite(builder: Builder, nodes: Sequence[Node]) -> None:
 
 
 def _folded(builder: Builder, output: str) -> tuple[list[Node], str]:
-    """Nodes in which every scale and shift that follows a product has become part of it."""
-    folding = _Folding(builder, Counter(tensor for node in builder.nodes for tensor in set(node.inputs)))
-    for node in builder.nodes:
+    """Nodes in which every scale and shift that follows a product has become part of it.
+
+    What the output does not need goes first: it must not change a product that the output is.
+    """
+    needed = _needed(builder.nodes, output)
+    folding = _Folding(builder, Counter(tensor for node in needed for tensor in set(node.inputs)))
+    for node in needed:
         folding.take(node)
     return folding.nodes, folding.renamed.get(output, output)
 

@@ -11,6 +11,7 @@ import numpy as np
 from lightning.errors import LightningError, NetworkError
 from lightning.networks.imports.builder import Builder
 from lightning.networks.imports.simplify import finished
+from lightning.networks.imports.torch_aliases import Aliases
 from lightning.networks.imports.torch_attention import ATTENTION
 from lightning.networks.imports.torch_functions import FUNCTIONS
 from lightning.networks.imports.torch_layers import LAYERS
@@ -19,11 +20,6 @@ from lightning.networks.imports.vocabulary import CONTRADICTIONS
 from lightning.networks.network import Network, Preprocessing
 from lightning.networks.preprocess import check_preprocessing
 from lightning.optional import needed
-
-RECTIFIERS = frozenset(
-    {"relu", "relu6", "leaky_relu", "elu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh"}
-)
-"""Functions with `inplace` as their last argument."""
 
 EXPORT = "Export it with torch.onnx.export and import the file"
 
@@ -76,6 +72,7 @@ def _in_inference(module: Any) -> Iterator[None]:
 def _followed(builder: Builder, module: Any, graph: Any, leaves: Mapping[str, Any], entry: str) -> str:
     """The name of the output, when every node of `graph` has been added to `builder`."""
     values: dict[Any, Any] = {}
+    aliases = Aliases(leaves)
     for node in graph.nodes:
         if node.op == "placeholder":
             values[node] = _argument(node, bool(values), entry)
@@ -85,21 +82,9 @@ def _followed(builder: Builder, module: Any, graph: Any, leaves: Mapping[str, An
             return _answer(_known(node.args[0], values))
         else:
             values[node] = _value(builder, node, leaves, values)
-            changed = node.args[0] if node.args else None
-            if _in_place(node, leaves) and isinstance(values.get(changed), Tensor):
-                values[changed] = values[node]
+        for changed in aliases.take(node):
+            values[changed] = values[node]
     raise NetworkError("the module gives nothing", cure="Return the scores")
-
-
-def _in_place(node: Any, leaves: Mapping[str, Any]) -> bool:
-    """Whether whoever reads the first argument later sees what `node` made of it."""
-    if node.op == "call_module":
-        return bool(getattr(leaves[node.target], "inplace", False))
-    if node.op == "call_method":
-        return bool(node.target.endswith("_"))
-    name = getattr(node.target, "__name__", "")
-    positional = name in RECTIFIERS and node.args[-1] is True
-    return positional or bool(node.kwargs.get("inplace"))
 
 
 def _argument(node: Any, later: bool, entry: str) -> Any:

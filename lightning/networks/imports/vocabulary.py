@@ -39,7 +39,7 @@ CONTRADICTIONS = (
 )
 """What numpy and Python raise where shapes, types or attributes of a damaged file contradict each other."""
 
-CURE = "Rewrite it with the operations in docs/reference/networks.md, or cut the network before it"
+CURE = "Rewrite it with operations that are understood (reference page Trained networks), or cut the network before it"
 
 INTEGERS = ("Quantize", "Dequantize", "QLinear", "DynamicQuantize")
 INTEGERS_CURE = "Import the network in floats: `lightning compile` quantises it"

@@ -142,7 +142,7 @@ def test_explained_to_a_program(folder, document):
         (("compile", "plain.lng"), "config.out-of-range", "compiled already"),
         (("compile", "biased.npz", "--scheme", "published"), "compile", "Gemm fc1 has a bias"),
         (("compile", "plain.npz", "--scheme", "best"), "config.out-of-range", "'best' is not known"),
-        (("compile", "biased.npz", "--samples", "none.npy"), "input", "holds no samples"),
+        (("compile", "biased.npz", "--samples", "none.npy"), "input", "there is no file none.npy"),
         (("compile", "biased.npz", "--samples", "plain.npz"), "input", "holds no samples"),
         (("compile", "biased.npz", "--samples", "nothing"), "dataset", "names no data"),
         (("compile", "plain.npz", "--mean", "a"), "config.out-of-range", "no list of numbers"),

@@ -82,18 +82,24 @@ def test_members_are_plain_files_with_their_sums(compiled_residual):
 def test_attributes_of_every_plain_kind_come_back(chain):
     attributes = {"min": -np.inf, "max": 6.0, "axes": (1, 2), "mode": "x", "flag": True, "none": None}
     network = chain([[[1.0]]])
+    layers = compile_network(network, options=Options("published")).layers
     node = Node("clip", "Clip", ("fc1",), "end", {**attributes, "numpy": np.int64(3)})
     network = replace(
         network, nodes=(*network.nodes, node), output="end", shapes={**network.shapes, "end": (1,)}
     )
-    found = unpacked(packed(CompiledModel(network, {}))).network.nodes[-1].attributes
+    found = unpacked(packed(CompiledModel(network, layers, scheme="scaled"))).network.nodes[-1].attributes
     assert found == {**attributes, "numpy": 3}
 
 
 def test_a_constant_that_is_a_single_number_comes_back(chain):
     network = chain([[[1.0]]])
     network = replace(network, constants={**network.constants, "half": np.float32(0.5)})
-    assert unpacked(packed(CompiledModel(network, {}))).network.constants["half"].shape == ()
+    assert (
+        unpacked(packed(compile_network(network, options=Options("published"))))
+        .network.constants["half"]
+        .shape
+        == ()
+    )
 
 
 def test_a_file_of_format_1_is_read_by_every_later_version():
@@ -222,12 +228,53 @@ def test_a_later_version_says_what_to_do(small):
         edited(("network", "nodes", 0, "inputs"), ["elsewhere", "w1"]),
         edited(("network", "output"), "nowhere"),
         edited(("network", "shapes"), {}),
+        edited(("network", "name"), 5),
+        edited(("network", "nodes", 0, "inputs"), []),
+        edited(("network", "preprocessing", "layout"), "other"),
+        edited(("network", "preprocessing", "scale"), 0),
+        edited(("network", "preprocessing", "mean"), [1, 2, 3, 4]),
+        edited(("layers",), []),
+        edited(("layers", 0, "signed"), "no"),
+        edited(("wrap",), "no"),
     ],
 )
 def test_a_file_with_right_sums_that_is_no_model_is_refused(small, change):
     with pytest.raises(ModelFileError) as caught:
         unpacked(repacked(packed(small), change))
     assert caught.value.cure
+
+
+def of_node(operation, change):
+    """A change of the first node of this operation in the document."""
+
+    def changed(members):
+        document = json.loads(members["model.json"])
+        node = next(each for each in document["network"]["nodes"] if each["operation"] == operation)
+        change(document, node)
+        return {**members, "model.json": json.dumps(document).encode()}
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("operation", "change"),
+    [
+        ("Softmax", lambda _, node: node.update(attributes={})),
+        ("Conv", lambda _, node: node["attributes"].update(pads=[10**5] * 4)),
+        (
+            "GlobalAveragePool",
+            lambda document, node: document["network"]["shapes"].update({node["output"]: [5, 5, 5]}),
+        ),
+        ("Flatten", lambda _, node: node.update(operation="Softmax", attributes={"axis": 7})),
+        ("Flatten", lambda _, node: node.update(operation="Foo")),
+        ("Flatten", lambda _, node: node.update(operation="Reshape", attributes={"shape": [3]})),
+        ("Flatten", lambda document, _: document["layers"].pop()),
+        ("Flatten", lambda document, _: document.update(scheme="published")),
+    ],
+)
+def test_a_model_whose_nodes_cannot_be_computed_is_refused(compiled_residual, operation, change):
+    with pytest.raises(ModelFileError):
+        unpacked(repacked(packed(compiled_residual), of_node(operation, change)))
 
 
 def npy(values):

@@ -223,6 +223,14 @@ def test_entropy_keeps_what_is_spread_evenly_and_cuts_a_long_thin_tail():
     assert least_divergent(tailed[tailed < 500]) < 0.5 * 500
 
 
+def test_entropy_does_not_mind_how_many_values_are_nearly_0():
+    tailed = np.abs(np.random.default_rng(2).normal(size=20_000)).astype(np.float32)
+    tailed = tailed[tailed > 0.1]
+    nearly = np.full(500_000, 1e-6, np.float32)
+    few, many = (np.concatenate([tailed, nearly[:count]]) for count in (1000, len(nearly)))
+    assert least_divergent(few) == least_divergent(many) > 1
+
+
 def test_a_loud_and_unimportant_input_is_cut_off_where_the_error_decides(chain, measured):
     """One input is thirty times the others, and its weights are small: the others are worth more."""
     random = np.random.default_rng(4)

@@ -113,6 +113,29 @@ def test_the_table(digits_npz, monkeypatch):
     assert found["images"] == 60
 
 
+def test_the_table_needs_two_images_where_ranges_come_from_them(small, eight):
+    pytest.importorskip("onnxruntime", reason="the table compares with ONNX Runtime")
+    words = ("evaluate", small, eight, "--limit", 1, "--compare", "onnxruntime")
+    assert refused(*words) == (
+        "dataset",
+        "eight.npz has no training part, and one image cannot give ranges for itself",
+    )
+
+
+def test_a_single_score_is_a_class_everywhere(tmp_path):
+    """1 where it is above 0, in `infer` as in `evaluate` and in `energy --shot-limit`."""
+    np.savez(tmp_path / "one.npz", w1=np.float32([[1, -1]]))
+    x, y = np.uint8([[200, 10], [10, 200], [255, 0], [0, 255]]), [1, 0, 1, 0]
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    assert document("evaluate", tmp_path / "one.npz", tmp_path / "data.npz")[1]["accuracy"] == 1
+    for row, wanted in zip(x, y, strict=True):
+        np.save(tmp_path / "row.npy", row)
+        assert document("infer", tmp_path / "one.npz", tmp_path / "row.npy")[1]["class"] == wanted
+    found = document("energy", tmp_path / "one.npz", "--shot-limit", tmp_path / "data.npz")[1]
+    assert found["shot_limit"]["exact"] == 1
+    assert found["shot_limit"]["points"][-1]["accuracy"] == 1
+
+
 def test_the_training_part_can_be_tested(digits_npz):
     assert document("evaluate", digits_npz, "digits", "--part", "train")[1]["images"] == 1297
 
@@ -134,7 +157,41 @@ def test_the_datapath_counts_as_exact_does(small, eight):
     found = document("evaluate", small, eight, "--fidelity", "datapath")[1]
     same = ("accuracy", "accuracies", "images", "cycles", "model_hash", "simulated")
     assert [found[key] for key in same] == [exact[key] for key in same]
-    assert found["fidelity"] == "datapath"
+    assert (found["fidelity"], found["device"]) == ("datapath", "fastsim://")
+    _, out, _ = ran("evaluate", small, eight, "--fidelity", "datapath", "--limit", 1)
+    assert out.splitlines()[1].startswith("datapath, fastsim://: ")
+
+
+def test_a_device_that_the_environment_names_is_no_reason_to_refuse(small, eight, monkeypatch):
+    """It is taken where a device is asked, and nowhere else."""
+    monkeypatch.setenv("LIGHTBED_DEVICE", "nonsense")
+    assert document("evaluate", small, eight)[1]["accuracy"] == 1
+    assert refused("evaluate", small, eight, "--fidelity", "device")[0] == "address"
+    assert refused("evaluate", small, eight, "--calibrated")[0] == "address"
+
+
+def test_clipping_is_told_from_how_many_and_doubted(small, eight, tmp_path):
+    data = np.load(eight)
+    np.savez(tmp_path / "floats.npz", x=data["x"] * 3.0, y=data["y"])
+    code, out, err = ran("evaluate", compiled_for_levels(small, tmp_path), tmp_path / "floats.npz")
+    assert code == 0
+    assert "clipped activations: 8 of 16" in out
+    assert "warning: 50 % of all activations are clipped" in err
+    np.savez(tmp_path / "dark.npz", x=data["x"] / 255, y=data["y"])
+    code, found = document("evaluate", compiled_for_levels(small, tmp_path), tmp_path / "dark.npz")
+    (said,) = found["warnings"]
+    assert said.startswith(
+        "dark.npz holds values up to 0.8627, and weak-fc1 was compiled for values up to 255."
+    )
+    np.save(tmp_path / "dark.npy", data["x"][0] / 255)
+    assert document("infer", compiled_for_levels(small, tmp_path), tmp_path / "dark.npy")[1]["warnings"]
+    assert document("evaluate", compiled_for_levels(small, tmp_path), eight)[1]["warnings"] == []
+
+
+def compiled_for_levels(weights, folder):
+    path = folder / "small.lng"
+    assert ran("compile", weights, "-o", path, "--scheme", "published")[0] == 0
+    return path
 
 
 @pytest.mark.parametrize(
@@ -148,6 +205,13 @@ def test_the_datapath_counts_as_exact_does(small, eight):
         (("--average", "4"), "config", "nothing to average"),
         (("--calibrated", "--sigma", "1"), "config", "--calibrated"),
         (("--seeds", "3"), "config.out-of-range", "no seeds"),
+        (("--seed", "4"), "config", "nothing random"),
+        (("--seed", "4", "--fidelity", "datapath"), "config", "nothing random"),
+        (("--device", "qick://192.0.2.1"), "config", "a device is named"),
+        (("--device", "qick://192.0.2.1", "--sigma", "1"), "config", "a device is named"),
+        (("--device", "qick://192.0.2.1", "--fidelity", "datapath"), "config", "a device is named"),
+        (("--bus", "fastsim://"), "config", "a bus is named"),
+        (("--bus", "fastsim://", "--fidelity", "device"), "config", "a bus is named"),
         (("--sigma", "-1"), "lightning.error", "--sigma"),
     ],
 )
@@ -243,3 +307,29 @@ def test_sensitivity_names_the_weak_layer(weak, bright_blocks, tmp_path):
 def test_sensitivity_refuses_what_is_no_noise(weak, bright_blocks):
     assert refused("sensitivity", weak("fc2"), bright_blocks, "--sigma", 0)[0] == "config.out-of-range"
     assert refused("sensitivity", weak("fc2"), bright_blocks, "--loss", 0)[0] == "config.out-of-range"
+
+
+def test_a_picture_that_cannot_be_is_refused_before_the_work(weak, bright_blocks, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib", reason="pictures are drawn by matplotlib")
+
+    def never(*_):
+        raise AssertionError("the work began")
+
+    monkeypatch.setattr("lightning.cli.sensitivity.load_dataset", never)
+    words = ("sensitivity", weak("fc2"), bright_blocks, "--png")
+    assert refused(*words, tmp_path / "bad.xyz")[0] == "picture"
+    assert refused(*words, tmp_path / "nowhere" / "a.png")[0] == "picture"
+
+
+def test_a_network_that_light_has_no_part_in_has_no_sensitive_layer(bright_blocks):
+    from lightning.compiler import CompiledModel
+    from lightning.errors import OutOfRange
+    from lightning.evaluation import load_dataset
+    from lightning.evaluation.sensitivity import sensitivity
+    from lightning.execution import Noise
+    from lightning.networks import Network, Node
+
+    shapes = {"x": (64,), "y": (64,)}
+    model = CompiledModel(Network("none", (Node("relu", "Relu", ("x",), "y"),), {}, "x", "y", shapes), {})
+    with pytest.raises(OutOfRange, match="light computes no layer of none"):
+        sensitivity(model, load_dataset(bright_blocks), Noise())

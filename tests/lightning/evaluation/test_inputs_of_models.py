@@ -68,7 +68,8 @@ def test_other_files_are_refused(tmp_path):
     for name, told in (
         ("text.png", "is no picture"),
         ("text.npy", "is no array"),
-        ("not.npy", "is no array"),
+        ("not.npy", "there is no file"),
+        ("not.png", "there is no file"),
     ):
         if not name.startswith("not"):
             (tmp_path / name).write_text("no picture, no array")

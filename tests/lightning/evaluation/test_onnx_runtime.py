@@ -76,7 +76,7 @@ def test_the_table_has_all_four(model_and_data):
     assert float32.joules is int8.joules is None
     assert 0 < exact.joules_without_converters < exact.joules == noisy.joules
     lines = as_text(rows).splitlines()
-    assert lines[0].split() == ["accuracy", "spread", "images/s", "J/image", "without", "converters"]
+    assert lines[0].split() == ["accuracy", "spread", "images/s", "energy/image", "without", "converters"]
     assert lines[4].startswith(f"photonic, noisy        {100 * noisy.accuracy:6.2f} %")
 
 
@@ -97,3 +97,15 @@ def test_int8_takes_pools():
     found = int8_session(network, x).scores(x)
     assert np.abs(float32_session(network).scores(x) - exact).max() < 1e-4
     assert 0 < np.abs(found - exact).max() < 0.05 * np.abs(exact).max()
+
+
+def test_int8_has_a_scale_for_each_row():
+    """Beside a weight of 1 those of 0.0115 would be 1 or 2 steps of one scale for all, a third off."""
+    weights = np.zeros((2, 64), np.float32)
+    weights[0, 0], weights[1] = 1.0, 0.0115
+    network = Network(
+        "rows", (Node("a", "Gemm", ("x", "w"), "a"),), {"w": weights}, "x", "a", {"x": (64,), "a": (2,)}
+    )
+    x = np.random.default_rng(6).random((64, 64)).astype(np.float32)
+    wanted = run_float(network, x)[:, 1]
+    assert np.abs(int8_session(network, x).scores(x)[:, 1] / wanted - 1).max() < 0.05

@@ -27,7 +27,7 @@ def test_bars_are_losses_and_the_curve_is_what_was_tried(found):
     assert curve.get_xydata().tolist() == [[0.5, 95], [1, 93], [2, 80]]
     assert limit.get_ydata()[0] == pytest.approx(95)
     assert bearable.get_xdata()[0] == 0.5
-    assert left.get_title(loc="left") == "Weakest layer: conv2, −6.00 points"
+    assert left.get_title(loc="left") == "Noise in layer “conv2” costs most: 6.00 points"
     assert "SIMULATED" in [text.get_text() for text in right.texts]
 
 
@@ -60,3 +60,5 @@ def test_the_averaging_in_words(found):
     assert averaging(found) == "or averaging: a mean of 1 is not enough"
     enough = replace(found, averaged=(*found.averaged, Tried(2.0, 2, 0.95)))
     assert averaging(enough) == "or averaging of 2 at sigma 2"
+    borne = replace(found, averaged=(Tried(2.0, found.noise.average, found.exact),))
+    assert averaging(borne) == "no more averaging is needed at sigma 2"

@@ -1,5 +1,7 @@
 """Sums by the count-action datapath, through registers: the integers of `exact`, and what goes wrong."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -165,6 +167,30 @@ def test_another_datapath_behind_the_bus_is_refused():
 def test_an_address_that_is_none_says_what_to_give(address):
     with pytest.raises(errors.AddressError, match="Give fastsim://, verilator:// or pynq://HOST/0xBASE"):
         DatapathMultiplier(model_of(layer(np.random.default_rng(9), "one", (1, 1, 4))), address)
+
+
+def test_a_bus_that_was_opened_here_is_let_go_when_the_program_is_refused(monkeypatch):
+    other, closed = simulated_bus(library_datapath("layer_counter"), "reference"), []
+    monkeypatch.setattr(other, "close", lambda: closed.append(True))
+    monkeypatch.setattr("lightning.execution.datapath._opened", lambda address, datapath: other)
+    model = model_of(layer(np.random.default_rng(9), "one", (1, 1, 4)))
+    for address, times in (("fastsim://", 1), (other, 1)):  # the second is somebody else's
+        with pytest.raises(errors.ProgramError):
+            DatapathMultiplier(model, address)
+        assert len(closed) == times
+
+
+def test_what_the_hardware_wraps_is_not_counted_as_none():
+    ones = PhotonicLayer(
+        "one", np.full((1, 1, 160), 255, np.int16), np.zeros((1, 1), np.int32), 1 / 255, None
+    )
+    ones = replace(ones, output_scale=np.ones((1, 1), np.float32))
+    network = Network("made", (Node("one", "Gemm", ("x", "w"), "y"),), {}, "x", "y", {"x": (160,), "y": (1,)})
+    model = CompiledModel(replace(network, preprocessing=Preprocessing(1 / 255)), {"one": ones}, wrap=True)
+    bright = np.full((2, 160), 255, np.uint8)
+    exact, found = (open_executor(model, each).run(bright) for each in ("exact", "datapath"))
+    assert found.scores.tolist() == exact.scores.tolist()
+    assert (exact.counters["wrapped_sums"], "wrapped_sums" in found.counters) == (2, False)
 
 
 class Broken:

@@ -1,5 +1,6 @@
 """The integers of light: every way to them gives the same, and the same as a restatement by hand."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from lightning.execution.exact import CompiledMultiplier, ExactMultiplier
 from lightning.execution.patches import patches, pixels
 from lightning.execution.walk import WalkingExecutor
 from lightning.networks.network import Network, Node, Preprocessing
+from lightning.networks.operations import apply
 
 KEYS = np.arange(3, dtype=np.uint64)
 
@@ -148,6 +150,64 @@ def test_what_is_digital_at_the_end_is_done_in_both_ways(random_model):
     scores = open_executor(model).run(images).scores
     assert scores.sum(axis=1) == pytest.approx(1, abs=1e-6)
     assert scores.tolist() == WalkingExecutor(model, ExactMultiplier()).run(images).scores.tolist()
+
+
+def test_what_is_below_0_counts_as_clipped_where_a_layer_takes_no_signs(random_model):
+    model = random_model(3, (30, 10, 4), scheme="scaled")
+    images = np.random.default_rng(2).integers(1, 256, (5, 30))
+    assert WalkingExecutor(model, ExactMultiplier()).run(images).counters["clipped_activations"] < 150
+    found = WalkingExecutor(model, ExactMultiplier()).run(-images)
+    assert found.counters["clipped_activations"] == 150
+    dark = replace(model, network=replace(model.network, preprocessing=Preprocessing(1 / 255, mean=(1.01,))))
+    for executor in (open_executor(dark), WalkingExecutor(dark, ExactMultiplier())):
+        assert executor.run(images.astype(np.uint8)).counters == {"clipped_activations": 150}
+
+
+TAILS = {
+    "Softmax": lambda tensor, at: Node(at, "Softmax", (tensor,), at, {"axis": 1}),
+    "skip": lambda tensor, at: Node(at, "Add", (tensor, "x"), at),
+    "hidden": lambda tensor, at: Node(at, "Mul", (tensor, "r0"), at),
+    "sums": lambda tensor, at: Node(at, "Add", (tensor, "fc1"), at),
+    "constant": lambda tensor, at: Node(at, "Mul", (tensor, "two"), at),
+    "twice": lambda tensor, at: Node(at, "Concat", (tensor, tensor), at, {"axis": 1}),
+    "cut": lambda tensor, at: Node(at, "Slice", (tensor,), at, {"axis": 1, "start": 0, "stop": 6, "step": 1}),
+    "mean": lambda tensor, at: Node(at, "ReduceMean", (tensor,), at, {"axes": (1,), "keepdims": 1}),
+    "row": lambda tensor, at: Node(at, "Reshape", (tensor,), at, {"shape": (1, 6)}),
+    "abs": lambda tensor, at: Node(at, "Abs", (tensor,), at),
+}
+
+
+def ended(model, names):
+    """The model with these operations behind it, as far as they fit, and which those are."""
+    network, fitting = replace(model.network, constants={"two": np.full((1, 1), 2, np.float32)}), []
+    for place, name in enumerate(names):
+        node = TAILS[name](network.output, f"t{place}")
+        empty = {key: np.zeros((1, *shape), np.float32) for key, shape in network.shapes.items()}
+        try:
+            shape = apply(node, empty, network.constants).shape[1:]
+        except ValueError:
+            continue
+        shapes = {**network.shapes, node.output: shape}
+        network = replace(network, nodes=(*network.nodes, node), output=node.output, shapes=shapes)
+        fitting.append(name)
+    return replace(model, network=network), tuple(fitting)
+
+
+def test_whatever_is_digital_at_the_end_both_ways_answer_alike(random_model):
+    pytest.importorskip("numba", reason="the fused way is made by numba")
+    model, fused, walked = random_model(4, (6, 6, 6), scheme="scaled"), set(), set()
+    images = np.random.default_rng(2).integers(0, 256, (3, 6)).astype(np.uint8)
+    for names in [(), *itertools.product(TAILS, repeat=1), *itertools.product(TAILS, repeat=2)]:
+        tailed, fitting = ended(model, names)
+        executor = open_executor(tailed)
+        expected = WalkingExecutor(tailed, ExactMultiplier()).run(images)
+        found = executor.run(images)
+        assert found.scores.tolist() == expected.scores.tolist(), names
+        assert found.counters == expected.counters, names
+        (walked if isinstance(executor, WalkingExecutor) else fused).add(fitting)
+    assert {(), ("Softmax",), ("constant", "abs")} <= fused
+    assert {("skip",), ("hidden",), ("twice",), ("mean",), ("row", "Softmax")} <= walked
+    assert len(fused) >= 8
 
 
 def test_images_go_through_in_parts_that_do_not_matter(random_model, monkeypatch):

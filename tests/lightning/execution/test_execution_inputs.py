@@ -52,6 +52,30 @@ def test_noise_without_numba_names_what_to_install(random_model, monkeypatch):
         open_executor(random_model(1, (4, 2)), "noisy")
 
 
+@pytest.mark.parametrize(
+    ("fidelity", "asked"),
+    [
+        ("noisy", {"noise": Noise("foo")}),
+        ("noisy", {"noise": Noise(sigma=1e300)}),
+        ("noisy", {"noise": Noise(sigma=float("nan"))}),
+        ("noisy", {"noise": Noise(mean=-1e9)}),
+        ("noisy", {"noise": Noise(average=1.5)}),
+        ("noisy", {"average": 1.5}),
+        ("noisy", {"seed": None}),
+        ("noisy", {"seed": "a"}),
+        ("noisy", {"seed": 1.5}),
+        ("noisy", {"seed": 2**64}),
+        ("exact", {"seed": -1}),
+        ("exact", {"average": 0}),
+        ("exact", {"average": 2}),
+        ("datapath", {"average": 2}),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_words(random_model, fidelity, asked):
+    with pytest.raises(OutOfRange):
+        open_executor(random_model(1, (6, 4)), fidelity, **asked)
+
+
 def test_images_may_come_as_pictures_for_a_network_that_takes_rows(executor):
     pictures = np.random.default_rng(1).integers(0, 256, (2, 3, 4)).astype(np.uint8)
     assert executor.run(pictures).scores.tolist() == executor.run(pictures.reshape(2, 12)).scores.tolist()

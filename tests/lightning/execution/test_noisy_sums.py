@@ -91,6 +91,13 @@ def test_a_deviation_that_does_not_grow_with_the_root_of_readouts_is_found(spars
     assert least_likely(model, noise) < 0.001
 
 
+def test_noise_alone_may_reach_the_converters_full_scale(random_model):
+    model = random_model(3, (20, 4))  # the brightest product is 254, full scale 510
+    assert [may_clip(Noise(sigma=sigma), model.hardware) for sigma in (39, 40)] == [False, True]  # 256 / 6.5
+    loud = open_executor(model, "noisy", noise=Noise(sigma=150)).run(np.full((50, 20), 255, np.uint8))
+    assert loud.counters["clipped_readouts"] > 0
+
+
 def test_mean_and_spread_of_a_sum_are_those_of_its_readouts(dense_model):
     """Weights + - 0 0: with zeros skipped two readouts of net sign 0, otherwise four of net sign 2."""
     model = dense_model([[[200, -100, 0, 0]]])

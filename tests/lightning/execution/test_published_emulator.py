@@ -1,5 +1,7 @@
 """Bit by bit what the published emulator and the published datapath give, faults included where they are asked for."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from lightning.execution.exact import ExactMultiplier
 from lightning.execution.published import log_softmax
 from lightning.execution.walk import WalkingExecutor
 from lightning.networks import load_network
+from lightning.networks.network import Preprocessing
 
 SHAPES = ((18, 20), (7, 18), (3, 7))  # none is a multiple of 16
 
@@ -125,6 +128,19 @@ def test_signs_of_inputs_are_dropped_only_where_asked(dense_model):
     assert dropped == [78 + 19, -15 + 35]
 
 
+def test_signs_of_bytes_behind_a_mean_are_dropped_too(dense_model):
+    model = dense_model([[[100, 50], [-20, 90]]])
+    centred = replace(model.network, preprocessing=Preprocessing(1 / 255, mean=(0.5,)))
+    model, faults = replace(model, network=centred), Faults(signs_dropped=True)
+    images = np.array([[0, 255], [40, 3]], np.uint8)
+    found = open_executor(model, faults=faults).run(images)
+    assert (
+        found.scores.tolist() == open_executor(model, faults=faults).run(images.astype(float)).scores.tolist()
+    )
+    assert found.scores.tolist() != open_executor(model).run(images).scores.tolist()
+    assert found.counters == {"clipped_activations": 0}
+
+
 def test_the_last_layer_is_normalised_only_where_asked(dense_model):
     model = dense_model([[[255], [-255], [30]]])
     assert open_executor(model).run(np.array([[16]], np.uint8)).scores.tolist() == [[15, -15, 1]]
@@ -136,9 +152,9 @@ def test_the_last_layer_is_normalised_only_where_asked(dense_model):
 
 def test_the_missing_digit_changes_only_what_is_one_below_the_largest():
     near, far = [7, 6, 2], [7, 5, 2]
-    fault = Faults(exponent_of_ten=True)
-    assert log_softmax(far, fault).tolist() == log_softmax(far).tolist()
-    assert log_softmax(near, fault)[0] > log_softmax(near)[0] + 0.2
+    assert log_softmax(far, misprinted=True).tolist() == log_softmax(far).tolist()
+    lost = np.log((59874 + 22026 + 403) / (59874 + 2206 + 403))  # exp(11), exp(10), exp(6)
+    assert log_softmax(near, misprinted=True)[0] - log_softmax(near)[0] == pytest.approx(lost, abs=1e-12)
     assert np.exp(log_softmax(near)).sum() == pytest.approx(1.0, abs=0.001)
 
 

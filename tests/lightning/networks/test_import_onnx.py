@@ -327,8 +327,17 @@ def test_an_unknown_operation_is_named_with_its_node_domain_and_opset(onnx_model
     model = onnx_model(
         [("Relu", ["x"], "r", {}), ("FancyThing", ["r"], "y", {"domain": "acme"})], {}, (4,), 15
     )
-    refused(UnsupportedNode, model, "node FancyThing_y (acme::FancyThing, opset 15)")
+    refused(UnsupportedNode, model, "node FancyThing_y (acme::FancyThing, opset undeclared)")
+    model.opset_import.append(onnx.helper.make_opsetid("acme", 3))
+    refused(UnsupportedNode, model, "node FancyThing_y (acme::FancyThing, opset 3)")
     refused(UnsupportedNode, onnx_model([("Det", ["x"], "y", {})], {}, (4, 4)), "Det_y", "opset 17")
+
+
+def test_an_open_axis_beside_the_batch_is_named(onnx_model):
+    nodes = [("Relu", ["x"], "y", {})]
+    refused(NetworkError, onnx_model(nodes, {}, ("k",)), "axis 1 of input 'x' has the length 'k'")
+    refused(NetworkError, onnx_model(nodes, {}, (3, None)), "axis 2 of input 'x' has the length unknown")
+    refused(NetworkError, onnx_model(nodes, {}, ()), "no axis after the batch axis")
 
 
 def test_a_quantised_network_is_told_to_come_in_floats(onnx_model):
@@ -446,7 +455,7 @@ def test_inputs_outputs_opsets_and_files_that_are_not_taken(onnx_model, tmp_path
     refused(NetworkError, onnx_model(simple, {}, (4,), 12), "opset [12]")
     refused(NetworkError, onnx_model(simple, {}, (4,), 22), "opset [22]")
     refused(NetworkError, onnx_model(simple, {}, (4,), batch=8), "takes 8 images at a time")
-    refused(NetworkError, onnx_model(simple, {}, ("wide",)), "Fix all its other axes")
+    refused(NetworkError, onnx_model(simple, {}, ("wide",)), "the length 'wide'")
     whole = onnx_model(simple, {}, (4,))
     whole.graph.input[0].type.tensor_type.elem_type = 7
     refused(NetworkError, whole, "takes no floats")

@@ -102,6 +102,88 @@ def test_files_that_torch_writes_for_an_encoder(answers, batch):
     assert Counter(operations(network))["Gemm"] == 5
 
 
+class Follows(nn.Module):
+    """A convolution or a product, and what a test does with it."""
+
+    def __init__(self, steps, first=None):
+        super().__init__()
+        self.first, self.steps = first or nn.Linear(5, 4), steps
+        self.rectify = nn.ReLU(inplace=True)
+        self.drop = nn.Dropout()
+
+    def forward(self, x):
+        return self.steps(self, self.first(x))
+
+
+def two(_, h):
+    a = h * 2
+    b = a + 1  # noqa: F841 - fx follows it
+    return a
+
+
+def dead(_, h):
+    h * 2
+    return h
+
+
+@pytest.mark.parametrize("steps", [two, dead])
+def test_what_nobody_reads_changes_nothing(steps):
+    assert len(agrees(Follows(steps), 5).nodes) <= 2
+
+
+def both_names(_, h):
+    rectified = functional.relu(h, inplace=True)
+    rectified.add_(1)
+    return h
+
+
+def view_alone(self, h):
+    return self.rectify(torch.flatten(self.drop(h), 1)).add_(1)
+
+
+def before_the_view(_, h):
+    h.mul_(2)
+    return h.flatten(1).unsqueeze(1)
+
+
+@pytest.mark.parametrize("steps", [both_names, view_alone, before_the_view])
+def test_what_is_changed_in_place_is_seen_as_in_torch(steps):
+    agrees(Follows(steps, nn.Conv2d(2, 3, 2)), 2, 4, 4)
+
+
+def through_a_view(self, h):
+    self.rectify(torch.flatten(h, 1))
+    return h.mean(3)
+
+
+def by_a_method(_, h):
+    h.view(-1, 27).mul_(2)
+    return h
+
+
+def an_older_view(_, h):
+    flat = h.flatten(1)
+    functional.relu(h, inplace=True)
+    return flat
+
+
+def a_piece(_, h):
+    h[:, 0].mul_(3)
+    return h
+
+
+def of_two_views(_, h):
+    first, second = h.transpose(1, 2), h.unsqueeze(1)
+    functional.relu(first, True)
+    return second
+
+
+@pytest.mark.parametrize("steps", [through_a_view, by_a_method, an_older_view, a_piece, of_two_views])
+def test_what_is_changed_in_place_through_a_view_that_others_read_is_refused(steps):
+    with pytest.raises(UnsupportedNode, match="changes in place what shares its memory"):
+        from_torch(Follows(steps, nn.Conv2d(2, 3, 2)), (2, 4, 4))
+
+
 def test_lenet_5():
     module = nn.Sequential(
         *(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU()),

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightning.errors import NetworkError, UnsupportedNode
+
 pytest.importorskip("onnx", reason="pip install 'lightbed[inference]'")
 
 seen = {"conv": set(), "pool": set()}
@@ -232,6 +234,24 @@ def test_squeeze_unsqueeze_and_expand(agree, onnx_model):
     ]
     network = agree(onnx_model(nodes, constants, (3, 4)))
     assert network.output_shape == (3, 4, 6)
+
+
+@pytest.mark.parametrize("target", [(2, 1, 3), (1, 1, 3), (2, 3)])
+def test_an_expansion_that_mixes_images_is_refused(onnx_model, target):
+    from lightning.networks.imports.onnx_file import from_bytes
+
+    model = onnx_model([("Expand", ["x", "t"], "y", {})], {"t": np.array(target)}, (3,))
+    with pytest.raises(UnsupportedNode, match="repeats images to"):
+        from_bytes(model if isinstance(model, bytes) else model.SerializeToString(), "expanded")
+
+
+def test_an_activation_that_is_too_large_is_refused(onnx_model):
+    from lightning.networks.imports.onnx_file import from_bytes
+
+    around = {"p": np.array([0, 0, 20_000, 20_000, 0, 0, 20_000, 20_000])}
+    model = onnx_model([("Pad", ["x", "p"], "y", {})], around, (1, 2, 2))
+    with pytest.raises(NetworkError, match="an activation of shape"):
+        from_bytes(model if isinstance(model, bytes) else model.SerializeToString(), "padded")
 
 
 def test_a_constant_condition_chooses_as_attention_masks_do(agree, onnx_model):

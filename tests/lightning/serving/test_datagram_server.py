@@ -19,6 +19,7 @@ from lightning.execution.seam import Noise
 from lightning.networks.network import Network, Node, Preprocessing
 from lightning.serving import Repository, datagrams
 from lightning.serving.datagrams import DatagramServer
+from lightning.serving.later import MOST
 from lightning.serving.packets import (
     HEADER,
     ROOM,
@@ -161,7 +162,9 @@ def test_machine_code_and_python_write_the_same_datagram(noisy, client):
             asked.send(*(request(key, image(key), time_us=10_000_000) for key in range(40)))
             got = sorted((asked.receive() for _ in range(40)), key=lambda each: each.request)
             datagrams.append([(each.request, each.model, each.datatype, each.payload) for each in got])
-        assert server.counts().answered == 40  # counted after the answers are sent, at the latest when it has ended
+        assert (
+            server.counts().answered == 40
+        )  # counted after the answers are sent, at the latest when it has ended
     assert datagrams[0] == datagrams[1]
 
 
@@ -202,7 +205,7 @@ def test_refusals(exact, client, express, datagram, code, outcome):
     with DatagramServer(exact, express=express) as server:
         refusal = client(server).ask(datagram)
     assert (refusal.kind, refusal.code, refusal.request, refusal.payload) == (Kind.REFUSAL, code, 3, b"")
-    assert {name: number for name, number in server.outcomes().items() if number} == {outcome: 1}
+    assert {name: number for name, number in server.counts().outcomes().items() if number} == {outcome: 1}
     assert server.counts().balanced
 
 
@@ -262,6 +265,107 @@ def test_time_in_the_queue_counts_for_the_deadline(doubles, opened, client):
     assert len(opened[0].warmed) == runs + 1  # the late one was not begun
 
 
+def test_a_deadline_that_passes_while_the_model_runs_is_missed(client, express):
+    random = np.random.default_rng(3)
+    constants = {
+        "w1": random.normal(size=(ROOM, ROOM)).astype(np.float32),
+        "w2": random.normal(size=(3, ROOM)).astype(np.float32),
+    }
+    nodes = (
+        Node("fc1", "Gemm", ("image", "w1"), "sums"),
+        Node("relu", "Relu", ("sums",), "hidden"),
+        Node("fc2", "Gemm", ("hidden", "w2"), "scores"),
+    )
+    shapes = {"image": (ROOM,), "sums": (ROOM,), "hidden": (ROOM,), "scores": (3,)}
+    network = Network("big", nodes, constants, "image", "scores", shapes, Preprocessing(scale=1 / 255))
+    repository = Repository(lambda each: open_executor(each, "exact"))
+    loaded = repository.load("big", compile_network(network, None, Options(scheme="published")))
+    deadline_us = max(int(loaded.seconds_per_image * 1e6 / 2), 1)
+    raw = random.integers(0, 256, ROOM).astype(np.uint8).tobytes()
+    with DatagramServer(repository, express=express) as server:
+        asked = client(server)
+        for number in range(20):
+            assert asked.ask(request(number, raw, time_us=deadline_us)).code == Code.LATE
+    repository.close()
+    assert server.counts().late == 20
+
+
+# ------------------------------------------------------------------------------- models that take long
+
+
+@pytest.fixture
+def two(doubles, opened, other_model):
+    """Model 1, which somebody has for now, and model 2."""
+    doubles.load("other", other_model)
+    loaded = doubles.serving()[0]
+    loaded.lock.acquire()
+    yield doubles, loaded
+    if loaded.lock._inside.locked():
+        loaded.lock.release()
+
+
+def test_others_are_answered_while_a_model_is_taken(two, client):
+    repository, taken = two
+    with DatagramServer(repository) as server:
+        asked = client(server)
+        asked.send(request(1))
+        assert asked.ask(request(2, model=2)).request == 2
+        assert server.counts().balanced
+        assert server.counts().waiting == 1
+        taken.lock.release()
+        answer = asked.receive()
+        again = asked.ask(request(1))
+    assert (answer.kind, answer.request, answer.model) == (Kind.ANSWER, 1, 1)
+    assert again.payload == answer.payload
+    counts = server.counts()
+    assert (counts.answered, counts.replayed, counts.waiting, counts.balanced) == (2, 1, 0, True)
+
+
+def test_a_deadline_holds_though_the_model_is_taken(two, client):
+    repository, taken = two
+    with DatagramServer(repository) as server:
+        asked = client(server)
+        asked.send(request(0), *(request(number, time_us=2000) for number in (1, 2, 3)))
+        late = [asked.receive() for _ in range(3)]
+        taken.lock.release()
+        assert asked.receive().request == 0
+    assert {(each.request, each.code) for each in late} == {(number, Code.LATE) for number in (1, 2, 3)}
+    assert (server.counts().late, server.counts().answered, server.counts().balanced) == (3, 1, True)
+
+
+def test_not_too_many_wait_for_a_model(two, client):
+    repository, taken = two
+    with DatagramServer(repository) as server:
+        asked = client(server)
+        busy = asked.ask(*(request(number) for number in range(MOST + 1)))
+        taken.lock.release()
+        assert {asked.receive().request for _ in range(MOST)} == set(range(MOST))
+    assert (busy.request, busy.code) == (MOST, Code.BUSY)
+    assert (server.counts().busy, server.counts().answered, server.counts().balanced) == (1, MOST, True)
+
+
+def test_a_model_on_a_device_is_answered_in_its_own_thread(double, model, client):
+    threads = set()
+
+    class OnDevice(double):
+        fidelity = "device"
+
+        def run(self, inputs, keys=None):
+            threads.add(threading.current_thread().name)
+            return super().run(inputs, keys)
+
+    repository = Repository(OnDevice)
+    repository.load("small", model)
+    with DatagramServer(repository) as server:
+        asked = client(server)
+        assert read_answer(asked.ask(request(9)).payload).scores[0] == 9
+        assert asked.ask(request(3, bytes(3))).code == Code.INPUT
+        repository.unload("small")
+        assert asked.ask(request(4)).code == Code.UNKNOWN_MODEL
+    assert {each.partition("_")[0] for each in threads} == {"packets-1"}
+    assert server.counts().balanced
+
+
 def test_overruns_of_the_socket_are_counted(doubles, opened, client):
     with DatagramServer(doubles, memory=1) as server:
         asked = client(server)
@@ -317,6 +421,18 @@ def test_inputs_and_answers_that_do_not_fit_come_in_fragments(wide, client, expr
     assert found.scores.tolist() == expected.scores[0].tolist()
     counts = server.counts()
     assert (counts.received, counts.answered, counts.joined, counts.replayed) == (4, 1, 2, 1)
+    repository.close()
+
+
+def test_a_fragmented_request_has_its_deadline_from_its_first_fragment(wide, client):
+    repository = Repository(lambda each: open_executor(each, "exact"))
+    repository.load("wide", wide)
+    with DatagramServer(repository) as server:
+        asked = client(server)
+        first, *others = (serialise(each) for each in split(Kind.REQUEST, 1, 5, bytes(3000), time_us=10_000))
+        asked.send(first)
+        threading.Event().wait(0.02)
+        assert asked.ask(*others).code == Code.LATE
     repository.close()
 
 

@@ -14,6 +14,7 @@ pytest.importorskip("uvloop", reason="HTTP needs lightbed[serve]")
 
 from lightning.errors import ServingError
 from lightning.serving.hot import Infer
+from lightning.serving.packet_counts import PacketCounts
 from lightning.serving.repository import Repository
 from lightning.serving.server import HttpServer
 
@@ -174,6 +175,28 @@ def test_a_damaged_file_is_refused_and_the_old_model_goes_on(client, directory):
         (directory / "small.lng").write_bytes(whole)
 
 
+@pytest.mark.parametrize("seconds_per_image", [0.0, 0.003], ids=["at once", "in the model's thread"])
+def test_a_deadline_that_passes_while_the_model_runs_is_missed(connect, doubled, images, seconds_per_image):
+    server, double, _ = doubled
+    client, loaded = connect(server), server_loaded(doubled)
+    loaded.seconds_per_image = seconds_per_image
+    double.gate.clear()
+    double.started.clear()
+
+    def let_go():
+        assert double.started.wait(TIMEOUT_S)
+        threading.Event().wait(0.06)
+        double.gate.set()
+
+    thread = threading.Thread(target=let_go)
+    thread.start()
+    request = client.request_of(images[:1], parameters={"timeout": 50_000})
+    status, found, _ = client("POST", "/v2/models/m/infer", request)
+    thread.join()
+    assert (status, found["code"]) == (504, "serving.deadline")
+    assert client.metrics()['lightning_request_seconds_sum{model="m"}'] > 0.05
+
+
 # ------------------------------------------------------------------------------------ what it counts
 
 
@@ -202,8 +225,12 @@ def test_metrics_add_up(connect, doubled, images):
 
 def test_packets_are_counted_on_the_same_page(connect, opened, model):
     repository = Repository(opened)
-    with HttpServer(Infer(repository), packets=lambda: {"answered": 5, "late": 1}) as server:
+    with HttpServer(
+        Infer(repository), packets=lambda: PacketCounts(7, answered=5, late=1, waiting=1)
+    ) as server:
         client = connect(server)
         found = client.metrics()
     assert found['lightning_packets_total{outcome="answered"}'] == 5
     assert found['lightning_packets_total{outcome="late"}'] == 1
+    assert found["lightning_packets_received_total"] == 7
+    assert found["lightning_packets_waiting"] == 1

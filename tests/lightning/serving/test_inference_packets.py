@@ -3,6 +3,7 @@
 import random
 import re
 import struct
+import textwrap
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lightning.serving import Repository
+from lightning.serving.datagrams import DatagramServer
 from lightning.serving.packets import (
     DATAGRAM,
     HEADER,
@@ -147,3 +150,15 @@ def test_the_page_has_the_table_and_a_true_example():
     assert (read_answer(answer.payload).chosen, read_answer(answer.payload).cycles) == (1, 104)
     assert (refusal.kind, refusal.code) == (Kind.REFUSAL, Code.LATE)
     assert all(f"| {code.value} | `{code.name}` |" in page for code in Code)
+
+
+def test_the_program_of_the_page_asks_and_reads(capsys, opened, model):
+    page = PAGE.read_text()
+    program = textwrap.dedent(page[page.index("    import socket\n") : page.index("Model 1 of 64 bytes")])
+    repository = Repository(opened)
+    repository.load("small", model)
+    with DatagramServer(repository) as server:
+        exec(program.replace("9000", str(server.address[1])).replace("bytes(64)", "bytes(20)"), {})
+        exec(program.replace("9000", str(server.address[1])), {})
+    repository.close()
+    assert capsys.readouterr().out.splitlines() == ["class 0 of 2 scores", "refused with code 4"]

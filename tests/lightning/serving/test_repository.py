@@ -47,6 +47,57 @@ def test_slow_fidelities_are_not_run_to_warm_them(opened, double, model):
     assert loaded.seconds_per_image == float("inf")
 
 
+def test_models_on_one_device_have_their_turns(double, model, other_model):
+    at_work, together = threading.Lock(), []
+
+    class OnDevice(double):
+        fidelity = "device"
+
+        def warm(self):
+            self.run(np.zeros((1, 20), np.uint8))
+
+        def run(self, inputs, keys=None):
+            together.append(not at_work.acquire(blocking=False))
+            threading.Event().wait(0.002)
+            at_work.release()
+            return super().run(inputs, keys)
+
+    repository = Repository(OnDevice)
+    repository.load("m", model)
+    repository.load("n", other_model)
+    with ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(key_asked, repository, "mn"[each % 2], each) for each in range(12)]
+        asked.append(pool.submit(repository.load, "m", other_model))
+        assert [each.result()[1] for each in asked[:-1]] == list(range(12))
+        asked[-1].result()
+    assert len(together) == 3 + 12
+    assert not any(together)
+
+
+def test_a_long_batch_gives_others_their_turns_between_its_pieces(repository, opened, model, wait_for):
+    loaded = repository.load("m", model)
+    inputs = np.arange(5 * 20, dtype=np.uint8).reshape(5, 20)
+    whole = loaded.run(inputs, range(5))
+    loaded.seconds_per_image = 0.02  # two images a piece
+    opened[0].warmed.clear()
+    opened[0].gate.clear()
+    with ThreadPoolExecutor(2) as pool:
+        long = pool.submit(loaded.run, inputs, range(5))
+        assert opened[0].started.wait(20)
+        short = pool.submit(loaded.run, inputs[:1].astype(np.float32), [7])
+        wait_for(loaded.lock._door.locked)
+        opened[0].gate.set()
+        assert short.result().scores[0, 0] == 7
+    assert [each[:2] for each in opened[0].warmed] == [
+        ("uint8", 2),
+        ("float32", 1),
+        ("uint8", 2),
+        ("uint8", 1),
+    ]
+    assert long.result().scores.tolist() == whole.scores.tolist()
+    assert (long.result().cycles, dict(long.result().counters)) == (whole.cycles, dict(whole.counters))
+
+
 def test_the_old_version_goes_on_until_its_last_request_is_answered(repository, opened, model, other_model):
     repository.load("m", model)
     first, second = repository.acquire("m"), repository.acquire("m", "1")

@@ -24,12 +24,16 @@ pytest.importorskip("prometheus_client", reason="needs lightbed[serve]")
 pytest.importorskip("uvicorn", reason="needs lightbed[serve]")
 pytest.importorskip("uvloop", reason="needs lightbed[serve]")
 pytest.importorskip("tritonclient", reason="the page uses tritonclient[http]")
+pytest.importorskip("numba", reason="the page goes on where the tutorial of lightbed[inference] ends")
+pytest.importorskip("sklearn", reason="the page goes on where the tutorial of lightbed[inference] ends")
+pytest.importorskip("PIL", reason="the page goes on where the tutorial of lightbed[inference] ends")
 
 from lightning.cli import run_app
 from lightning.compiler.source import load_or_compile
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-to" / "serve-a-model.md"
+TUTORIAL = ROOT / "docs" / "tutorial" / "photonic-inference.md"
 TIMEOUT_S = 100
 
 
@@ -61,6 +65,19 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.fixture
+def tutorial_folder(tmp_path):
+    """Where somebody has taken the tutorial's steps as far as `digits.lng`."""
+    for step, text in steps_of(TUTORIAL.read_text(encoding="utf-8")):
+        if step.startswith("$ "):
+            output_of(step.removeprefix("$ "), tmp_path)
+        else:
+            (tmp_path / step).write_text(text, encoding="utf-8")
+        if (tmp_path / "digits.lng").exists():
+            return tmp_path
+    raise AssertionError("the tutorial makes no digits.lng")
+
+
 class Serving:
     """The server of the page, on ports that are free."""
 
@@ -85,14 +102,15 @@ class Serving:
     def as_here(self, text):
         for port, shown in self.ports.items():
             text = text.replace(f":{shown}", f":{port}")
-        return text.replace("python ", f"{sys.executable} ", 1) if text.startswith("python ") else text
+        return text
 
 
 def output_of(command, folder):
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-c", command],
+        ["bash", "-c", re.sub(r"^lightning ", f"{sys.executable} -m lightning.cli ", command)],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PATH": programs},
         stdout=subprocess.PIPE,
         text=True,
         timeout=TIMEOUT_S,
@@ -101,7 +119,8 @@ def output_of(command, folder):
     return done.stdout.strip()
 
 
-def test_the_how_to_page_is_true(folder):
+def test_the_how_to_page_is_true(tutorial_folder):
+    folder = tutorial_folder
     serving, ran = None, 0
     try:
         for step, text in steps_of(PAGE.read_text(encoding="utf-8")):

@@ -283,3 +283,47 @@ def test_a_layer_of_zeros_gives_its_bias():
 def test_what_would_stay_without_noise_is_refused_by_name(layer, words):
     with pytest.raises(CompileError, match=words), emulated(nn.Sequential(layer), Emulation()):
         pass
+
+
+class OwnFactor(nn.Module):
+    """Adds a learned position, and multiplies by a parameter of its own in one of several ways."""
+
+    def __init__(self, way):
+        super().__init__()
+        self.way = way
+        self.first = nn.Linear(4, 4)
+        self.position = nn.Parameter(torch.ones(1, 4))
+        self.factor = nn.Parameter(torch.ones(3, 4))
+
+    def forward(self, x):
+        h = self.first(x) + self.position
+        return h if self.way is None else self.way(h, self.factor)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda x, w: x @ w.T,
+        lambda x, w: torch.matmul(x, w.t()),
+        lambda x, w: nn.functional.linear(x, w),
+        lambda x, w: torch.einsum("nk,rk->nr", x, w),
+        lambda x, w: torch.mm(x, w.transpose(0, 1)),
+        lambda x, w: (w @ x.T).T,
+    ],
+)
+def test_a_product_outside_the_layers_is_refused_by_name(way):
+    module = OwnFactor(way)
+    with (
+        pytest.raises(CompileError, match="^parameter factor is multiplied outside"),
+        emulated(module, Emulation(Noise(sigma=5))),
+    ):
+        module(torch.ones(2, 4))
+    assert module(torch.ones(2, 4)).shape == (2, 3)
+    assert "forward" not in vars(module.first)
+
+
+def test_parameters_that_are_added_or_looked_up_are_no_products():
+    module = nn.Sequential(nn.Embedding(5, 4), OwnFactor(None))
+    with emulated(module, Emulation(Noise(sigma=5))):
+        module(torch.tensor([1, 2])).sum().backward()
+    assert module[1].position.grad is not None

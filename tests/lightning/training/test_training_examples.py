@@ -45,12 +45,15 @@ def test_digits_are_trained_compiled_and_written(run, tmp_path):
     digits = load_dataset("digits")
     model = load_model(tmp_path / "mlp.lng")
     exact = evaluate(open_executor(model, "exact"), digits).accuracy
-    network = load_network(tmp_path / "mlp.onnx", model.network.preprocessing)
+    network = load_network(tmp_path / "mlp.onnx")
     scores = run_float(network, preprocess(network, digits.x))
 
     assert exact > 0.7
     assert f"as it was{100 * (scores.argmax(axis=1) == digits.y).mean():22.2f}{100 * exact:9.2f}" in told
+    assert network.preprocessing == model.network.preprocessing
     assert "fine-tuned, no noise" in told
+    header, first = told.splitlines()[1:3]
+    assert header.index("float32") + len("float32") == len("as it was") + first[9:].index(".") + 3
     assert told.count("half of the digits are right at sigma") == 2
     assert load_model(tmp_path / "mlp-aware.lng").layers.keys() == model.layers.keys()
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -98,6 +101,17 @@ def test_a_detector_is_trained_and_tested_on_the_file_of_tests(run, tmp_path):
     found = evaluate(open_executor(load_model(model), "exact"), load_dataset(f"nsl-kdd:{tmp_path}"))
     assert f"exact {100 * found.accuracy:.2f} %" in told
     assert found.accuracy > 0.95
+
+
+def test_data_that_are_not_there_are_told_in_a_line(monkeypatch, capsys, tmp_path):
+    script = EXAMPLES / "anomaly" / "train.py"
+    monkeypatch.setattr(sys, "argv", [str(script), "--data", str(tmp_path / "nowhere")])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(script), run_name="__main__")
+    assert ended.value.code == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("train.py: error: ")
+    assert "nowhere" in last
 
 
 def test_the_code_of_the_how_to_runs_one_block_after_the_other():

@@ -1,0 +1,48 @@
+"""What machine code is kept on disk, and when it is not."""
+
+import subprocess
+import sys
+
+import pytest
+
+numba = pytest.importorskip("numba")
+
+from lightning.execution.compiled import compiled  # noqa: E402 - after what is needed
+
+
+def twice(number):
+    return number * 2
+
+
+def test_what_is_kept_is_told_apart_by_all_sources_beside_it():
+    made = compiled("int64(int64)")(twice)
+    assert made(21) == 42
+    stamps = str(made._cache._cache_file._source_stamp)
+    assert "test_compiled_functions.py" in stamps
+    assert "chain_kernels.py" in stamps
+
+
+def test_nothing_is_kept_where_numba_has_changed_inside(monkeypatch):
+    """Better slow to start than machine code of other sources."""
+    kept = numba.njit
+    asked = []
+
+    def changed(**options):
+        asked.append(options.get("cache", False))
+
+        def decorate(function):
+            made = kept(**options)(function)
+            if options.get("cache"):
+                del made._cache._cache_file._source_stamp
+            return made
+
+        return decorate
+
+    monkeypatch.setattr(numba, "njit", changed)
+    assert compiled("int64(int64)")(twice)(4) == 8
+    assert asked == [True, False]
+
+
+def test_kernels_can_be_imported_without_being_translated():
+    code = "import numba; numba.config.DISABLE_JIT = 1; import lightning.execution.chain_kernels"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)

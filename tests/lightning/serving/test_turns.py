@@ -1,0 +1,42 @@
+"""Turns: nobody overtakes, and nobody waits longer than he said."""
+
+import threading
+
+import pytest
+
+from lightning.serving.turns import Turn
+
+
+def test_who_waits_is_not_overtaken_by_who_comes_back(wait_for):
+    turn, order = Turn(), []
+    turn.acquire()
+
+    def other():
+        with turn:
+            order.append("other")
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    wait_for(lambda: turn._door.locked())
+    turn.release()
+    with turn:
+        order.append("first again")
+    thread.join()
+    assert order == ["other", "first again"]
+
+
+@pytest.mark.parametrize("timeout", [0, 0.01])
+def test_a_turn_that_does_not_come_in_time(timeout):
+    turn = Turn()
+    assert turn.acquire(timeout=timeout)
+    assert not turn.acquire(timeout=timeout)
+    turn.release()
+    assert turn.acquire(timeout=timeout)
+    turn.release()
+
+
+def test_the_turn_is_given_back_after_an_error():
+    turn = Turn()
+    with pytest.raises(KeyError), turn:
+        raise KeyError
+    assert turn.acquire(timeout=0)
