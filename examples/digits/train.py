@@ -20,6 +20,7 @@ import torch
 from networks import MLP, ResNet8
 
 from lightning.compiler import Options
+from lightning.errors import LightningError
 from lightning.evaluation import Dataset, load_dataset
 from lightning.execution.seam import Noise
 from lightning.networks import Preprocessing, from_torch, preprocess, to_onnx
@@ -108,6 +109,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def picture(text: str) -> Path:
+    """A file that can be drawn to, or an error before the training begins."""
+    from lightning.pictures.canvas import checked_file
+
+    try:
+        return checked_file(text)
+    except LightningError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -117,7 +128,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sigma", type=float, default=20.0, help="of 255, the noise of every product")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("digits"), help="folder for what is trained")
-    parser.add_argument("--png", type=Path, help="draw accuracy over sigma")
+    parser.add_argument("--png", type=picture, help="draw accuracy over sigma")
     return parser.parse_args(arguments)
 
 

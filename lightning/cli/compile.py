@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, cast
 from zipfile import BadZipFile
@@ -12,8 +13,8 @@ import typer
 
 from lightning.cli.explain import summary
 from lightning.cli.options import AsJson
-from lightning.cli.output import DONE, print_document
-from lightning.compiler import Hardware, Options, load_or_compile, save_model
+from lightning.cli.output import DONE, print_document, warn
+from lightning.compiler import CompiledModel, Hardware, Options, load_or_compile, save_model
 from lightning.compiler.explain import report
 from lightning.compiler.hardware import MEASURED_SIGMA
 from lightning.compiler.options import Ranges, Scheme
@@ -110,21 +111,25 @@ def compile_file(
         hardware=hardware,
         seed=seed,
     )
-    model = load_or_compile(
-        _network_file(network),
-        None if samples is None else raw_samples(samples),
-        options,
-        _preprocessing(scale, mean, deviation, layout),
-        choose_scheme=scheme is None,
-    )
+    raw = None if samples is None else raw_samples(samples)
+    asked = _preprocessing(scale, mean, deviation, layout)
+    model = load_or_compile(_network_file(network), raw, options, asked, choose_scheme=scheme is None)
+    doubts = [] if raw is None or asked else warn(_doubts(model, str(samples), raw))
     target = output or Path(f"{network.stem}.lng")
     save_model(model, target)
     found = report(model)
     if as_json:
-        print_document(None, {"written": [str(target)], **found.document})
+        print_document(None, {"written": [str(target)], "warnings": doubts, **found.document})
     else:
         print("\n".join([*summary(found), "", f"{found.cycles:,} cycles an image, written to {target}"]))
     return DONE
+
+
+def _doubts(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
+    """Of samples that nothing prepares, where nobody has asked for that."""
+    from lightning.evaluation.doubts import doubts_of_data
+
+    return doubts_of_data(model, name, raw)
 
 
 def raw_samples(name: str) -> Any:

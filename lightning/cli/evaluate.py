@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from lightning.evaluation.accuracy import Evaluation, evaluate
 from lightning.evaluation.dataset import NAMES, Dataset, load_dataset
 from lightning.evaluation.doubts import activations_counted, doubts_of_clipping, doubts_of_data
 from lightning.evaluation.models import compiled_for
-from lightning.evaluation.result import Provenance, rounded
+from lightning.evaluation.result import Provenance, prepared, rounded
 from lightning.execution.seam import Noise
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=f"{NAMES}.")]
@@ -84,6 +85,8 @@ def evaluate_command(
         print_document(None, {**origin.document, **about, **figures(found), **table})
     else:
         _say(origin, dataset, found)
+        if Path(model).suffix != ".lng":
+            print(f"compiled on the way, {prepared(compiled.network.preprocessing)}")
         _say_table(rows, run.noise or Noise(), used)
     return DONE
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,9 +12,10 @@ import typer
 from lightning.cli import fidelity as how
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE, print_document, saturation, warn
+from lightning.compiler import CompiledModel
 from lightning.compiler.source import load_or_compile
 from lightning.evaluation.doubts import doubts_of_clipping, doubts_of_data
-from lightning.evaluation.images import read_input
+from lightning.evaluation.images import Raw, loses_colours, read_input
 from lightning.execution.seam import Answers
 
 Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="A picture (.png), or an .npy of raw values.")]
@@ -56,16 +58,10 @@ def infer(
     seed = run.seed_of(seed)
     compiled = load_or_compile(model)
     raw = read_input(image, compiled.network, resize=resize)
-    doubts = warn(doubts_of_data(compiled, image.name, raw))
-    executor = run.open(compiled, seed)
-    try:
-        with saturation():
-            answers = executor.run(raw, np.array([key], dtype=np.uint64))
-    finally:
-        executor.close()
+    doubts = warn(_doubts(compiled, image, raw))
+    answers = _answered(run, compiled, raw, seed, key)
     doubts += warn(doubts_of_clipping(compiled, 1, answers.counters))
     origin = run.provenance(compiled, (seed,))
-    best = best_of(answers)
     if as_json:
         told = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
         counted = {"cycles": answers.cycles, "counters": dict(answers.counters), "warnings": doubts}
@@ -73,8 +69,23 @@ def infer(
     else:
         mark = "  SIMULATED" if origin.device.simulated else ""
         print(f"class {answers.classes[0]} ({origin.line}){mark}")
-        print("\n".join(f"  {each['class']:>5}  {each['score']:g}" for each in best))
+        print("\n".join(f"  {each['class']:>5}  {each['score']:g}" for each in best_of(answers)))
     return DONE
+
+
+def _answered(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int) -> Answers:
+    executor = run.open(compiled, seed)
+    try:
+        with saturation():
+            return executor.run(raw, np.array([key], dtype=np.uint64))
+    finally:
+        executor.close()
+
+
+def _doubts(compiled: CompiledModel, image: Path, raw: Raw) -> Iterator[str]:
+    yield from doubts_of_data(compiled, image.name, raw)
+    if loses_colours(image, compiled.network):
+        yield f"{image.name} has colours, and {compiled.network.name} takes grey levels: they are mixed"
 
 
 def best_of(answers: Answers) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -81,6 +81,7 @@ def load(
     with _server(url, echo=echo) as target:
         model = model or (only_model(target) if target.scheme == "http" and not echo else FIRST)
         common: dict[str, Any] = {"data": data, "deadline_us": deadline_us}
+        drive: Callable[..., Outcome]
         if target.scheme == "udp":
             drive = partial(drive_datagrams, target, _number(model), size=size, **common)
         else:

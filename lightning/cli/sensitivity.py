@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -57,24 +58,23 @@ def sensitivity(
     found = look(compiled, dataset, run.noise, used, loss)
     origin = run.provenance(compiled, used)
     if png is not None:
-        from lightning.pictures import save
-        from lightning.pictures.sensitivity import layer_losses
-
-        save(layer_losses(found, compiled.network.name, short_name(dataset)), png)
+        _draw(png, found, compiled.network.name, short_name(dataset))
     if as_json:
-        data_origin = dict(dataset.origin)
-        about = {
-            "data": dataset.name,
-            "data_origin": data_origin,
-            "images": len(dataset.x),
-            "written": written((png,)),
-        }
+        about = {"data": dataset.name, "data_origin": dict(dataset.origin), "images": len(dataset.x)}
+        about["written"] = written((png,))
         print_document(None, {**origin.document, **about, **document_of(found)})
     else:
         _say(found, origin, dataset)
         for name in written((png,)):
             print(f"written: {name}")
     return DONE
+
+
+def _draw(png: Path, found: Sensitivity, model: str, data: str) -> None:
+    from lightning.pictures import save
+    from lightning.pictures.sensitivity import layer_losses
+
+    save(layer_losses(found, model, data), png)
 
 
 def document_of(found: Sensitivity) -> dict[str, Any]:

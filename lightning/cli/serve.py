@@ -18,11 +18,13 @@ from lightning.cli import fidelity as how
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE
 from lightning.errors import ConfigError
+from lightning.evaluation.result import Provenance
 from lightning.optional import needed
 from lightning.serving.repository import Repository
 
 Models = Annotated[
-    list[Path], typer.Argument(metavar="MODEL...", help="Files (.lng, .npz), or a directory of .lng files.")
+    list[Path],
+    typer.Argument(metavar="MODEL...", help="Files (.lng, .npz, .onnx), or a directory of .lng files."),
 ]
 Host = Annotated[str, typer.Option("--host", help="Address to listen on.")]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Of HTTP; 0 takes a free one.")]
@@ -66,7 +68,9 @@ def serve(
         needed(library, "to serve models")
     named = _named(models, name)
     directory = next((each for each in models if each.is_dir()), None)
-    repository = Repository(lambda model: run.open(model, seed), directory)
+    repository = Repository(
+        lambda model: run.open(model, seed), directory, lambda model: _origin(run.provenance(model, (seed,)))
+    )
     from lightning.serving import server
     from lightning.serving.hot import MEBIBYTE, Infer, Limits
 
@@ -108,6 +112,13 @@ def _files(path: Path) -> list[Path]:
             f"no .lng file is in {str(path)!r}", cure="Make one with `lightning compile -o NAME.lng`"
         )
     return found
+
+
+def _origin(found: Provenance) -> dict[str, Any]:
+    """What clients are told, beside what they are told of every model."""
+    return {
+        key: found.document[key] for key in ("version", "seed", "noise", "calibration", "device", "simulated")
+    }
 
 
 def _warn(host: str) -> None:

@@ -99,7 +99,8 @@ def unpacked(content: bytes, name: str = "the model") -> CompiledModel:
             f"{name} is too large: {error}", cure="Ask who made it; no model needs that"
         ) from error
     except _DAMAGE as error:
-        raise ModelFileError(f"{name} is no .lng file, or a damaged one ({error!r})", cure=_AGAIN) from error
+        why = "" if isinstance(error, zipfile.BadZipFile) else f" ({error})"  # "not a zip file" helps nobody
+        raise ModelFileError(f"{name} is no .lng file, or a damaged one{why}", cure=_AGAIN) from error
     return model
 
 

@@ -62,7 +62,8 @@ def _needed(network: Network, samples: npt.ArrayLike | None) -> npt.NDArray[Any]
     if samples is None:
         raise CompileError(
             f"the scheme `scaled` measures the ranges of activations of {network.name} on samples, and there are none",
-            cure="Give raw inputs: lightning compile NETWORK --samples FILE.npy|FILE.npz|digits -o MODEL.lng",
+            cure="Compile it with raw inputs, and use MODEL.lng then: "
+            "lightning compile NETWORK --samples FILE.npy|FILE.npz|digits -o MODEL.lng",
         )
     try:
         found = np.asarray(samples)

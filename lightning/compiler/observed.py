@@ -109,13 +109,12 @@ def _inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Flo
 
     photonic = {node.name for node in photonic_nodes(network)}
     tensors: dict[str, npt.NDArray[Any]] = {network.input: preprocess(network, raw)}
-    last = {name: place for place, node in enumerate(network.nodes) for name in node.inputs}
-    for place, node in enumerate(network.nodes):
+    for node, spent in network.last_uses():
         if node.name in photonic:
             yield node, tensors[node.inputs[0]]
         with np.errstate(all="ignore"):  # what is not finite is found where it would be multiplied
             tensors[node.output] = apply(node, tensors, network.constants)
-        for name in {name for name in node.inputs if last[name] == place}:
+        for name in spent:
             tensors.pop(name, None)
 
 

@@ -42,7 +42,7 @@ def doubts_of_clipping(model: CompiledModel, images: int, counters: Mapping[str,
     share = counters.get("clipped_activations", 0) / max(images * activations_counted(model), 1)
     if share > MUCH:
         yield (
-            f"{100 * share:.0f} % of all activations are clipped: larger than the ranges that {model.network.name} was"
+            f"{100 * share:.0f} % of all activations are clipped: outside the ranges that {model.network.name} was"
             " compiled with. Compile with samples of such data, or with wider ranges: --ranges min-max"
         )
 

@@ -68,6 +68,15 @@ def read_picture(path: Path, shape: tuple[int, ...], *, resize: bool = False) ->
     return levels.transpose(2, 0, 1) if colours == 3 and shape[0] == 3 else levels
 
 
+def loses_colours(path: Path, network: Network) -> bool:
+    """Whether a picture has colours, and the model takes grey levels."""
+    if path.suffix.lower() == ".npy" or picture_size(raw_shape(network))[2] == 3:
+        return False
+    with needed("PIL.Image", "to read pictures").open(path) as opened:
+        red, green, blue = np.moveaxis(np.asarray(opened.convert("RGB")), -1, 0)
+    return not (np.array_equal(red, green) and np.array_equal(green, blue))
+
+
 def picture_size(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Width, height and colours of pictures for a raw input of this shape. Raises `InputError`.
 

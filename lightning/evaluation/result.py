@@ -11,6 +11,7 @@ from lightning.compiler.archive import model_hash
 from lightning.compiler.compilation import toolkit_version
 from lightning.devices.identity import DeviceIdentity
 from lightning.execution.seam import Fidelity, Noise
+from lightning.networks.network import Preprocessing
 
 MODELLED = DeviceIdentity("model of light", simulated=True)
 """Where no device took part: integers, with noise or not."""
@@ -36,6 +37,7 @@ class Provenance:
             "model": self.model.network.name,
             "model_hash": model_hash(self.model),
             "scheme": self.model.scheme_in_words,
+            "preprocessing": asdict(self.model.network.preprocessing),
             "fidelity": self.fidelity,
             "seed": self.seeds[0],
             "seeds": list(self.seeds),
@@ -65,6 +67,22 @@ class Provenance:
             return []
         first, last = self.seeds[0], self.seeds[-1]
         return [f"seed {first}" if first == last else f"seeds {first} to {last}"]
+
+
+def prepared(given: Preprocessing) -> str:
+    """How raw inputs become a network's, in words.
+
+    >>> prepared(Preprocessing(scale=0.5, mean=(1.0, 2.0))), prepared(Preprocessing())
+    ('raw inputs times 0.5, less 1, 2', 'raw inputs as they are')
+    """
+    steps = [f"times {given.scale:.6g}"] if given.scale != 1 else []
+    steps += [f"less {_listed(given.mean)}"] if any(given.mean) else []
+    steps += [f"over {_listed(given.deviation)}"] if set(given.deviation) != {1} else []
+    return f"raw inputs {', '.join(steps) or 'as they are'}"
+
+
+def _listed(values: tuple[float, ...]) -> str:
+    return ", ".join(f"{value:.6g}" for value in values)
 
 
 def rounded(values: Mapping[str, Any], digits: int = 6) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,7 @@ class WalkingExecutor:
     def _answer(self, raw: npt.NDArray[Any], keys: Keys, counted: Counter[str]) -> Floats:
         network = self.model.network
         tensors: dict[str, npt.NDArray[Any]] = {network.input: preprocess(network, raw)}
-        for node, spent in _with_last_uses(network.nodes, network.output):
+        for node, spent in network.last_uses():
             tensors[node.output] = self._node(node, tensors, keys, counted)
             for name in spent:
                 tensors.pop(name, None)
@@ -127,10 +127,3 @@ def _images_at_a_time(model: CompiledModel) -> int:
     """So many that the activations of the largest layer, as patches, take `PATCHES_BYTES`."""
     terms = (layer.positions * len(layer.weights) * layer.weights.shape[2] for layer in model.layers.values())
     return min(max(PATCHES_BYTES // (2 * max(terms, default=1)), 1), MOST_IMAGES)
-
-
-def _with_last_uses(nodes: tuple[Node, ...], output: str) -> Iterator[tuple[Node, set[str]]]:
-    """Every node, and the tensors that no node after it needs: they may go, which bounds the memory."""
-    last = {name: place for place, node in enumerate(nodes) for name in node.inputs}
-    for place, node in enumerate(nodes):
-        yield node, {name for name in node.inputs if last[name] == place and name != output}

@@ -18,7 +18,7 @@ Tensors carry a batch axis in front, which `shapes` leave out. Operations have t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,3 +80,13 @@ class Network:
     def output_shape(self) -> tuple[int, ...]:
         """Of one answer."""
         return self.shapes[self.output]
+
+    def last_uses(self, wanted: Collection[str] = ()) -> Iterator[tuple[Node, frozenset[str]]]:
+        """Every node, and the tensors that no node after it reads: they may go, which bounds the memory.
+
+        The output stays, and so do those `wanted`.
+        """
+        last = {name: place for place, node in enumerate(self.nodes) for name in node.inputs}
+        kept = {self.output, *wanted}
+        for place, node in enumerate(self.nodes):
+            yield node, frozenset(name for name in node.inputs if last[name] == place and name not in kept)

@@ -24,11 +24,12 @@ def preprocess(network: Network, raw: npt.ArrayLike) -> Floats:
         numbers = numbers.transpose(0, 3, 1, 2)
     images = _shaped(network, numbers)
     given = network.preprocessing
-    ready = images.astype(np.float32) * np.float32(given.scale)
-    if any(given.mean):
-        ready -= _along_channels(given.mean, images.ndim)
-    if any(deviation != 1 for deviation in given.deviation):
-        ready /= _along_channels(given.deviation, images.ndim)
+    with np.errstate(over="ignore"):  # what is beyond float32 becomes infinity, which is refused
+        ready = images.astype(np.float32) * np.float32(given.scale)
+        if any(given.mean):
+            ready -= _along_channels(given.mean, images.ndim)
+        if any(deviation != 1 for deviation in given.deviation):
+            ready /= _along_channels(given.deviation, images.ndim)
     if not np.isfinite(ready).all():
         raise InputError(
             f"{network.name}: the data hold NaN or infinity", cure="Clean them, or check their scale"

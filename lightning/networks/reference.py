@@ -26,11 +26,9 @@ def activations(network: Network, inputs: npt.ArrayLike, wanted: tuple[str, ...]
             f"{network.name} takes (n, {', '.join(map(str, network.input_shape))}), not {x.shape}",
             cure="Call preprocess(network, raw) first",
         )
-    last = {name: node.output for node in network.nodes for name in node.inputs}
     arrays = {network.input: x}
-    for node in network.nodes:
+    for node, spent in network.last_uses(wanted):
         arrays[node.output] = apply(node, arrays, network.constants)
-        for name in set(node.inputs) - set(wanted):
-            if last[name] == node.output:
-                arrays.pop(name, None)
+        for name in spent:
+            arrays.pop(name, None)
     return {name: arrays[name] for name in wanted}

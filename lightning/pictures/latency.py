@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from lightning.load.histogram import log_histogram
 from lightning.load.outcome import Outcome
@@ -17,9 +18,11 @@ PERCENTILES = ((50, "p50"), (99, "p99"), (99.9, "p99.9"))
 def latencies(outcomes: Sequence[Outcome], about: str) -> Picture:
     """Above, how many answers took how long; below, what share took longer, down to one in as many as there are.
 
-    With several rates a second picture beside it has percentiles, and what was lost, over rates.
+    With several rates a second picture beside it has percentiles, and what was lost, over rates. Without an answer
+    the axes are empty, and say so.
     """
-    several = len(outcomes) > 1
+    answered = any(outcome.answered for outcome in outcomes)
+    several = answered and len(outcomes) > 1
     figure = sheet(11.5 if several else 7.2, 5.6)
     grid = figure.add_gridspec(2, 2 if several else 1, height_ratios=(1, 1.4))
     top, bottom = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0])
@@ -30,14 +33,31 @@ def latencies(outcomes: Sequence[Outcome], about: str) -> Picture:
     bottom.set_yscale("log")
     for axes in (top, bottom):
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter("{x:,.0f}")
+        _plain_numbers(axes.xaxis)
     bottom.sharex(top)
     top.tick_params(labelbottom=False)
-    legend(bottom, loc="lower left")
+    if answered:
+        legend(bottom, loc="lower left")
+    else:
+        _unanswered(top, bottom)
     if several:
         _over_rates(figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, 1]), outcomes)
     headed(figure, "Latency under open-loop load", about, simulated=False)
     return figure
+
+
+def _plain_numbers(axis: Any) -> None:
+    """Of a logarithmic axis: as they are, and only where there is room, at 1, 2 and 5 of a decade."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=7))
+    axis.set_major_formatter("{x:,.0f}")
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _unanswered(top: Any, bottom: Any) -> None:
+    for axes in (top, bottom):
+        axes.set_xlim(1, 1000)
+    bottom.set_ylim(1e-3, 1)
+    top.annotate("no request was answered", (0.5, 0.5), xycoords="axes fraction", ha="center", color=INK)
 
 
 def _distribution(top: Any, bottom: Any, outcome: Outcome, colour: str) -> None:
@@ -54,14 +74,15 @@ def _distribution(top: Any, bottom: Any, outcome: Outcome, colour: str) -> None:
 def _over_rates(top: Any, bottom: Any, outcomes: Sequence[Outcome]) -> None:
     ordered = sorted(outcomes, key=lambda each: each.rate)
     rates = [each.rate for each in ordered]
-    top.plot(rates, [100 * each.loss for each in ordered], "o-", color=INK, markersize=4, linewidth=1.2)
-    top.set_ylim(0, max(1, 110 * max(each.loss for each in ordered)))
+    lost = [100 * each.loss for each in ordered]
+    top.plot(rates, lost, "o-", color=INK, markersize=4, linewidth=1.2, clip_on=False)
+    top.set_ylim(0, max(1, 1.1 * max(lost)))
     plain(top, y="lost (%)")
     for (percent, name), colour in zip(PERCENTILES, SERIES, strict=False):
         values = [each.percentile_us(percent) for each in ordered]
         bottom.plot(rates, values, "o-", color=colour, markersize=4, linewidth=1.4, label=name)
     bottom.set_yscale("log")
-    bottom.yaxis.set_major_formatter("{x:,.0f}")
+    _plain_numbers(bottom.yaxis)
     bottom.xaxis.set_major_formatter("{x:,.0f}")
     plain(bottom, x="requests/s", y="latency (µs)")
     top.sharex(bottom)

@@ -104,7 +104,12 @@ async def run(loaded: Loaded, task: Task) -> Answers:
 
 def answer_of(request: InferRequest, loaded: Loaded, task: Task, answers: Answers) -> Body:
     """The answer as bytes; its parameters say which noise it had, and what it would cost the datapath."""
-    parameters = {"fidelity": loaded.executor.fidelity, "key": int(task.keys[0]), "cycles": answers.cycles}
+    parameters = {
+        "fidelity": loaded.executor.fidelity,
+        "key": int(task.keys[0]),
+        "cycles": answers.cycles,
+        **loaded.marks,
+    }
     outputs = {loaded.model.network.output: answers.scores}
     return encode_answer(loaded.name, loaded.version, request, outputs, parameters)
 

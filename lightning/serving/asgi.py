@@ -28,6 +28,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Pairs = Iterable[tuple[bytes, bytes]]
+Take = Callable[[int], None]
 
 STATUS: dict[type[LightningError], int] = {
     UnknownModel: 404,
@@ -126,8 +127,11 @@ def body_bytes(headers: Pairs, limit: int) -> int:
     return size
 
 
-async def read_body(headers: Pairs, receive: Receive, limit: int) -> bytes:
-    """The whole body. Raises `RequestTooLarge` as it comes, `DeadlineMissed`, `Disconnected`, `MalformedRequest`."""
+async def read_body(headers: Pairs, receive: Receive, limit: int, take: Take = lambda _: None) -> bytes:
+    """The whole body. Raises `RequestTooLarge` as it comes, `DeadlineMissed`, `Disconnected`, `MalformedRequest`.
+
+    `take` is told how many bytes came, each time, and may refuse them.
+    """
     if header(headers, b"content-encoding") is not None:
         raise MalformedRequest("compressed bodies are not taken", cure="Send it as it is")
     message = await receive()
@@ -135,10 +139,11 @@ async def read_body(headers: Pairs, receive: Receive, limit: int) -> bytes:
         body: bytes = message.get("body", b"")
         if len(body) > limit:
             raise _too_large(len(body), limit)
+        take(len(body))
         return body
     try:
         async with asyncio.timeout(BODY_S):
-            return await _read_on(message, receive, limit)
+            return await _read_on(message, receive, limit, take)
     except TimeoutError as error:
         raise DeadlineMissed(
             f"the body of the request did not come within {BODY_S:g} s",
@@ -146,7 +151,7 @@ async def read_body(headers: Pairs, receive: Receive, limit: int) -> bytes:
         ) from error
 
 
-async def _read_on(message: Message, receive: Receive, limit: int) -> bytes:
+async def _read_on(message: Message, receive: Receive, limit: int, take: Take) -> bytes:
     parts, size = [], 0
     while True:
         if message["type"] != "http.request":
@@ -155,6 +160,7 @@ async def _read_on(message: Message, receive: Receive, limit: int) -> bytes:
         size += len(parts[-1])
         if size > limit:
             raise _too_large(size, limit)
+        take(len(parts[-1]))
         if not message.get("more_body"):
             return b"".join(parts)
         message = await receive()

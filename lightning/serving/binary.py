@@ -39,6 +39,9 @@ ONLY_BINARY = "FP16"
 AXES = 8
 """More than any network takes."""
 
+LARGEST = 2**40
+"""Of the product of all lengths but 0: beyond what numpy can multiply, an empty array has no shape either."""
+
 
 def datatype_named(name: object) -> np.dtype[Any]:
     """The type of numpy that a datatype means. Raises `MalformedRequest` for one that holds no numbers."""
@@ -56,6 +59,7 @@ def shape_of(given: object) -> Shape:
         isinstance(given, list)
         and 0 < len(given) <= AXES
         and all(type(each) is int and each >= 0 for each in given)
+        and math.prod(each or 1 for each in given) <= LARGEST
     ):
         return tuple(given)
     raise MalformedRequest(

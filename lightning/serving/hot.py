@@ -37,7 +37,7 @@ class Limits:
     in_flight: int = 1024
     """Requests that may wait for an answer."""
     all_bodies_bytes: int = 512 * MEBIBYTE
-    """Of all requests that wait. One whose body has no length counts as the longest that is taken."""
+    """Of all requests that wait: what came of them, not what they announced."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Infer:
     counts: Counts = field(default_factory=Counts)
     fresh: FreshKeys = field(default_factory=FreshKeys)
     held_bytes: int = 0
-    """Room that bodies of waiting requests have, or may come to need."""
+    """What came of the bodies of requests that wait."""
 
     async def reply(self, name: str, version: str | None, scope: Scope, receive: Receive) -> Reply:
         """Read a request and answer it, or say why not. Raises `Disconnected`."""
@@ -75,15 +75,21 @@ class Infer:
             self.counts.in_flight -= 1
 
     async def _answer(self, loaded: Loaded, scope: Scope, receive: Receive, arrived: float) -> Reply:
-        size = body_bytes(scope["headers"], self.limits.body_bytes)
-        self.held_bytes += size
-        try:
-            if self.held_bytes > self.limits.all_bodies_bytes:
+        mine = 0
+
+        def take(size: int) -> None:
+            nonlocal mine
+            if self.held_bytes + size > self.limits.all_bodies_bytes:
                 raise Busy("requests that wait hold all memory there is for them", cure="Ask again later")
-            body = await read_body(scope["headers"], receive, size)
+            self.held_bytes += size
+            mine += size
+
+        try:
+            limit = body_bytes(scope["headers"], self.limits.body_bytes)
+            body = await read_body(scope["headers"], receive, limit, take)
             return await self._answer_body(loaded, body, header_length(scope["headers"]), arrived)
         finally:
-            self.held_bytes -= size
+            self.held_bytes -= mine
 
     async def _answer_body(
         self, loaded: Loaded, body: bytes, json_bytes: int | None, arrived: float

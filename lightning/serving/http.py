@@ -92,6 +92,7 @@ def metadata(loaded: Loaded) -> Document:
             "scheme": loaded.model.scheme_in_words,
             "hash": loaded.hash,
             "origin": dict(loaded.model.origin),
+            **loaded.origin,
         },
     }
 
@@ -183,7 +184,10 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _refused_by_framework(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path, status = request.url.path, error.status_code
-    response = _response(refused(f"{request.method} {path}: {error.detail}", f"http.{status}", status))
+    told = (
+        f"{request.method} {path}: {error.detail}. Routes are listed at /docs; the protocol's begin with /v2"
+    )
+    response = _response(refused(told, f"http.{status}", status))
     response.headers.update(error.headers or {})
     return response
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +39,10 @@ PIECE_S = 0.05
 """How long a batch keeps a model, about: then others who wait have their turn."""
 
 
+MARKS = ("seed", "calibration")
+"""Of what answers depend on, what each of them says; the model's metadata have the rest."""
+
+
 @dataclass(eq=False)
 class Loaded:
     """One version of a model with its warm executor. Only a `Lease` may use it."""
@@ -51,6 +57,8 @@ class Loaded:
     source: Path | None = None
     lock: Turn = field(default_factory=Turn, repr=False)
     """Held while the executor runs. Models that compute on one device have it in common."""
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    """What answers depend on beside the model and their keys: seed, noise, calibration, device, version."""
     seconds_per_image: float = 0.0
     """Of one image alone, as measured when it was warm; infinite where that would have taken long."""
     users: int = 0
@@ -67,6 +75,11 @@ class Loaded:
         from lightning.compiler import model_hash
 
         return model_hash(self.model)
+
+    @cached_property
+    def marks(self) -> dict[str, Any]:
+        """What every answer says, so that it can be had again."""
+        return {"hash": self.hash, **{key: self.origin[key] for key in MARKS if key in self.origin}}
 
     @cached_property
     def prefers_bytes(self) -> bool:
@@ -99,6 +112,7 @@ class Loaded:
 
     def warm(self) -> None:
         """Make every kernel with the arrays that come from a network: contiguous and read-only, of each type."""
+        _ = self.marks  # kept, for it takes milliseconds
         with self.lock:
             self.executor.warm()
         if self.executor.fidelity in SLOW:

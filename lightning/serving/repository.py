@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from lightning.compiler.model import CompiledModel
 from lightning.errors import ModelFileError, ServingError, UnknownModel
@@ -56,14 +57,19 @@ class Listed:
 class Repository:
     """Models that answer, for any number of threads.
 
-    `open_model` makes an executor of a compiled model; it decides fidelity, noise and seed. `directory` holds `.lng`
-    files that may be loaded by their names, without the ending. Paths never come from the network.
+    `open_model` makes an executor of a compiled model; it decides fidelity, noise and seed, and `origin_of` tells
+    them to clients. `directory` holds `.lng` files that may be loaded by their names, without the ending. Paths never
+    come from the network.
     """
 
     def __init__(
-        self, open_model: Callable[[CompiledModel], Executor], directory: str | Path | None = None
+        self,
+        open_model: Callable[[CompiledModel], Executor],
+        directory: str | Path | None = None,
+        origin_of: Callable[[CompiledModel], Mapping[str, Any]] = lambda _: {},
     ) -> None:
         self._open = open_model
+        self._origin_of = origin_of
         self._directory = None if directory is None else Path(directory)
         self._guard = threading.Lock()  # of all below; never held while a model is loaded
         self._loading = threading.Lock()  # one load at a time
@@ -88,6 +94,8 @@ class Repository:
             loaded = self._opened(name, model, path)
             with self._guard:
                 self._sources[name] = found
+                self._numbers[name] = loaded.number
+                self._loads[name] = int(loaded.version)
                 old = self._serving.get(name)
                 self._serving[name] = self._numbered[loaded.number] = loaded
             self._retire(old)
@@ -148,13 +156,15 @@ class Repository:
     # ------------------------------------------------------------------------------- inside
 
     def _opened(self, name: str, model: CompiledModel, path: Path | None) -> Loaded:
-        with self._guard:
-            number = self._numbers.setdefault(name, len(self._numbers) + 1)
-            version = self._loads[name] = self._loads.get(name, 0) + 1
+        number = self._numbers.get(name, len(self._numbers) + 1)
+        version = self._loads.get(name, 0) + 1
+        called = replace(
+            model, network=replace(model.network, name=name)
+        )  # so that errors name it as clients do
         with self._hardware:
-            executor = self._open(model)
+            executor = self._open(called)
         turn = self._hardware if executor.fidelity in SLOW else Turn()
-        loaded = Loaded(name, str(version), number, model, executor, path, turn)
+        loaded = Loaded(name, str(version), number, model, executor, path, turn, self._origin_of(model))
         try:
             loaded.warm()
         except BaseException:

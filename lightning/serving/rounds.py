@@ -210,18 +210,25 @@ class Rounds:
         setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
 
     def _service(self, number: int) -> Service | None:
-        """Of a model that is quick enough to answer here. Raises `UnknownModel`."""
+        """Of a model that answers here; None where it takes long, or has to be waited for. Raises `UnknownModel`."""
         lease = self._leases.get(number)
         if lease is None:
             lease = self._leases[number] = self.repository.acquire(number)
-        if not lease.loaded.quick:
+        found = self._services.get(number)
+        if found is not None and found.loaded is lease.loaded:
+            return found
+        return self._made(lease.loaded)
+
+    def _made(self, loaded: Loaded) -> Service | None:
+        if not loaded.quick or not loaded.lock.acquire(timeout=0):
             return None
-        service = self._services.get(number)
-        if service is None or service.loaded is not lease.loaded:
-            service = self._services[number] = Service(lease.loaded)
-            if self.express and service.express is not None:
-                # On no datagrams: to be translated now, if that is still to be done, and not at a request.
-                service.express.answer(self.inbox, 0, self.replays, self._outcomes)
+        try:
+            service = self._services[loaded.number] = Service(loaded)
+        finally:
+            loaded.lock.release()
+        if self.express and service.express is not None:
+            # On no datagrams: to be translated now, if that is still to be done, and not at a request.
+            service.express.answer(self.inbox, 0, self.replays, self._outcomes)
         return service
 
     def _answered(self, service: Service, slot: int, request: int, arrived: int) -> bool:

@@ -21,13 +21,13 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class Service:
-    """Answers for one version of a model. Belongs to one thread."""
+    """Answers for one version of a model, whose turn the caller has. Belongs to one thread."""
 
     def __init__(self, loaded: Loaded) -> None:
         self.loaded = loaded
         self.size = int(np.prod(loaded.raw_shape))
         """Numbers of an image."""
-        first = loaded.run(np.zeros((1, *loaded.raw_shape), np.uint8), np.zeros(1, np.uint64))
+        first = loaded.executor.run(np.zeros((1, *loaded.raw_shape), np.uint8), np.zeros(1, np.uint64))
         self._scores = np.zeros((1, first.scores.size), np.float32)
         self._buffer = bytearray(HEADER.size + ANSWER.size + self._scores.nbytes)
         self._datagram = np.frombuffer(self._buffer, np.uint8)
@@ -47,7 +47,7 @@ class Service:
         """Answers without Python, where the model is a chain and a request and an answer are one datagram each."""
 
     def compute(self, numbers: bytes, datatype: int, key: int) -> None:
-        """Have the model answer, whose turn the caller has. Raises `InputError` for what it does not take."""
+        """Have the model answer. Raises `InputError` for what it does not take."""
         inputs = inputs_of(self.loaded, numbers, datatype)
         self._scores[0] = self.loaded.executor.run(inputs, np.array([key], np.uint64)).scores.ravel()
 

@@ -7,6 +7,7 @@ https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/pro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,6 +22,9 @@ Document = dict[str, Any]
 
 HEADER_LENGTH = b"inference-header-content-length"
 """The header that says how many bytes of a body are JSON."""
+
+_NO_NUMBER = re.compile("NaN|-?Infinity")
+"""What Python writes for numbers that JSON does not have."""
 
 NAMES = {kind: name for name, kind in DATATYPES.items()}
 
@@ -109,6 +113,8 @@ def _parsed(text: bytes) -> object:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
+        if word := _NO_NUMBER.search(error.doc, max(error.pos - 1, 0), error.pos + 8):
+            raise MalformedRequest(f"JSON has no {word[0]}", cure="Send finite numbers") from error
         raise MalformedRequest(
             f"the request is no JSON ({error})", cure="Send UTF-8 JSON; binary tensors need their header"
         ) from error
@@ -149,22 +155,28 @@ def _object(given: object, what: str) -> Document:
     return given
 
 
+def _given(document: Document, key: str, default: object) -> object:
+    """What is there; some clients write null where there is nothing."""
+    found = document.get(key)
+    return default if found is None else found
+
+
 def _list(document: Document, key: str, what: str, default: object = None) -> Any:
-    found = document.get(key, default)
+    found = _given(document, key, default)
     if not isinstance(found, list | tuple):
         raise MalformedRequest(f"{what} has no list {key!r}", cure='Send {"inputs": [{"name": ...}]}')
     return found
 
 
 def _text(document: Document, key: str, default: str | None = None) -> str:
-    found = document.get(key, default)
+    found = _given(document, key, default)
     if not isinstance(found, str):
         raise MalformedRequest(f"{key!r} is no text, or is missing", cure=f"Give {key!r} as a string")
     return found
 
 
 def _parameters(document: Document, what: str) -> Document:
-    return _object(document.get("parameters", {}), f"`parameters` of {what}")
+    return _object(_given(document, "parameters", {}), f"`parameters` of {what}")
 
 
 def _flag(parameters: Document, key: str, *, default: bool = False) -> bool:

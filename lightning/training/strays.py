@@ -1,4 +1,4 @@
-"""Products with parameters that no layer of ours holds: in training they would stay without noise, on light they do not."""
+"""Products with parameters that no layer of ours holds: on light they are noisy, in training they would not be."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PRODUCTS = frozenset(
 """Names of torch's functions that multiply and add up."""
 
 
-class StrayProducts(overrides.TorchFunctionMode):  # type: ignore[misc]
+class StrayProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
     """While it is entered, a product with one of these parameters, or a view of it, raises `CompileError`."""
 
     def __init__(self, strays: Mapping[str, Any]) -> None:
         super().__init__()
-        self._names = {id(parameter): name for name, parameter in strays.items()}
+        self._names = {_memory(parameter): name for name, parameter in strays.items()}
 
     def __torch_function__(
         self, function: Any, types: Any, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None
@@ -41,9 +41,9 @@ class StrayProducts(overrides.TorchFunctionMode):  # type: ignore[misc]
             if isinstance(factor, list | tuple):
                 self._check(factor)
             elif isinstance(factor, torch.Tensor):
-                base = factor if factor._base is None else factor._base
-                if id(base) in self._names:
-                    raise _refused(self._names[id(base)])
+                name = self._names.get(_memory(factor))
+                if name is not None:
+                    raise _refused(name)
 
 
 def strays_of(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,6 +54,11 @@ def strays_of(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
         for name, parameter in module.named_parameters()
         if parameter.ndim >= 2 and id(parameter) not in ours and "parametrizations." not in name
     }
+
+
+def _memory(tensor: Any) -> int:
+    """Where its numbers lie, which is what a view shares."""
+    return int(tensor.untyped_storage().data_ptr())
 
 
 def _refused(name: str) -> CompileError:

@@ -225,9 +225,8 @@ def test_entropy_keeps_what_is_spread_evenly_and_cuts_a_long_thin_tail():
 
 def test_entropy_does_not_mind_how_many_values_are_nearly_0():
     tailed = np.abs(np.random.default_rng(2).normal(size=20_000)).astype(np.float32)
-    tailed = tailed[tailed > 0.1]
     nearly = np.full(500_000, 1e-6, np.float32)
-    few, many = (np.concatenate([tailed, nearly[:count]]) for count in (1000, len(nearly)))
+    few, many = (np.concatenate([tailed, nearly[:count]]) for count in (10, len(nearly)))
     assert least_divergent(few) == least_divergent(many) > 1
 
 

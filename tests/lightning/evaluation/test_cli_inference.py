@@ -59,8 +59,9 @@ def eight(tmp_path):
 
 def test_evaluate_prints_accuracy_and_whose_model_it_is(digits_npz):
     code, out, _ = ran("evaluate", digits_npz, "digits")
-    first, second = out.splitlines()
+    first, second, third = out.splitlines()
     assert code == 0
+    assert third == "compiled on the way, raw inputs times 0.00392157"
     assert first.startswith("digits: 500 images; digits, scheme published, perfect scaling, ")
     assert second.startswith("exact: ")
     assert second.endswith("images/s  SIMULATED")
@@ -82,6 +83,7 @@ def test_the_document_says_all_that_is_needed_to_have_it_again(digits_npz):
     assert len(found["model_hash"]) == 64
     assert (found["calibration"], found["device"], found["simulated"]) == (None, "model of light", True)
     assert found["version"]
+    assert found["preprocessing"]["scale"] == 1 / 255
     assert set(found["data_origin"]) == {"digits", "scikit-learn"}
     again = document(*words)[1]
     assert again["accuracies"] == found["accuracies"]
@@ -106,9 +108,9 @@ def test_the_table(digits_npz, monkeypatch):
     code, out, _ = ran(*words, "--compare", "onnxruntime")
     assert code == 0
     names = [line.partition("  ")[0] for line in out.splitlines()]
-    assert names[4:8] == ["float32, ONNX Runtime", "int8, ONNX Runtime", "photonic, exact", "photonic, noisy"]
+    assert names[5:9] == ["float32, ONNX Runtime", "int8, ONNX Runtime", "photonic, exact", "photonic, noisy"]
     found = document(*words, "--compare", "onnxruntime")[1]
-    assert [row["name"] for row in found["table"]] == names[4:8]
+    assert [row["name"] for row in found["table"]] == names[5:9]
     assert found["accuracy"] == found["table"][2]["accuracy"]
     assert found["images"] == 60
 
@@ -134,6 +136,11 @@ def test_a_single_score_is_a_class_everywhere(tmp_path):
     found = document("energy", tmp_path / "one.npz", "--shot-limit", tmp_path / "data.npz")[1]
     assert found["shot_limit"]["exact"] == 1
     assert found["shot_limit"]["points"][-1]["accuracy"] == 1
+    _, out, _ = ran("energy", tmp_path / "one.npz", "--shot-limit", tmp_path / "data.npz")
+    told = [line for line in out.splitlines() if "photons a multiply" in line]
+    few = [float(line.split()[0]) < 10 for line in told]
+    assert [line.endswith("*") for line in told] == few
+    assert set(few) == {True, False}
 
 
 def test_the_training_part_can_be_tested(digits_npz):
@@ -269,7 +276,15 @@ def test_infer_reads_pictures(digits_npz, tmp_path):
     picture = image.fromarray(data.x[0])
     picture.save(tmp_path / "nought.png")
     picture.resize((32, 32), image.Resampling.NEAREST).save(tmp_path / "large.png")
-    assert document("infer", digits_npz, tmp_path / "nought.png")[1]["class"] == data.y[0] == 0
+    found = document("infer", digits_npz, tmp_path / "nought.png")[1]
+    assert (found["class"], found["warnings"]) == (data.y[0], [])
+    assert data.y[0] == 0
+    picture.convert("RGB").save(tmp_path / "grey.png")
+    assert document("infer", digits_npz, tmp_path / "grey.png")[1]["warnings"] == []
+    image.merge("RGB", (picture, picture, picture.rotate(90))).save(tmp_path / "colours.png")
+    assert document("infer", digits_npz, tmp_path / "colours.png")[1]["warnings"] == [
+        "colours.png has colours, and digits takes grey levels: they are mixed"
+    ]
     code, message = refused("infer", digits_npz, tmp_path / "large.png")
     assert (code, "32 x 32" in message) == ("input", True)
     assert document("infer", digits_npz, tmp_path / "large.png", "--resize")[1]["class"] == 0

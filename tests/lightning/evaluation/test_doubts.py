@@ -11,7 +11,7 @@ from lightning.evaluation.doubts import (
     largest_made_for,
 )
 from lightning.execution import open_executor
-from lightning.networks import Network, Node, Preprocessing
+from lightning.networks import Network, Node, Preprocessing, to_onnx
 
 BRIGHT = np.full((4, 6), 255, np.uint8)
 LEVELS = np.random.default_rng(1).integers(0, 256, (50, 6)).astype(np.uint8)
@@ -112,3 +112,25 @@ def test_later_layers_of_the_published_scheme_cannot_clip(tmp_path):
     assert activations_counted(model) == 6
     found = open_executor(model).run(BRIGHT.astype(np.float32) * 2)
     assert found.counters["clipped_activations"] == 4 * 6
+
+
+def test_compiling_says_so_unless_somebody_has_asked_for_it(tmp_path, capsys):
+    """An ONNX file of elsewhere says nothing of its inputs."""
+    pytest.importorskip("typer", reason="the command line needs lightbed[kit]")
+    onnx = pytest.importorskip("onnx", reason="pip install 'lightbed[inference]'")
+    from lightning.cli import run_app
+
+    np.save(tmp_path / "samples.npy", LEVELS)
+    model = to_onnx(network(Preprocessing(scale=1 / 255)))
+    onnx.save(model, tmp_path / "ours.onnx")
+    del model.metadata_props[:]
+    onnx.save(model, tmp_path / "theirs.onnx")
+
+    def warned(name, *options):
+        words = ["compile", tmp_path / name, "--samples", tmp_path / "samples.npy", "-o", tmp_path / "a.lng"]
+        assert run_app([*map(str, words), *options]) == 0
+        return "takes them as they are" in capsys.readouterr().err
+
+    assert warned("theirs.onnx")
+    assert not warned("theirs.onnx", "--scale", "1")
+    assert not warned("ours.onnx")

@@ -163,6 +163,28 @@ def test_what_is_below_0_counts_as_clipped_where_a_layer_takes_no_signs(random_m
         assert executor.run(images.astype(np.uint8)).counters == {"clipped_activations": 150}
 
 
+def test_what_is_below_0_between_layers_counts_too(random_model):
+    model = random_model(3, (30, 10, 4), scheme="scaled", signed=(1,))
+    layers = {**model.layers, "fc1": replace(model.layers["fc1"], signed=False)}
+    images = np.random.default_rng(2).integers(0, 256, (5, 30)).astype(np.uint8)
+    unsigned = replace(model, layers=layers)
+    found = open_executor(unsigned).run(images)
+    walked = WalkingExecutor(unsigned, ExactMultiplier()).run(images)
+    signed = open_executor(model).run(images)
+    assert found.counters == walked.counters
+    assert found.counters["clipped_activations"] > signed.counters["clipped_activations"]
+
+
+def test_what_nobody_reads_is_no_part_of_the_answer(random_model):
+    model = random_model(4, (6, 5), scheme="scaled")
+    dead = Node("dead", "Softmax", ("fc0",), "dead", {"axis": 1})
+    network = replace(model.network, nodes=(*model.network.nodes, dead))
+    network = replace(network, shapes={**network.shapes, "dead": (5,)})
+    images = np.random.default_rng(2).integers(0, 256, (3, 6)).astype(np.uint8)
+    found = open_executor(replace(model, network=network)).run(images)
+    assert found.scores.tolist() == open_executor(model).run(images).scores.tolist()
+
+
 TAILS = {
     "Softmax": lambda tensor, at: Node(at, "Softmax", (tensor,), at, {"axis": 1}),
     "skip": lambda tensor, at: Node(at, "Add", (tensor, "x"), at),

@@ -72,6 +72,8 @@ def test_noise_without_numba_names_what_to_install(random_model, monkeypatch):
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_words(random_model, fidelity, asked):
+    if fidelity == "noisy":
+        pytest.importorskip("numba", reason="noise is made by numba")
     with pytest.raises(OutOfRange):
         open_executor(random_model(1, (6, 4)), fidelity, **asked)
 

@@ -41,12 +41,38 @@ def test_figures_for_every_rate(server, capsys):
 
 def test_refusals_are_told_by_name(server, capsys):
     arguments = ["--rate", "300", "--seconds", "0.1", "--json"]
-    run_app(["load", server, "--model", "5", *arguments])
-    (result,) = document_of(capsys)["results"]
-    assert result["refused"] == {"unknown_model": result["scheduled"]}
-    run_app(["load", server, "--size", "5", *arguments])
-    (result,) = document_of(capsys)["results"]
-    assert result["refused"] == {"input": result["scheduled"]}
+    for options, name, cure in (
+        (["--model", "5"], "unknown_model", "--model"),
+        (["--size", "5"], "input", "--size"),
+        (["--size", "64", "--deadline-us", "1"], "late", "--deadline-us"),
+    ):
+        assert run_app(["load", server, *options, *arguments]) == 1
+        found = document_of(capsys)
+        (result,) = found["results"]
+        assert result["refused"] == {name: result["scheduled"]}
+        assert (found["ok"], found["error"]["code"]) == (False, "load")
+        assert cure in found["error"]["cure"]
+
+
+def test_a_load_without_an_answer_fails_after_its_table(server, capsys, tmp_path):
+    pytest.importorskip("matplotlib", reason="pictures are drawn by it")
+    picture = tmp_path / "none.png"
+    arguments = ["--rate", "300", "--rate", "400", "--seconds", "0.1", "--png", str(picture)]
+    assert run_app(["load", server, *arguments]) == 1
+    told = capsys.readouterr()
+    row = told.out.splitlines()[2].split()
+    assert row[2:5] == ["-", "-", "-"]
+    assert row[-1] == "input"
+    assert "none was answered" in told.err
+    assert "--size" in told.err
+    assert picture.exists()
+
+
+@pytest.mark.parametrize("name", ["a.xyz", "nowhere/a.png"])
+def test_a_picture_that_cannot_be_written_is_refused_before_the_load(server, capsys, tmp_path, name):
+    pytest.importorskip("matplotlib", reason="pictures are drawn by it")
+    assert run_app(["load", server, "--seconds", "1000", "--png", str(tmp_path / name), "--json"]) == 1
+    assert document_of(capsys)["error"]["code"] == "picture"
 
 
 def test_a_table_and_a_picture(server, capsys, tmp_path):

@@ -12,7 +12,7 @@ from lightning.load import drive_datagrams, drive_http
 from lightning.load.datagrams import exchange
 from lightning.load.echo import ANSWER, echo_datagrams, echo_http
 from lightning.load.errors import LoadError
-from lightning.load.http import BROKEN, ECHOED, send_on_time
+from lightning.load.http import BROKEN, ECHOED, only_model, send_on_time
 from lightning.load.http_messages import message_length
 from lightning.load.outcome import WAITING
 from lightning.load.schedule import poisson_schedule
@@ -178,6 +178,34 @@ def test_a_model_that_is_not_there_is_named():
 
     with web_server(serve) as (host, port), pytest.raises(LoadError, match="no model 'm'"):
         drive_http(Target("http", host, port), "m", 1000, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("listed", "name"),
+    [
+        (b'[{"name": "m"}]', "m"),
+        (b'[{"name": "m"}, {"name": "n"}]', None),
+        (b"[]", None),
+        (b'{"models": 3}', None),
+        (b"", None),
+    ],
+)
+def test_the_only_model_is_found_by_the_index(listed, name):
+    asked = []
+
+    def serve(client, number):
+        for request in requests_on(client):
+            asked.append(request)
+            status = b"200 OK" if listed else b"404 No"
+            client.sendall(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (status, len(listed)) + listed)
+
+    with web_server(serve) as (host, port):
+        if name:
+            assert only_model(Target("http", host, port)) == name
+        else:
+            with pytest.raises(LoadError, match="which is to be asked"):
+                only_model(Target("http", host, port))
+    assert asked[0].startswith(b"POST /v2/repository/index ")
 
 
 def test_nobody_there():

@@ -126,6 +126,7 @@ def test_axes_of_length_1_and_rows_of_an_image_may_be_missing(shape, raw):
         (np.zeros((0, 4)), "empty"),
         ([[1, 2, np.nan, 4]], "NaN"),
         ([[1, 2, np.inf, 4]], "NaN"),
+        ([[1, 2, 1e308, 4]], "NaN"),
         (np.zeros((1, 4), complex), "complex"),
         ([["a", "b", "c", "d"]], "type <U1"),
         ([[1, 2], [3]], "no array"),

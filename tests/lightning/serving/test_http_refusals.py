@@ -35,6 +35,9 @@ FULL = {"name": "image", "shape": [3, 20], "datatype": "UINT8", "data": [7] * 60
         ({"inputs": [FULL, FULL]}, 400, "input"),
         ({"inputs": []}, 400, "input"),
         ({"inputs": [FULL | {"shape": [0, 20], "data": []}]}, 400, "input"),
+        ({"inputs": [FULL | {"shape": [0, 2**63], "data": []}]}, 400, "serving.malformed"),
+        ({"inputs": [FULL | {"shape": [0, 2**62, 2**62], "data": []}]}, 400, "serving.malformed"),
+        ({"inputs": [FULL | {"shape": [0] + [2**40] * 7, "data": []}]}, 400, "serving.malformed"),
         ({"inputs": [FULL | {"shape": [60], "data": [1] * 60}]}, 400, "input"),
         ({"inputs": [FULL | {"shape": [3, 2], "data": [1] * 6}]}, 400, "input"),
         ({"inputs": [FULL], "parameters": {"timeout": -1}}, 400, "serving.malformed"),
@@ -70,6 +73,31 @@ def test_nan_and_infinity_are_refused(client, value):
     status, found, _ = client("POST", "/v2/models/small/infer", text + raw, headers)
     assert (status, found["code"]) == (400, "input")
     assert "NaN" in found["error"]
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_numbers_that_json_has_not_are_named(client, word):
+    body = f'{{"inputs": [{{"name": "image", "shape": [1, 2], "datatype": "FP32", "data": [1.0, {word}]}}]}}'
+    status, found, _ = client("POST", "/v2/models/small/infer", body.encode())
+    assert (status, found["code"]) == (400, "serving.malformed")
+    assert f"JSON has no {word}" in found["error"]
+
+
+def test_an_error_names_the_model_as_it_is_served(connect, opened, model):
+    repository = Repository(opened)
+    repository.load("digits", model)
+    with HttpServer(Infer(repository)) as server:
+        client = connect(server)
+        _, shape, _ = client("POST", "/v2/models/digits/infer", {"inputs": [FULL | {"shape": [60]}]})
+    repository.close()
+    assert "digits takes (n, 20)" in shape["error"]
+    assert "small" not in shape["error"]
+
+
+def test_a_path_that_is_none_names_those_that_are(client):
+    _, found, _ = client("GET", "/")
+    assert "/docs" in found["error"]
+    assert "/v2" in found["error"]
 
 
 @pytest.mark.parametrize("length", ["x", "-1", "0", "999999", "9" * 30])
@@ -150,8 +178,11 @@ def test_bodies_that_wait_have_a_room_of_limited_size(connect, opened, model, wa
         client = connect(server)
         with socket.create_connection((server.address.host, server.address.port), timeout=TIMEOUT_S) as plug:
             plug.sendall(head + b"{")
-            wait_for(lambda: infer.held_bytes == 3000)
-            status, found, _ = client("POST", "/v2/models/m/infer", b" " * 2001)
+            wait_for(lambda: infer.held_bytes == 1)  # what came, not what is announced
+            assert client("POST", "/v2/models/m/infer", b" " * 4000)[0] == 400
+            plug.sendall(b" " * 2998)
+            wait_for(lambda: infer.held_bytes == 2999)
+            status, found, _ = client("POST", "/v2/models/m/infer", b" " * 2002)
             assert (status, found["code"]) == (503, "serving.busy")
             assert client("POST", "/v2/models/m/infer", {"inputs": [FULL]})[0] == 200
         wait_for(lambda: infer.held_bytes == 0)

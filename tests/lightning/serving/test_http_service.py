@@ -168,3 +168,18 @@ def test_an_id_in_words_names_its_noise(connect, client, model):
         other = noisy.scores("m", id="batch of tuesday")[0]
     assert np.array_equal(first, second)
     assert not np.array_equal(first, other)
+
+
+def test_an_answer_says_what_it_takes_to_have_it_again(connect, opened, model):
+    origin = {"version": "9", "seed": 5, "noise": {"sigma": 2.0}, "calibration": "kit 7", "device": "kit"}
+    repository = Repository(opened, origin_of=lambda _: origin)
+    loaded = repository.load("m", model)
+    with HttpServer(Infer(repository)) as server:
+        client = connect(server)
+        _, found = client.scores("m")
+        _, metadata, _ = client("GET", "/v2/models/m")
+    repository.close()
+    told = found["parameters"]
+    assert (told["hash"], told["seed"], told["calibration"]) == (loaded.hash, 5, "kit 7")
+    assert loaded.hash == model_hash(model)  # of the model, whatever its name in service
+    assert metadata["parameters"].items() >= {**origin, "hash": loaded.hash}.items()

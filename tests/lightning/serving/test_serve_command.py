@@ -29,6 +29,7 @@ pytest.importorskip("sklearn", reason="the page goes on where the tutorial of li
 pytest.importorskip("PIL", reason="the page goes on where the tutorial of lightbed[inference] ends")
 
 from lightning.cli import run_app
+from lightning.cli.serve import _say as say
 from lightning.compiler.source import load_or_compile
 
 ROOT = Path(__file__).parents[3]
@@ -154,10 +155,14 @@ def test_what_cannot_be_served_is_refused_by_name(capsys, folder, tmp_path):
     assert refused(capsys, damaged, "--port", 0)["code"] == "model-file"
     assert refused(capsys, folder / "absent.lng", "--port", 0)["code"] == "model-file"
     model = folder / "digits.lng"
-    assert refused(capsys, model, model, "--port", 0)["code"] == "config"
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert refused(capsys, empty, "--port", 0)["code"] == "config"
+    nothing = refused(capsys, empty, "--port", 0)
+    assert (nothing["code"], nothing["message"]) == ("config", f"no .lng file is in {str(empty)!r}")
+    model = folder / "digits.lng"
+    twice = refused(capsys, folder, model, "--port", 0)
+    assert "would both be model 'digits'" in twice["message"]
+    assert "damaged.lng" in refused(capsys, folder, "--port", 0)["message"]
     assert refused(capsys, model, "--port", 0, "--fidelity", "fuzzy")["code"] == "config.out-of-range"
     assert refused(capsys, model, "--host", "192.0.2.1", "--port", 0)["code"] == "serving"
     assert refused(capsys, model, "--name", "a/b", "--port", 0)["code"] == "serving"
@@ -172,3 +177,25 @@ def test_a_port_that_is_taken(capsys, folder):
         found = refused(capsys, folder / "digits.lng", "--port", taken.getsockname()[1])
     assert found["code"] == "serving"
     assert "cannot listen on 127.0.0.1" in found["message"]
+
+
+@pytest.mark.parametrize(
+    ("host", "told"), [("0.0.0.0", True), ("::", True), ("127.0.0.1", False), ("localhost", False)]
+)
+def test_a_host_that_others_reach_is_warned_of(capsys, folder, host, told):
+    damaged = folder / "damaged.lng"  # so that it ends
+    damaged.write_bytes(b"")
+    assert run_app(["serve", str(damaged), "--host", host, "--port", "0"]) == 1
+    assert ("no password" in capsys.readouterr().err) is told
+
+
+def test_ready_says_numbers_where_packets_need_them(capsys):
+    models = [
+        {"name": "a", "fidelity": "exact", "number": 1},
+        {"name": "b", "fidelity": "exact", "number": 2},
+    ]
+    say({"models": models, "http": "http://here:1", "udp": "here:2"}, as_json=False)
+    say({"models": models, "http": "http://here:1", "udp": None}, as_json=False)
+    with_packets, without = capsys.readouterr().out.splitlines()
+    assert with_packets == "ready: a (exact, number 1), b (exact, number 2) at http://here:1 and udp://here:2"
+    assert without == "ready: a (exact), b (exact) at http://here:1"

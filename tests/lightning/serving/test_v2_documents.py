@@ -126,7 +126,8 @@ def test_the_rest_of_a_request():
         (one_input(data=[[1, 2], [3]]), "is not nested as its shape"),
         (one_input(data=[[1, 2, 3], [4, 5, 6]]), "6 numbers came"),
         (one_input(data=[[1, 2, [3]]]), "holds what is no UINT8"),
-        (one_input(shape=[10**18, 10**18]), "3 numbers came for a tensor of shape"),
+        (one_input(shape=[10**18, 10**18]), "is no shape"),
+        (one_input(shape=[10**6, 10**6]), "3 numbers came for a tensor of shape"),
         (one_input(parameters={"binary_data_size": 3}), "by its `binary_data_size`; 0 came"),
         (one_input(parameters={"binary_data_size": -1}, data=None), "by its `binary_data_size`"),
         (one_input(parameters={"binary_data_size": True}, data=None), "by its `binary_data_size`"),
@@ -162,6 +163,12 @@ def test_what_is_no_request_is_refused_by_name(document, says):
 def test_bodies_that_are_no_json(body, length):
     with pytest.raises(MalformedRequest):
         decode_request(body, length)
+
+
+def test_null_is_nothing():
+    plain = decoded(one_input())
+    nulls = decoded(one_input() | {"id": None, "parameters": None, "outputs": None})
+    assert (nulls.id, nulls.parameters, nulls.outputs) == (plain.id, plain.parameters, plain.outputs)
 
 
 def test_bytes_that_belong_to_no_tensor():

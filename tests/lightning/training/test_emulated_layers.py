@@ -314,7 +314,7 @@ class OwnFactor(nn.Module):
 def test_a_product_outside_the_layers_is_refused_by_name(way):
     module = OwnFactor(way)
     with (
-        pytest.raises(CompileError, match="^parameter factor is multiplied outside"),
+        pytest.raises(CompileError, match=r"^parameter factor is multiplied outside"),
         emulated(module, Emulation(Noise(sigma=5))),
     ):
         module(torch.ones(2, 4))

@@ -103,6 +103,17 @@ def test_a_detector_is_trained_and_tested_on_the_file_of_tests(run, tmp_path):
     assert found.accuracy > 0.95
 
 
+def test_a_picture_that_cannot_be_is_told_before_training(monkeypatch, capsys):
+    script = EXAMPLES / "digits" / "train.py"
+    monkeypatch.syspath_prepend(str(script.parent))
+    monkeypatch.setattr(sys, "argv", [str(script), "--png", "curve.xyz"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(script), run_name="__main__")
+    sys.modules.pop("networks", None)
+    assert ended.value.code == 2
+    assert "names no kind of picture" in capsys.readouterr().err
+
+
 def test_data_that_are_not_there_are_told_in_a_line(monkeypatch, capsys, tmp_path):
     script = EXAMPLES / "anomaly" / "train.py"
     monkeypatch.setattr(sys, "argv", [str(script), "--data", str(tmp_path / "nowhere")])
