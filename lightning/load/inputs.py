@@ -51,6 +51,10 @@ def _digits() -> Rows:
 
 
 def _from_file(path: Path) -> Rows:
+    if not path.is_file():
+        raise LoadError(
+            f"there is no file {str(path)!r}", cure="Give random, digits, or an .npy file of rows"
+        )
     try:
         found = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:

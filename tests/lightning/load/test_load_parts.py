@@ -124,7 +124,7 @@ def test_files_that_are_none(tmp_path, content):
     (tmp_path / "rows.npy").write_bytes(content)
     with pytest.raises(LoadError):
         kept_rows(str(tmp_path / "rows.npy"))
-    with pytest.raises(LoadError):
+    with pytest.raises(LoadError, match="there is no file"):
         kept_rows(str(tmp_path / "missing.npy"))
 
 

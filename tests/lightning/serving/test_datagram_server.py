@@ -7,7 +7,7 @@ import threading
 from collections import Counter, deque
 from itertools import count
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 
 import numpy as np
 import pytest
@@ -20,6 +20,8 @@ from lightning.networks.network import Network, Node, Preprocessing
 from lightning.serving import Repository, datagrams
 from lightning.serving.datagrams import DatagramServer
 from lightning.serving.later import MOST
+from lightning.serving.many import Inbox
+from lightning.serving.packet_counts import LATE
 from lightning.serving.packets import (
     HEADER,
     ROOM,
@@ -33,6 +35,8 @@ from lightning.serving.packets import (
     split,
 )
 from lightning.serving.reassembly import Reassembly
+from lightning.serving.replays import Replays
+from lightning.serving.services import Service
 
 TERMS = 20
 
@@ -265,29 +269,51 @@ def test_time_in_the_queue_counts_for_the_deadline(doubles, opened, client):
     assert len(opened[0].warmed) == runs + 1  # the late one was not begun
 
 
-def test_a_deadline_that_passes_while_the_model_runs_is_missed(client, express):
-    random = np.random.default_rng(3)
-    constants = {
-        "w1": random.normal(size=(ROOM, ROOM)).astype(np.float32),
-        "w2": random.normal(size=(3, ROOM)).astype(np.float32),
-    }
+def test_a_deadline_that_passes_while_the_model_runs_is_missed(doubles, opened, client):
+    with DatagramServer(doubles) as server:
+        asked = client(server)
+        asked.ask(request(1))
+        opened[0].gate.clear()
+        opened[0].started.clear()
+        asked.send(request(2, time_us=50_000))
+        assert opened[0].started.wait(20)
+        threading.Event().wait(0.06)
+        opened[0].gate.set()
+        assert asked.receive().code == Code.LATE
+
+
+def test_machine_code_sees_a_deadline_that_passes_while_it_runs(client):
+    pytest.importorskip("numba", reason="machine code is made by numba")
+    weights = np.random.default_rng(3).normal(size=(4000, ROOM)).astype(np.float32)
+    constants = {"w1": weights, "w2": weights[:3, :1].repeat(4000, axis=1)}
     nodes = (
         Node("fc1", "Gemm", ("image", "w1"), "sums"),
         Node("relu", "Relu", ("sums",), "hidden"),
         Node("fc2", "Gemm", ("hidden", "w2"), "scores"),
     )
-    shapes = {"image": (ROOM,), "sums": (ROOM,), "hidden": (ROOM,), "scores": (3,)}
+    shapes = {"image": (ROOM,), "sums": (4000,), "hidden": (4000,), "scores": (3,)}
     network = Network("big", nodes, constants, "image", "scores", shapes, Preprocessing(scale=1 / 255))
     repository = Repository(lambda each: open_executor(each, "exact"))
     loaded = repository.load("big", compile_network(network, None, Options(scheme="published")))
-    deadline_us = max(int(loaded.seconds_per_image * 1e6 / 2), 1)
-    raw = random.integers(0, 256, ROOM).astype(np.uint8).tobytes()
-    with DatagramServer(repository, express=express) as server:
-        asked = client(server)
-        for number in range(20):
-            assert asked.ask(request(number, raw, time_us=deadline_us)).code == Code.LATE
+    express = Service(loaded).express
+    outcomes = np.zeros(1, np.int8)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        own.bind(("127.0.0.1", 0))
+        inbox = Inbox(own, 1)
+        express.answer(inbox, 0, Replays(), outcomes)
+        for number in range(5):
+            own.sendto(
+                request(number, b"\xff" * ROOM, time_us=40),
+                own.getsockname(),
+            )
+            while not inbox.receive():
+                pass
+            inbox.times[0] = divmod(time_ns(), 1_000_000_000)  # as if it came just now
+            express.answer(inbox, 1, Replays(), outcomes)
+            assert outcomes.tolist() == [LATE]
+            while not inbox.receive():  # what it was sent
+                pass
     repository.close()
-    assert server.counts().late == 20
 
 
 # ------------------------------------------------------------------------------- models that take long

@@ -35,6 +35,7 @@ def test_it_is_warmed_with_the_arrays_that_come_from_a_network(repository, opene
     runs = set(opened[0].warmed[1:])
     assert {("uint8", 1, False), ("uint8", 4, False), ("float32", 1, False), ("int64", 1, False)} <= runs
     assert repository.serving()[0].seconds_per_image > 0
+    assert opened[0].darkest > 0  # zeros are skipped, and would seem quick
 
 
 def test_slow_fidelities_are_not_run_to_warm_them(opened, double, model):
