@@ -24,9 +24,6 @@ pytest.importorskip("prometheus_client", reason="needs lightbed[serve]")
 pytest.importorskip("uvicorn", reason="needs lightbed[serve]")
 pytest.importorskip("uvloop", reason="needs lightbed[serve]")
 pytest.importorskip("tritonclient", reason="the page uses tritonclient[http]")
-pytest.importorskip("numba", reason="the page goes on where the tutorial of lightbed[inference] ends")
-pytest.importorskip("sklearn", reason="the page goes on where the tutorial of lightbed[inference] ends")
-pytest.importorskip("PIL", reason="the page goes on where the tutorial of lightbed[inference] ends")
 
 from lightning.cli import run_app
 from lightning.cli.serve import _say as say
@@ -69,6 +66,8 @@ def folder(tmp_path):
 @pytest.fixture
 def tutorial_folder(tmp_path):
     """Where somebody has taken the tutorial's steps as far as `digits.lng`."""
+    for library in ("numba", "sklearn", "PIL"):
+        pytest.importorskip(library, reason="the page goes on where the tutorial of lightbed[inference] ends")
     for step, text in steps_of(TUTORIAL.read_text(encoding="utf-8")):
         if step.startswith("$ "):
             output_of(step.removeprefix("$ "), tmp_path)
