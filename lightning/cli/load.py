@@ -36,7 +36,9 @@ Rates = Annotated[
     list[float] | None, typer.Option("--rate", metavar="R", help="Requests a second; repeatable. 1000.")
 ]
 Seconds = Annotated[float, typer.Option("--seconds", metavar="S", help="How long, at each rate.")]
-Data = Annotated[str, typer.Option("--data", metavar="DATA", help="random, digits, or FILE.npy with rows.")]
+Data = Annotated[
+    str, typer.Option("--data", metavar="DATA", help="random, digits, mnist:DIR, nsl-kdd:DIR, or FILE.npy.")
+]
 Size = Annotated[int, typer.Option("--size", min=1, help="Values of a random row, for packets.")]
 Binary = Annotated[bool, typer.Option("--binary", help="Tensors as bytes, not as JSON.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of times and of random rows.")]

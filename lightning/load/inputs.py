@@ -1,4 +1,4 @@
-"""What requests carry: rows of a file, scikit-learn's digits, or random numbers."""
+"""What requests carry: rows of a file, of a data set that `evaluate` knows, or random numbers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ def random_rows(shape: Sequence[int], seed: int) -> Rows:
 
 
 def kept_rows(data: str) -> Rows:
-    """(rows, ...) inputs: `digits`, or what a file `.npy` holds. Raises `LoadError`."""
-    rows = _digits() if data == "digits" else _from_file(Path(data))
+    """(rows, ...) inputs: of `digits`, `mnist:DIR` or `nsl-kdd:DIR`, or what a file `.npy` holds. Raises `LoadError`,
+    and `DatasetError` for a data set that cannot be read.
+    """
+    file = Path(data)
+    rows = _of_dataset(data) if data == "digits" or (":" in data and not file.is_file()) else _from_file(file)
     if not rows.size or rows.dtype.kind not in "uifb":
         raise LoadError(f"{data} holds no numbers", cure="Give an .npy file of numbers, shape (rows, ...)")
     return rows
@@ -44,16 +47,17 @@ def rows_of(data: str, shape: Sequence[int], seed: int) -> Rows:
     return rows.reshape(len(rows), *shape)
 
 
-def _digits() -> Rows:
+def _of_dataset(name: str) -> Rows:
     from lightning.evaluation import load_dataset
 
-    return np.asarray(load_dataset("digits").x)
+    return np.asarray(load_dataset(name).x)
 
 
 def _from_file(path: Path) -> Rows:
     if not path.is_file():
         raise LoadError(
-            f"there is no file {str(path)!r}", cure="Give random, digits, or an .npy file of rows"
+            f"there is no file {str(path)!r}",
+            cure="Give random, digits, mnist:DIR, nsl-kdd:DIR, or an .npy file of rows",
         )
     try:
         found = np.load(path, allow_pickle=False)

@@ -1,12 +1,14 @@
 """What a load is made of: times, inputs, requests as bytes, figures."""
 
 import json
+import struct
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lightning.errors import DatasetError
 from lightning.load.errors import LoadError
 from lightning.load.histogram import PER_DECADE, log_histogram
 from lightning.load.http_messages import ModelInput, input_of, message_length, reply_in, requests_of
@@ -113,6 +115,17 @@ def test_random_rows_are_bytes_of_the_seed():
     assert rows_of("random", (3, 4), 1).shape == (64, 3, 4)
     assert (rows_of("random", (5,), 1) == rows_of("random", (5,), 1)).all()
     assert (rows_of("random", (5,), 1) != rows_of("random", (5,), 2)).any()
+
+
+def test_rows_of_a_data_set(tmp_path):
+    """Two images of 28 x 28 in IDX files: magic number, sizes, bytes."""
+    images = np.arange(2 * 784, dtype=np.uint32).astype(np.uint8)
+    head = struct.pack(">4I", 0x803, 2, 28, 28)
+    (tmp_path / "t10k-images-idx3-ubyte").write_bytes(head + images.tobytes())
+    (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, 2) + bytes([3, 4]))
+    assert (rows_of(f"mnist:{tmp_path}", (784,), 0).reshape(-1) == images).all()
+    with pytest.raises(DatasetError):
+        rows_of(f"mnist:{tmp_path / 'nowhere'}", (784,), 0)
 
 
 def test_rows_of_a_file(tmp_path):
