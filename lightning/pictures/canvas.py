@@ -71,17 +71,22 @@ def headed(figure: Picture, title: str, device: str, *, simulated: bool) -> None
         fontsize=9,
     )
     if simulated:
-        top.annotate(
-            "SIMULATED",
-            (1, 1),
-            xytext=(0, 24),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            ha="right",
-            color=LIGHT,
-            fontsize=10,
-            fontweight="bold",
-        )
+        mark_simulated(top)
+
+
+def mark_simulated(axes: Any) -> None:
+    """The mark above the right corner."""
+    axes.annotate(
+        "SIMULATED",
+        (1, 1),
+        xytext=(0, 24),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="right",
+        color=LIGHT,
+        fontsize=10,
+        fontweight="bold",
+    )
 
 
 def signed(number: float, digits: int) -> str:

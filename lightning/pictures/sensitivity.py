@@ -9,7 +9,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from lightning.evaluation.sensitivity import Sensitivity, points
-from lightning.pictures.canvas import FAINT, INK, LIGHT, SERIES, Picture, headed, plain, sheet
+from lightning.pictures.canvas import FAINT, INK, SERIES, Picture, headed, mark_simulated, plain, sheet
 
 
 def layer_losses(found: Sensitivity, model: str, data: str) -> Picture:
@@ -29,7 +29,7 @@ def layer_losses(found: Sensitivity, model: str, data: str) -> Picture:
     for text in left.findobj(Text):
         if text.get_text() in (title, told):
             text.set_in_layout(False)  # they may reach over both halves without making the left one wider
-    _mark(right)
+    mark_simulated(right)
     return figure
 
 
@@ -99,18 +99,4 @@ def _named(axes: Any, text: str, place: Any, kind: Any, side: str, colour: str) 
         ha=side,
         color=colour,
         fontsize=9,
-    )
-
-
-def _mark(axes: Any) -> None:
-    axes.annotate(
-        "SIMULATED",
-        (1, 1),
-        xytext=(0, 24),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        ha="right",
-        color=LIGHT,
-        fontsize=10,
-        fontweight="bold",
     )
