@@ -53,6 +53,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
+_INTERNAL_ERRORS: list[str] = []
+
+
+def pytest_internalerror(excrepr: object) -> None:
+    _INTERNAL_ERRORS.append(str(excrepr))
+
+
+def pytest_unconfigure() -> None:
+    """Say last what broke pytest itself first: of a worker's error, many lines of the scheduler's own follow."""
+    for found in _INTERNAL_ERRORS[:1]:
+        print("The first internal error ends with:", *found.splitlines()[-30:], sep="\n", flush=True)
+
+
 class MemoryLine:
     """A driver's transport over a twin's conversation in memory: only waiting lets virtual time pass."""
 

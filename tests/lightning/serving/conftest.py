@@ -3,6 +3,7 @@
 import http.client
 import json
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -202,6 +203,24 @@ def doubled(opened, model):
     with HttpServer(infer) as found:
         yield found, opened[0], infer
     repository.close()
+
+
+class Clock:
+    """The time, which a test may set forward; for the modules that see to deadlines."""
+
+    def __init__(self):
+        self.ahead_s = 0
+
+    def perf_counter(self):
+        return time.perf_counter() + self.ahead_s
+
+    def time_ns(self):
+        return time.time_ns() + self.ahead_s * 1_000_000_000
+
+
+@pytest.fixture
+def clock():
+    return Clock()
 
 
 @pytest.fixture(scope="session")

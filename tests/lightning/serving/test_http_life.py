@@ -19,6 +19,8 @@ from lightning.serving.repository import Repository
 from lightning.serving.server import HttpServer
 
 TIMEOUT_S = 20
+HOUR_S = 3600
+HOUR_US = 3_600_000_000
 
 # ------------------------------------------------------------------------------ work that is long
 
@@ -44,19 +46,26 @@ def server_loaded(doubled):
     return doubled[2].repository.serving()[0]
 
 
-def test_a_deadline_that_passes_in_the_queue(connect, doubled, images, wait_for):
+@pytest.fixture
+def http_clock(clock, monkeypatch):
+    for module in ("answering", "hot"):
+        monkeypatch.setattr(f"lightning.serving.{module}.time", clock)
+    return clock
+
+
+def test_a_deadline_that_passes_in_the_queue(connect, doubled, images, wait_for, http_clock):
     server, double, infer = doubled
     server_loaded(doubled).seconds_per_image = float("inf")
     double.gate.clear()
     double.started.clear()
     client = connect(server)
-    late = client.request_of(images, parameters={"timeout": 1000})
+    late = client.request_of(images, parameters={"timeout": HOUR_US})
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(connect(server).scores, "m")
         assert double.started.wait(TIMEOUT_S)
         second = threads.submit(client, "POST", "/v2/models/m/infer", late)
         wait_for(lambda: infer.counts.in_flight == 2)
-        threading.Event().wait(0.002)  # the deadline
+        http_clock.ahead_s = 2 * HOUR_S
         double.gate.set()
         first.result()
         status, found, _ = second.result()
@@ -176,7 +185,9 @@ def test_a_damaged_file_is_refused_and_the_old_model_goes_on(client, directory):
 
 
 @pytest.mark.parametrize("seconds_per_image", [0.0, 0.003], ids=["at once", "in the model's thread"])
-def test_a_deadline_that_passes_while_the_model_runs_is_missed(connect, doubled, images, seconds_per_image):
+def test_a_deadline_that_passes_while_the_model_runs_is_missed(
+    connect, doubled, images, seconds_per_image, http_clock
+):
     server, double, _ = doubled
     client, loaded = connect(server), server_loaded(doubled)
     loaded.seconds_per_image = seconds_per_image
@@ -185,16 +196,16 @@ def test_a_deadline_that_passes_while_the_model_runs_is_missed(connect, doubled,
 
     def let_go():
         assert double.started.wait(TIMEOUT_S)
-        threading.Event().wait(0.06)
+        http_clock.ahead_s = 2 * HOUR_S
         double.gate.set()
 
     thread = threading.Thread(target=let_go)
     thread.start()
-    request = client.request_of(images[:1], parameters={"timeout": 50_000})
+    request = client.request_of(images[:1], parameters={"timeout": HOUR_US})
     status, found, _ = client("POST", "/v2/models/m/infer", request)
     thread.join()
     assert (status, found["code"]) == (504, "serving.deadline")
-    assert client.metrics()['lightning_request_seconds_sum{model="m"}'] > 0.05
+    assert client.metrics()['lightning_request_seconds_sum{model="m"}'] > 2 * HOUR_S
 
 
 # ------------------------------------------------------------------------------------ what it counts
