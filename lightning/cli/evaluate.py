@@ -15,7 +15,7 @@ from lightning.cli import fidelity as how
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE, print_document, saturation, warn
 from lightning.compiler import CompiledModel
-from lightning.errors import OutOfRange
+from lightning.errors import ConfigError, OutOfRange
 from lightning.evaluation.accuracy import Evaluation, evaluate
 from lightning.evaluation.dataset import NAMES, Dataset, load_dataset
 from lightning.evaluation.doubts import activations_counted, doubts_of_clipping, doubts_of_data
@@ -60,6 +60,7 @@ def evaluate_command(
     compare: Compare = None,
     device: how.MaybeDevice = None,
     bus: how.Bus = None,
+    fault: how.FaultNames = None,
     *,
     calibrated: how.Calibrated = False,
     as_json: AsJson = False,
@@ -69,7 +70,11 @@ def evaluate_command(
     For example: lightning evaluate weights.npz mnist:DIR --noise per-product --seeds 5
     """
     how.one_of("compare", compare or "onnxruntime", ("onnxruntime",))
-    run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
+    run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
+    if fault and compare:
+        raise ConfigError(
+            "faults are chosen, and the table is of models without", cure="Leave --fault or --compare out"
+        )
     used = _seeds(run, seed, seeds, compared=compare is not None)
     compiled, dataset = compiled_for(model, part_of(load_dataset(data), part))
     dataset = dataset.first(limit)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, get_args
 
 import typer
@@ -14,6 +15,7 @@ from lightning.compiler.hardware import MEASURED_SIGMA
 from lightning.devices.identity import DeviceIdentity
 from lightning.errors import ConfigError, OutOfRange
 from lightning.evaluation.result import Provenance
+from lightning.execution.published import EMULATOR, Faults
 from lightning.execution.seam import Executor, Fidelity, Noise, Place
 
 Model = Annotated[
@@ -54,8 +56,17 @@ Bus = Annotated[
 Calibrated = Annotated[
     bool, typer.Option("--calibrated", help="Noise as the calibration of --device measured it.")
 ]
+FaultNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fault",
+        metavar="NAME",
+        help="As the published emulator: last-layer-normalised, signs-dropped, or emulator for both.",
+    ),
+]
 
 SIMULATED_BUS = "fastsim://"
+NONE = Faults()
 
 
 @dataclass(frozen=True)
@@ -68,6 +79,7 @@ class Run:
     """A soc of `--fidelity device`, connected already; of the others nothing."""
     bus: str
     average: int
+    faults: Faults = NONE
 
     def seed_of(self, given: int | None, *, compared: bool = False) -> int:
         """The first seed, 0 unless one was given. Raises `ConfigError` where nothing is random.
@@ -82,9 +94,14 @@ class Run:
         return given or 0
 
     def open(self, model: CompiledModel, seed: int) -> Executor:
-        """An executor for this model."""
+        """An executor for this model. Raises `ConfigError` for faults of a scheme that the model does not have."""
         from lightning.execution import open_executor
 
+        if self.faults != NONE and not model.shift_normalised:
+            raise ConfigError(
+                f"faults are chosen, and the model has the scheme {model.scheme}",
+                cure="Compile it with --scheme published, or leave --fault out",
+            )
         return open_executor(
             model,
             self.fidelity,
@@ -93,10 +110,14 @@ class Run:
             device=self.device,
             bus=self.bus,
             average=self.average if self.fidelity == "device" else 1,
+            faults=self.faults,
         )
 
     def provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
         """What a result says of its origin."""
+        return replace(self._provenance(model, seeds), faults=names_of(self.faults))
+
+    def _provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
         if self.fidelity == "datapath":
             return Provenance(model, self.fidelity, seeds, device=DeviceIdentity(self.bus, simulated=True))
         if self.fidelity != "device":
@@ -117,6 +138,7 @@ def chosen(
     average: int = 1,
     device: str | None = None,
     bus: str | None = None,
+    faults: Sequence[str] | None = None,
     *,
     calibrated: bool = False,
 ) -> Run:
@@ -134,7 +156,33 @@ def chosen(
         )
     _check_whereabouts(kind, device, bus, calibrated=calibrated)
     noise = noise_of(place, sigma, mean, average, device, calibrated=calibrated) if kind == "noisy" else None
-    return Run(kind, noise, _connected(device) if kind == "device" else None, bus or SIMULATED_BUS, average)
+    faulty = faults_of(faults or ())
+    soc = _connected(device) if kind == "device" else None
+    return Run(kind, noise, soc, bus or SIMULATED_BUS, average, faulty)
+
+
+def faults_of(names: Sequence[str]) -> Faults:
+    """The faults of these names. Raises `OutOfRange`.
+
+    >>> faults_of(["signs-dropped"])
+    Faults(last_layer_normalised=False, signs_dropped=True)
+    """
+    chosen = {one_of("fault", each, (*names_of(EMULATOR), "emulator")) for each in names}
+    known = (
+        {}
+        if "emulator" in chosen
+        else {name.replace("-", "_"): name in chosen for name in names_of(EMULATOR)}
+    )
+    return replace(EMULATOR, **known)
+
+
+def names_of(faults: Faults) -> tuple[str, ...]:
+    """What they are called on the command line.
+
+    >>> names_of(EMULATOR)
+    ('last-layer-normalised', 'signs-dropped')
+    """
+    return tuple(name.replace("_", "-") for name, there in asdict(faults).items() if there)
 
 
 def _check_whereabouts(kind: Fidelity, device: str | None, bus: str | None, *, calibrated: bool) -> None:

@@ -45,6 +45,7 @@ def infer(
     key: Key = 0,
     device: how.MaybeDevice = None,
     bus: how.Bus = None,
+    fault: how.FaultNames = None,
     *,
     calibrated: how.Calibrated = False,
     resize: Resize = False,
@@ -54,7 +55,7 @@ def infer(
 
     For example: lightning infer model.lng seven.png --fidelity noisy
     """
-    run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
+    run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
     seed = run.seed_of(seed)
     compiled = load_or_compile(model)
     raw = read_input(image, compiled.network, resize=resize)

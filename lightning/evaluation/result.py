@@ -28,6 +28,8 @@ class Provenance:
     device: DeviceIdentity = MODELLED
     calibration: str = ""
     """Identity of the calibration that answers or noise come from."""
+    faults: tuple[str, ...] = ()
+    """Of the published artifact, which were asked for."""
 
     @property
     def document(self) -> dict[str, Any]:
@@ -43,6 +45,7 @@ class Provenance:
             "seeds": list(self.seeds),
             "noise": None if self.noise is None else asdict(self.noise),
             "calibration": self.calibration or (self.noise.identity if self.noise else "") or None,
+            "faults": list(self.faults),
             "device": self.device.name,
             "simulated": self.device.simulated,
         }
@@ -51,7 +54,7 @@ class Provenance:
     def line(self) -> str:
         """For people: `noisy, per-product, sigma 1.657 of 255, seed 0`, or `datapath, fastsim://`."""
         device = [] if self.device == MODELLED else [self.device.name]
-        return ", ".join([self.fidelity, *device, *self._noise_words(), *self._seed_words()])
+        return ", ".join([self.fidelity, *device, *self._noise_words(), *self._seed_words(), *self.faults])
 
     def _noise_words(self) -> list[str]:
         noise = self.noise

@@ -195,6 +195,29 @@ def test_clipping_is_told_from_how_many_and_doubted(small, eight, tmp_path):
     assert document("evaluate", compiled_for_levels(small, tmp_path), eight)[1]["warnings"] == []
 
 
+def test_faults_of_the_published_artifact_are_chosen_by_name(small, eight, tmp_path):
+    np.savez(small, w1=np.load(small)["w1"], w2=np.eye(2) / 4)
+    model = compiled_for_levels(small, tmp_path)
+    np.save(tmp_path / "one.npy", -np.load(eight)["x"][1].astype(np.float32))
+    asked = ("infer", model, tmp_path / "one.npy")
+    dark = document(*asked)[1]
+    bright = document(*asked, "--fault", "signs-dropped")[1]
+    assert (dark["scores"], dark["faults"]) == ([0, 0], [])
+    assert (bright["class"], bright["faults"]) == (1, ["signs-dropped"])
+    both = document(*asked, "--fault", "last-layer-normalised", "--fault", "signs-dropped")[1]
+    emulator = document(*asked, "--fault", "emulator")[1]
+    assert both["scores"] == emulator["scores"] != bright["scores"]
+    assert 128 <= max(emulator["scores"]) <= 255
+    assert "signs-dropped" in ran(*asked, "--fault", "signs-dropped")[1].splitlines()[0]
+    scaled = tmp_path / "scaled.lng"
+    np.save(tmp_path / "samples.npy", np.load(eight)["x"])
+    assert (
+        ran("compile", small, "-o", scaled, "--scheme", "scaled", "--samples", tmp_path / "samples.npy")[0]
+        == 0
+    )
+    assert refused("evaluate", scaled, eight, "--fault", "emulator")[0] == "config"
+
+
 def compiled_for_levels(weights, folder):
     path = folder / "small.lng"
     assert ran("compile", weights, "-o", path, "--scheme", "published")[0] == 0
@@ -220,6 +243,8 @@ def compiled_for_levels(weights, folder):
         (("--bus", "fastsim://"), "config", "a bus is named"),
         (("--bus", "fastsim://", "--fidelity", "device"), "config", "a bus is named"),
         (("--sigma", "-1"), "lightning.error", "--sigma"),
+        (("--fault", "none"), "config.out-of-range", "'none'"),
+        (("--fault", "emulator", "--compare", "onnxruntime"), "config", "faults"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options, code, told, small, eight):
