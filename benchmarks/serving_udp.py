@@ -4,7 +4,9 @@ Three things are measured in turns, in one run: a plain echo in Python (receive,
 for batch 1, and the server with more requests than it can answer. The server's rate is to be 80 % of
 1 / (time of the echo + time of batch 1). Then it is asked at 80 % of that rate, and at 20,000 requests/s, which are
 80 % of what was seen where the bars were set: nothing may be lost, and p99 of latency, from the scheduled time of
-sending, is to be 2 ms. Times are wall clock; beside them stands processor time, which a busy machine disturbs less.
+sending, is to be 2 ms. The server answers in real time where that is permitted. Two others are asked at the first of
+these rates right afterwards: one without, and the echo, which computes nothing: what it needs there is due to this
+machine and the generator. Times are wall clock; beside them stands processor time, which a busy machine disturbs less.
 Published weights and MNIST's images where LIGHTBED_DATA is given, else random ones.
 """
 
@@ -103,7 +105,16 @@ def batch_one(model: CompiledModel, fidelity: str) -> dict[str, float]:
     }
 
 
-def child(what: str) -> None:
+def realtime_is_permitted() -> bool:
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except OSError:
+        return False
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    return True
+
+
+def child(what: str, *, realtime: bool) -> None:
     if what == "echo":
         server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -116,7 +127,7 @@ def child(what: str) -> None:
     model = lenet()
     repository = Repository(lambda each: open_executor(each, what, seed=1))
     repository.load("lenet", model)
-    with DatagramServer(repository) as server:
+    with DatagramServer(repository, realtime=realtime) as server:
         tell(server.address[1])
         for line in sys.stdin:
             if line.strip() == "batch":
@@ -146,8 +157,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(what: str, core: int) -> Iterator[Server]:
+def serving(what: str, core: int, *, realtime: bool = False) -> Iterator[Server]:
     command = [sys.executable, __file__, "--child", what, "--core", str(core)]
+    command += ["--realtime"] if realtime else []
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -187,6 +199,10 @@ class Turn:
     served: dict[str, float]
     calm: Outcome
     """At 80 % of the asked rate of this turn."""
+    ordinary: Outcome
+    """The same without real time."""
+    control: Outcome
+    """The echo at the same rate."""
     seen: Outcome
     """At 80 % of the rate that was seen where the bars were set."""
 
@@ -194,14 +210,19 @@ class Turn:
         return (self.echo[key] + self.alone[key]) / self.served[key]
 
 
-def turn(server: Server, plain: Server, seconds: float, number: int, rows: np.ndarray) -> Turn:
+def turn(
+    server: Server, ordinary: Server, plain: Server, seconds: float, number: int, rows: np.ndarray
+) -> Turn:
     alone = server.ask("batch")
     echoed = saturated(plain, 200_000, seconds, 10 + number, rows)
     most = 1 / (echoed["wall_s"] + alone["wall_s"])
     served = saturated(server, 1.6 * most, seconds, 20 + number, rows)
-    calm = load(server, CALM * ASKED_SHARE * most, 2 * seconds, 40 + number, rows)
+    rate = CALM * ASKED_SHARE * most
+    calm, shared, control = (
+        load(each, rate, 2 * seconds, 40 + number, rows) for each in (server, ordinary, plain)
+    )
     seen = load(server, SEEN_PER_S, 2 * seconds, 60 + number, rows)
-    return Turn(echoed, alone, served, calm, seen)
+    return Turn(echoed, alone, served, calm, shared, control, seen)
 
 
 def latencies(loads: list[Outcome]) -> dict[str, object]:
@@ -218,12 +239,14 @@ def latencies(loads: list[Outcome]) -> dict[str, object]:
 
 
 def measured(fidelity: str, core: int, plain: Server, seconds: float, rows: np.ndarray) -> dict[str, object]:
-    with serving(fidelity, core) as server:
-        load(server, 2000, 0.5, 1, rows)
-        load(plain, 2000, 0.5, 1, rows)
-        turns = [turn(server, plain, seconds, number, rows) for number in range(TURNS)]
+    realtime = realtime_is_permitted()
+    with serving(fidelity, core, realtime=realtime) as server, serving(fidelity, core) as ordinary:
+        for each in (server, ordinary, plain):
+            load(each, 2000, 0.5, 1, rows)
+        turns = [turn(server, ordinary, plain, seconds, number, rows) for number in range(TURNS)]
         counts = server.ask("counts")
     return {
+        "realtime": realtime,
         "echo_us": round(1e6 * statistics.median(each.echo["wall_s"] for each in turns), 2),
         "batch_1_us": round(1e6 * statistics.median(each.alone["wall_s"] for each in turns), 2),
         "answers_per_s": round(statistics.median(1 / each.served["wall_s"] for each in turns)),
@@ -231,6 +254,8 @@ def measured(fidelity: str, core: int, plain: Server, seconds: float, rows: np.n
         "share_of_processor_time": round(statistics.median(each.share("processor_s") for each in turns), 3),
         "asked_share": ASKED_SHARE,
         "calm": latencies([each.calm for each in turns]),
+        "calm_ordinary": latencies([each.ordinary for each in turns]),
+        "calm_echo": latencies([each.control for each in turns]),
         "seen": latencies([each.seen for each in turns]),
         "counts": counts,
     }
@@ -240,11 +265,12 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--child", choices=("echo", "exact", "noisy"), help=argparse.SUPPRESS)
     options.add_argument("--core", type=int, help=argparse.SUPPRESS)
+    options.add_argument("--realtime", action="store_true", help=argparse.SUPPRESS)
     options.add_argument("--seconds", type=float, default=2.0, help="of each load")
     chosen = options.parse_args()
     if chosen.child:
         pin(chosen.core)
-        child(chosen.child)
+        child(chosen.child, realtime=chosen.realtime)
         return
     cores = sorted(os.sched_getaffinity(0))
     pin(cores[0])

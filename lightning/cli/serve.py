@@ -31,6 +31,9 @@ Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Of HTTP; 0 
 Udp = Annotated[
     int | None, typer.Option("--udp", metavar="PORT", min=0, max=65535, help="Take packets, too.")
 ]
+Realtime = Annotated[
+    bool, typer.Option("--realtime", help="Answer packets before anything else runs; needs privileges.")
+]
 Name = Annotated[str | None, typer.Option("--name", help="Of the one model; else files give the names.")]
 MaxBody = Annotated[int, typer.Option("--max-body", metavar="MIB", min=1, help="Of a request.")]
 
@@ -56,6 +59,7 @@ def serve(
     bus: how.Bus = None,
     max_body: MaxBody = 64,
     *,
+    realtime: Realtime = False,
     calibrated: how.Calibrated = False,
     as_json: AsJson = False,
 ) -> int:
@@ -63,6 +67,8 @@ def serve(
 
     For example: lightning serve lenet.lng --fidelity noisy --udp 8500
     """
+    if realtime and udp is None:
+        raise ConfigError("--realtime is for packets, and none are taken", cure="Give --udp PORT, too")
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
     for library in ("fastapi", "uvicorn", "uvloop", "httptools", "orjson", "prometheus_client"):
         needed(library, "to serve models")
@@ -81,7 +87,13 @@ def serve(
     try:
         for each, path in named.items():
             repository.load(each, path)
-        server.serve(infer, opened, udp, lambda found: _say({**found, "seed": seed}, as_json=as_json))
+        server.serve(
+            infer,
+            opened,
+            udp,
+            lambda found: _say({**found, "seed": seed}, as_json=as_json),
+            realtime=realtime,
+        )
     finally:
         opened.close()
         repository.close()

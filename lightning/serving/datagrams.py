@@ -9,6 +9,7 @@ that nobody can make the server shout at a third party.
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import threading
@@ -39,7 +40,9 @@ class DatagramServer:
             server.address, server.counts()
 
     `repository` may be that of an HTTP server: models are swapped for both. Without `express` every datagram goes
-    through Python, to the same effect; `memory` is the socket's. Raises `ServingError` when the port is taken.
+    through Python, to the same effect; `memory` is the socket's. With `realtime` the thread is never kept waiting by
+    ordinary ones (SCHED_FIFO, sched(7)); else some, of the kernel, take tens of milliseconds at a time. It sleeps while
+    nothing comes. Raises `ServingError` when the port is taken; `start`, where real time is not permitted.
     """
 
     def __init__(
@@ -51,11 +54,13 @@ class DatagramServer:
         reassembly: Reassembly | None = None,
         express: bool = True,
         memory: int = MEMORY,
+        realtime: bool = False,
     ) -> None:
         self._socket = _bound(host, port, memory)
         self._rounds = Rounds(
             self._socket, repository, reassembly or Reassembly(), Replays(), express=express
         )
+        self._realtime = realtime
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self.serve, name="inference-packets", daemon=True)
         bound = self._socket.getsockname()
@@ -74,6 +79,12 @@ class DatagramServer:
         """Answer in a thread from now on."""
         self._rounds.prepare()
         self._thread.start()
+        if self._realtime:
+            try:
+                _prefer(self._thread)
+            except ServingError:
+                self.close()
+                raise
 
     def close(self) -> None:
         """Answer what has come, and stop."""
@@ -102,6 +113,18 @@ class DatagramServer:
         end = monotonic() + LAST_S
         while (self._rounds.serve() or len(self._rounds.later)) and monotonic() < end:
             poll.poll(1)
+
+
+def _prefer(thread: threading.Thread) -> None:
+    """Have a thread run before all ordinary ones. Raises `ServingError`."""
+    assert thread.native_id is not None
+    try:
+        os.sched_setscheduler(thread.native_id, os.SCHED_FIFO, os.sched_param(1))
+    except OSError as error:
+        raise ServingError(
+            f"packets cannot be answered in real time ({error.strerror})",
+            cure="Serve as root, grant CAP_SYS_NICE, or leave real time out",
+        ) from error
 
 
 def _bound(host: str, port: int, memory: int) -> socket.socket:

@@ -82,12 +82,17 @@ def address_of(opened: socket.socket) -> Address:
 
 
 def serve(
-    infer: Infer, opened: socket.socket, packets_port: int | None, ready: Callable[[Document], None]
+    infer: Infer,
+    opened: socket.socket,
+    packets_port: int | None,
+    ready: Callable[[Document], None],
+    *,
+    realtime: bool = False,
 ) -> None:
     """Answer over HTTP, and in packets where they have a port, until SIGINT or SIGTERM.
 
     In the main thread: only there signals are heard. `ready` is told addresses and models when both can be asked.
-    Raises `ServingError` where a port is taken.
+    `realtime` is for packets. Raises `ServingError` where a port is taken, or real time is not permitted.
     """
     address = address_of(opened)
     listen(opened)
@@ -97,7 +102,7 @@ def serve(
     if packets_port is None:
         Server(infer, lambda: ready(found)).run(sockets=[opened])
         return
-    with DatagramServer(infer.repository, address.host, packets_port) as packets:
+    with DatagramServer(infer.repository, address.host, packets_port, realtime=realtime) as packets:
         found["udp"] = str(Address(*packets.address))
         Server(infer, lambda: ready(found), packets.counts).run(sockets=[opened])
 

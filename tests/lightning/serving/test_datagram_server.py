@@ -1,8 +1,11 @@
 """The packet server on real sockets: outcomes, answers, and both ways to them, in Python and in machine code."""
 
 import contextlib
+import os
 import random
 import socket
+import subprocess
+import sys
 import threading
 from collections import Counter, deque
 from itertools import count
@@ -508,6 +511,36 @@ def test_a_port_that_is_taken_is_named(doubles):
     with DatagramServer(doubles) as server, pytest.raises(ServingError) as raised:
         DatagramServer(doubles, *server.address)
     assert str(server.address[1]) in str(raised.value)
+
+
+def real_time_is_permitted():
+    code = "import os; os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))"
+    return (
+        subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL, check=False).returncode == 0
+    )
+
+
+def test_real_time_is_for_the_thread_of_the_packets(doubles, client):
+    if not real_time_is_permitted():
+        pytest.skip("real time needs CAP_SYS_NICE")
+    before = os.sched_getscheduler(0)
+    with DatagramServer(doubles, realtime=True) as server:
+        assert os.sched_getscheduler(server._thread.native_id) == os.SCHED_FIFO
+        assert client(server).ask(request(1)).kind == Kind.ANSWER
+    assert os.sched_getscheduler(0) == before
+
+
+def test_real_time_that_is_not_permitted_is_said_and_nothing_stays_open(doubles, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    server = DatagramServer(doubles, realtime=True)
+    with pytest.raises(ServingError, match="real time") as raised:
+        server.start()
+    assert "CAP_SYS_NICE" in raised.value.cure
+    assert not server._thread.is_alive()
+    DatagramServer(doubles, *server.address).close()  # the port is free
 
 
 def test_at_its_end_it_answers_what_has_come(doubles, opened, client):

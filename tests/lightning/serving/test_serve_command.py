@@ -178,6 +178,10 @@ def test_a_port_that_is_taken(capsys, folder):
     assert "cannot listen on 127.0.0.1" in found["message"]
 
 
+def test_real_time_is_for_packets(capsys, folder):
+    assert refused(capsys, folder / "digits.lng", "--port", 0, "--realtime")["code"] == "config"
+
+
 @pytest.mark.parametrize(
     ("host", "told"), [("0.0.0.0", True), ("::", True), ("127.0.0.1", False), ("localhost", False)]
 )
