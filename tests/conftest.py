@@ -62,8 +62,9 @@ def pytest_internalerror(excrepr: object) -> None:
 
 def pytest_unconfigure() -> None:
     """Say last what broke pytest itself first: of a worker's error, many lines of the scheduler's own follow."""
-    for found in _INTERNAL_ERRORS[:1]:
-        print("The first internal error ends with:", *found.splitlines()[-30:], sep="\n", flush=True)
+    if _INTERNAL_ERRORS:
+        lines = _INTERNAL_ERRORS[0].splitlines()
+        print("The first internal error ends with:", *lines[-30:], sep="\n", flush=True)
 
 
 class MemoryLine:

@@ -66,7 +66,7 @@ FaultNames = Annotated[
 ]
 
 SIMULATED_BUS = "fastsim://"
-NONE = Faults()
+NO_FAULTS = Faults()
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Run:
     """A soc of `--fidelity device`, connected already; of the others nothing."""
     bus: str
     average: int
-    faults: Faults = NONE
+    faults: Faults = NO_FAULTS
 
     def seed_of(self, given: int | None, *, compared: bool = False) -> int:
         """The first seed, 0 unless one was given. Raises `ConfigError` where nothing is random.
@@ -97,7 +97,7 @@ class Run:
         """An executor for this model. Raises `ConfigError` for faults of a scheme that the model does not have."""
         from lightning.execution import open_executor
 
-        if self.faults != NONE and not model.shift_normalised:
+        if self.faults != NO_FAULTS and not model.shift_normalised:
             raise ConfigError(
                 f"faults are chosen, and the model has the scheme {model.scheme}",
                 cure="Compile it with --scheme published, or leave --fault out",
@@ -156,9 +156,9 @@ def chosen(
         )
     _check_whereabouts(kind, device, bus, calibrated=calibrated)
     noise = noise_of(place, sigma, mean, average, device, calibrated=calibrated) if kind == "noisy" else None
-    faulty = faults_of(faults or ())
+    departures = faults_of(faults or ())
     soc = _connected(device) if kind == "device" else None
-    return Run(kind, noise, soc, bus or SIMULATED_BUS, average, faulty)
+    return Run(kind, noise, soc, bus or SIMULATED_BUS, average, departures)
 
 
 def faults_of(names: Sequence[str]) -> Faults:
@@ -167,13 +167,9 @@ def faults_of(names: Sequence[str]) -> Faults:
     >>> faults_of(["signs-dropped"])
     Faults(last_layer_normalised=False, signs_dropped=True)
     """
-    chosen = {one_of("fault", each, (*names_of(EMULATOR), "emulator")) for each in names}
-    known = (
-        {}
-        if "emulator" in chosen
-        else {name.replace("-", "_"): name in chosen for name in names_of(EMULATOR)}
-    )
-    return replace(EMULATOR, **known)
+    every = names_of(EMULATOR)
+    asked = {one_of("fault", each, (*every, "emulator")) for each in names}
+    return Faults(**{each.replace("-", "_"): True for each in every if asked & {each, "emulator"}})
 
 
 def names_of(faults: Faults) -> tuple[str, ...]:

@@ -40,7 +40,6 @@ def echo_datagrams(server: socket.socket, stop: int) -> None:
     """Send every datagram back, until `stop` (a descriptor) can be read. Many at a time: it must outrun the sender."""
     inbox = Inbox(server, 64)
     where, senders = address_of(inbox.bytes), address_of(inbox.senders)
-    server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
     ends: list[int] = [server.fileno(), stop]
     while stop not in select.select(ends, [], [])[0]:
         while found := inbox.receive():
@@ -94,6 +93,8 @@ def main(scheme: str) -> None:
         server.bind((HOST, 0))
         if scheme == "http":
             server.listen(64)
+        else:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
         sys.stdout.write(f"{server.getsockname()[1]}\n")
         sys.stdout.flush()
         (echo_datagrams if scheme == "udp" else echo_http)(server, sys.stdin.fileno())

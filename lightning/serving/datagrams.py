@@ -13,6 +13,7 @@ import os
 import select
 import socket
 import threading
+from concurrent.futures import Future
 from time import monotonic
 from types import TracebackType
 from typing import Self
@@ -40,9 +41,9 @@ class DatagramServer:
             server.address, server.counts()
 
     `repository` may be that of an HTTP server: models are swapped for both. Without `express` every datagram goes
-    through Python, to the same effect; `memory` is the socket's. With `realtime` the thread is never kept waiting by
-    ordinary ones (SCHED_FIFO, sched(7)); else some, of the kernel, take tens of milliseconds at a time. It sleeps while
-    nothing comes. Raises `ServingError` when the port is taken; `start`, where real time is not permitted.
+    through Python, to the same effect; `memory` is the socket's. With `realtime` other programs and ordinary threads of
+    the kernel no longer take the core from the thread (SCHED_FIFO, sched(7)); threads of this process still hold
+    Python's lock. Raises `ServingError` when the port is taken; `start`, where real time is not permitted.
     """
 
     def __init__(
@@ -62,7 +63,8 @@ class DatagramServer:
         )
         self._realtime = realtime
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self.serve, name="inference-packets", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="inference-packets", daemon=True)
+        self._begun: Future[None] = Future()
         bound = self._socket.getsockname()
         self.address: tuple[str, int] = (str(bound[0]), int(bound[1]))
 
@@ -79,12 +81,11 @@ class DatagramServer:
         """Answer in a thread from now on."""
         self._rounds.prepare()
         self._thread.start()
-        if self._realtime:
-            try:
-                _prefer(self._thread)
-            except ServingError:
-                self.close()
-                raise
+        try:
+            self._begun.result()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Answer what has come, and stop."""
@@ -97,6 +98,16 @@ class DatagramServer:
     def counts(self) -> PacketCounts:
         """What became of packets; a copy."""
         return self._rounds.counted()
+
+    def _run(self) -> None:
+        try:
+            if self._realtime:
+                take_precedence()
+        except ServingError as error:  # which `start` raises
+            self._begun.set_exception(error)
+            return
+        self._begun.set_result(None)
+        self.serve()
 
     def serve(self) -> None:
         """Answer until `close`: what the thread does. A process that does nothing else may call it itself."""
@@ -115,15 +126,14 @@ class DatagramServer:
             poll.poll(1)
 
 
-def _prefer(thread: threading.Thread) -> None:
-    """Have a thread run before all ordinary ones. Raises `ServingError`."""
-    assert thread.native_id is not None
+def take_precedence() -> None:
+    """Have this thread run before all ordinary ones; not those that it starts. Raises `ServingError`."""
     try:
-        os.sched_setscheduler(thread.native_id, os.SCHED_FIFO, os.sched_param(1))
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     except OSError as error:
         raise ServingError(
             f"packets cannot be answered in real time ({error.strerror})",
-            cure="Serve as root, grant CAP_SYS_NICE, or leave real time out",
+            cure="Grant CAP_SYS_NICE, or RLIMIT_RTPRIO (prlimit --rtprio=1), or leave real time out",
         ) from error
 
 

@@ -215,7 +215,17 @@ def test_faults_of_the_published_artifact_are_chosen_by_name(small, eight, tmp_p
         ran("compile", small, "-o", scaled, "--scheme", "scaled", "--samples", tmp_path / "samples.npy")[0]
         == 0
     )
-    assert refused("evaluate", scaled, eight, "--fault", "emulator")[0] == "config"
+    assert refused("evaluate", scaled, eight, "--fault", "emulator") == (
+        "config",
+        "faults are chosen, and the model has the scheme scaled",
+    )
+    negative = tmp_path / "negative.npz"
+    np.savez(negative, x=-np.load(eight)["x"].astype(np.float32), y=[0, 1])
+    sound, faulty = (
+        document("evaluate", model, negative, *more)[1] for more in ((), ("--fault", "emulator"))
+    )
+    assert (sound["accuracy"], faulty["accuracy"]) == (0.5, 1)
+    assert faulty["faults"] == ["last-layer-normalised", "signs-dropped"]
 
 
 def compiled_for_levels(weights, folder):

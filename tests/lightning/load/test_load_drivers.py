@@ -10,7 +10,7 @@ import pytest
 
 from lightning.load import drive_datagrams, drive_http
 from lightning.load.datagrams import exchange
-from lightning.load.echo import ANSWER, echo_datagrams, echo_http
+from lightning.load.echo import ANSWER, MEMORY, echo_datagrams, echo_http
 from lightning.load.errors import LoadError
 from lightning.load.http import BROKEN, ECHOED, only_model, send_on_time
 from lightning.load.http_messages import message_length
@@ -31,6 +31,8 @@ def echoing(scheme):
         server.bind(("127.0.0.1", 0))
         if scheme == "http":
             server.listen(64)
+        else:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
         thread = threading.Thread(target=echo, args=(server, theirs.fileno()))
         thread.start()
         yield Target(scheme, *server.getsockname())
@@ -139,7 +141,7 @@ def test_a_server_that_goes_away_loses_the_rest():
         thread = threading.Thread(target=serve)
         thread.start()
         request = [b"GET / HTTP/1.1\r\n\r\n"]
-        traces = send_on_time(listening.getsockname(), request, DUE, connections=1, grace_s=0.05)
+        traces = send_on_time(listening.getsockname(), request, DUE, connections=1, grace_s=1)
         thread.join()
     assert traces.refusal.tolist() == [0] * 20 + [BROKEN] + [0] * (len(DUE) - 21)
     assert (traces.latency[:21] != WAITING).all()
@@ -226,6 +228,7 @@ def test_nobody_there():
 def datagram_server(answers_of):
     """`answers_of(datagram)` are sent back for every datagram, in a thread; what came is collected."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
         server.bind(("127.0.0.1", 0))
         came = []
 

@@ -525,9 +525,41 @@ def test_real_time_is_for_the_thread_of_the_packets(doubles, client):
         pytest.skip("real time needs CAP_SYS_NICE")
     before = os.sched_getscheduler(0)
     with DatagramServer(doubles, realtime=True) as server:
-        assert os.sched_getscheduler(server._thread.native_id) == os.SCHED_FIFO
+        found = os.sched_getscheduler(server._thread.native_id)
+        assert found & ~os.SCHED_RESET_ON_FORK == os.SCHED_FIFO
         assert client(server).ask(request(1)).kind == Kind.ANSWER
     assert os.sched_getscheduler(0) == before
+
+
+def test_real_time_is_not_for_models_that_take_long(double, model, client):
+    if not real_time_is_permitted():
+        pytest.skip("real time needs CAP_SYS_NICE")
+    policies = []
+
+    class OnDevice(double):
+        fidelity = "device"
+
+        def run(self, inputs, keys=None):
+            policies.append(os.sched_getscheduler(0))
+            return super().run(inputs, keys)
+
+    repository = Repository(OnDevice)
+    repository.load("small", model)
+    with DatagramServer(repository, realtime=True) as server:
+        client(server).ask(request(9))
+    assert set(policies) == {os.SCHED_OTHER}
+
+
+def test_real_time_is_asked_of_the_system_once_and_by_the_thread_itself(doubles, client, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        os, "sched_setscheduler", lambda *words: asked.append((threading.current_thread().name, *words))
+    )
+    with DatagramServer(doubles, realtime=True) as server:
+        client(server).ask(request(1))
+    ((thread, process, policy, parameters),) = asked
+    assert (thread, process, parameters.sched_priority) == ("inference-packets", 0, 1)
+    assert policy == os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
 
 
 def test_real_time_that_is_not_permitted_is_said_and_nothing_stays_open(doubles, monkeypatch):

@@ -54,7 +54,7 @@ def http_clock(clock, monkeypatch):
 
 
 def test_a_deadline_that_passes_in_the_queue(connect, doubled, images, wait_for, http_clock):
-    server, double, infer = doubled
+    server, double, _ = doubled
     server_loaded(doubled).seconds_per_image = float("inf")
     double.gate.clear()
     double.started.clear()
@@ -64,12 +64,14 @@ def test_a_deadline_that_passes_in_the_queue(connect, doubled, images, wait_for,
         first = threads.submit(connect(server).scores, "m")
         assert double.started.wait(TIMEOUT_S)
         second = threads.submit(client, "POST", "/v2/models/m/infer", late)
-        wait_for(lambda: infer.counts.in_flight == 2)
+        wait_for(lambda: server_loaded(doubled).worker._work_queue.qsize() == 1)
+        runs = len(double.warmed)
         http_clock.ahead_s = 2 * HOUR_S
         double.gate.set()
         first.result()
         status, found, _ = second.result()
     assert (status, found["code"]) == (504, "serving.deadline")
+    assert len(double.warmed) == runs + len(images) - 1  # the rest of the first; the late one was not begun
 
 
 def test_more_than_it_can_hold_is_refused(connect, doubled, images, wait_for):

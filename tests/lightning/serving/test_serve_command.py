@@ -179,7 +179,22 @@ def test_a_port_that_is_taken(capsys, folder):
 
 
 def test_real_time_is_for_packets(capsys, folder):
-    assert refused(capsys, folder / "digits.lng", "--port", 0, "--realtime")["code"] == "config"
+    found = refused(capsys, folder / "digits.lng", "--port", 0, "--realtime")
+    assert (found["code"], found["cure"]) == ("config", "Give --udp PORT, too")
+
+
+def test_real_time_that_is_not_permitted_is_said(capsys, folder, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    before = sys.getswitchinterval()
+    try:
+        found = refused(capsys, folder / "digits.lng", "--port", 0, "--udp", 0, "--realtime")
+    finally:
+        sys.setswitchinterval(before)
+    assert found["code"] == "serving"
+    assert "in real time (Operation not permitted)" in found["message"]
 
 
 @pytest.mark.parametrize(
