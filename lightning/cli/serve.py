@@ -32,7 +32,7 @@ Udp = Annotated[
     int | None, typer.Option("--udp", metavar="PORT", min=0, max=65535, help="Take packets, too.")
 ]
 Realtime = Annotated[
-    bool, typer.Option("--realtime", help="Other programs take no time from packets; needs privileges.")
+    bool, typer.Option("--realtime", help="Ordinary programs take no time from packets; needs privileges.")
 ]
 Name = Annotated[str | None, typer.Option("--name", help="Of the one model; else files give the names.")]
 MaxBody = Annotated[int, typer.Option("--max-body", metavar="MIB", min=1, help="Of a request.")]

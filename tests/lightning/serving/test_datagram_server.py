@@ -513,6 +513,9 @@ def test_a_port_that_is_taken_is_named(doubles):
     assert str(server.address[1]) in str(raised.value)
 
 
+# ------------------------------------------------------------------------------------ real time
+
+
 def real_time_is_permitted():
     code = "import os; os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))"
     return (
@@ -573,6 +576,9 @@ def test_real_time_that_is_not_permitted_is_said_and_nothing_stays_open(doubles,
     assert "CAP_SYS_NICE" in raised.value.cure
     assert not server._thread.is_alive()
     DatagramServer(doubles, *server.address).close()  # the port is free
+
+
+# -------------------------------------------------------------------------------------- its end
 
 
 def test_at_its_end_it_answers_what_has_come(doubles, opened, client):
