@@ -17,6 +17,13 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from needs import needs
+
+pytest_plugins = ["lanes"]
+
+# Rewritten tests are kept, also where the environment asks Python to write no bytecode: rewriting them anew
+# takes 10 s of processor time in every worker.
+sys.dont_write_bytecode = False
 
 # Whoever runs the suite in the background has Ctrl-C ignored, and every child of ours would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -284,6 +291,7 @@ class TwinProcess:
 
 
 @pytest.fixture
+@needs("process", "socket")
 def start_twin() -> Iterator[Callable[..., TwinProcess]]:
     """Starts twins as processes: `start_twin("telescent", "--size=8x8", "--speed=1000")`."""
     started: list[TwinProcess] = []
@@ -298,6 +306,7 @@ def start_twin() -> Iterator[Callable[..., TwinProcess]]:
 
 
 @pytest.fixture(scope="session")
+@needs("process", "socket")
 def shared_twin() -> Iterator[Callable[..., TwinProcess]]:
     """Twins as processes that many tests share: one for each family and options, quiet and empty when handed out."""
     started: dict[tuple[str, ...], TwinProcess] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("fpga", "lightning", "ocs_drivers", "sim", "testbed")
@@ -53,8 +55,8 @@ def contracts() -> list[str]:
     return [contract["name"] for contract in config["tool"]["importlinter"]["contracts"]]
 
 
-def broken_contracts(tree: Path) -> set[str]:
-    """Names of the contracts that import-linter reports as broken in a copy of the packages."""
+def broken_contracts(tree: Path) -> dict[str, str]:
+    """Return what import-linter says of each contract that is broken in a copy of the packages, by its name."""
     command = [
         sys.executable,
         "-c",
@@ -68,35 +70,49 @@ def broken_contracts(tree: Path) -> set[str]:
         text=True,
         check=False,
     )
-    verdicts = {name: f"{name} BROKEN" in result.stdout for name in contracts()}
-    assert all(f"{name} " in result.stdout for name in verdicts), result.stdout + result.stderr
-    return {name for name, is_broken in verdicts.items() if is_broken}
+    assert all(f"{name} " in result.stdout for name in contracts()), result.stdout + result.stderr
+    _, _, explained = result.stdout.partition("Broken contracts\n")
+    parts = re.split(r"^(.+)\n-+\n", explained, flags=re.MULTILINE)
+    found = dict(zip(parts[1::2], parts[2::2], strict=True))
+    assert set(found) == {name for name in contracts() if f"{name} BROKEN" in result.stdout}
+    return found
 
 
-@pytest.fixture
-def tree(tmp_path):
-    """A copy of the packages, to break."""
+def copy_packages(folder: Path) -> Path:
+    """Return a copy of the packages, to break."""
     pytest.importorskip("importlinter")
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    return tmp_path
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+@needs("process")
+def broken(tmp_path_factory):
+    """What is broken in a tree with every violation at once, also where the import hides in a function."""
+    tree = copy_packages(tmp_path_factory.mktemp("violations"))
+    for _, path, line in VIOLATIONS:
+        with (tree / path).open("a") as file:
+            file.write(f"\n\ndef hidden():\n    {line}\n")
+    return broken_contracts(tree)
 
 
 def test_every_contract_has_a_violation_to_prove_it():
     assert [name for name, _, _ in VIOLATIONS] == contracts()
 
 
-def test_the_arrows_hold(tree):
-    assert broken_contracts(tree) == set()
+@pytest.mark.process
+def test_the_arrows_hold(tmp_path):
+    assert broken_contracts(copy_packages(tmp_path)) == {}
 
 
 @pytest.mark.parametrize(("name", "path", "line"), VIOLATIONS)
-def test_a_violation_is_caught(tree, name, path, line):
-    """Also where the import hides in a function."""
-    with (tree / path).open("a") as file:
-        file.write(f"\n\ndef hidden():\n    {line}\n")
-    assert name in broken_contracts(tree)
+def test_a_violation_is_caught(broken, name, path, line):
+    """By the contract that is about it, at the import that was added."""
+    importer = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    words = line.replace(" import ", ".").split()[1] if line.startswith("from") else line.split()[1]
+    assert re.search(rf"^- +{re.escape(importer)} -> {re.escape(words)}\b", broken[name], re.MULTILINE)
 
 
 # ------------------------------------------------------------------------------ foreign libraries

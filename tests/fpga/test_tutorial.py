@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 for library in ("lark", "typer", "matplotlib", "peakrdl_regblock", "pyosys"):
     pytest.importorskip(library)
@@ -97,6 +98,7 @@ COMMANDS = [step.name for step in STEPS if not step.is_file]
 
 
 @pytest.fixture(scope="module")
+@needs("process")
 def printed(tmp_path_factory):
     """What every command of the page printed, all run in order in one folder; None where a tool is missing."""
     folder = tmp_path_factory.mktemp("tutorial")

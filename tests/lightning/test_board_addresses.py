@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from needs import needs
 
 import lightning
 from lightning import LightningControl, LightningSignalProcessing, errors, from_slide, profiles
@@ -140,6 +141,7 @@ def test_on_a_board_the_local_one_is_its_qicksoc(monkeypatch):
 
 
 @pytest.fixture(scope="module")
+@needs("process")
 def served():
     """The twin behind QICK's own server, in a process of its own."""
     pytest.importorskip("Pyro4", reason="reaches boards: pip install 'lightbed[kit]'")
@@ -153,6 +155,7 @@ def served():
         process.wait(30)
 
 
+@pytest.mark.socket
 def test_a_board_in_the_network_runs_the_kit(served, capsys):
     soc = lightning.connect(served["url"])
     assert (soc.identity, soc.simulated) == ("sim-kit-0001", True)
@@ -163,6 +166,7 @@ def test_a_board_in_the_network_runs_the_kit(served, capsys):
     assert abs(processing.decode_adc_result - 200) <= 1
 
 
+@pytest.mark.socket
 def test_qicks_own_proxy_takes_the_calibration_of_its_device(served):
     from qick.pyro import make_proxy
 
@@ -172,6 +176,7 @@ def test_qicks_own_proxy_takes_the_calibration_of_its_device(served):
         assert abs(LightningSignalProcessing().decode(runtime.acquire_decimated(soc)) - 200) <= 1
 
 
+@pytest.mark.socket
 def test_streamed_readout_goes_through_the_network_too(served):
     soc = lightning.connect(served["url"])
     (mean,) = LightningControl(soc, from_slide({"soft_avgs": 2})).acquire(soc)
@@ -190,6 +195,7 @@ def stop_and_wait(pid: int) -> None:
         os.sched_yield()
 
 
+@pytest.mark.socket
 def test_a_served_board_that_freezes_in_mid_acquisition_is_named(served):
     """The process stands still, as a board does whose power fails: the line stays open and nothing comes."""
     soc = lightning.connect(served["url"])
@@ -211,6 +217,7 @@ def test_a_served_board_that_freezes_in_mid_acquisition_is_named(served):
         os.kill(served["pid"], signal.SIGCONT)
 
 
+@pytest.mark.socket
 def test_a_served_board_that_goes_is_named(served):
     soc = lightning.connect(served["url"])
     runtime = LightningControl(soc, from_slide({"soft_avgs": 1}))
@@ -219,17 +226,20 @@ def test_a_served_board_that_goes_is_named(served):
         runtime.acquire_decimated(soc)
 
 
+@pytest.mark.socket
 def test_a_name_that_is_not_served_is_named(served):
     with pytest.raises(errors.DeviceGone, match=r"no board answers at 127.0.0.1:\d+ under the name 'other'"):
         lightning.connect(f"qick://127.0.0.1:{served['port']}/other")
 
 
+@pytest.mark.socket
 def test_a_host_other_than_loopback_brings_one_warning(served, capsys, monkeypatch):
     monkeypatch.setattr(board.BoardAddress, "loopback", False)
     lightning.connect(served["url"])
     assert capsys.readouterr().err.count("authenticates nobody") == 1
 
 
+@pytest.mark.socket
 def test_a_server_that_never_answers_is_given_up(monkeypatch):
     """Something listens and takes what is sent, and says nothing."""
     pytest.importorskip("Pyro4", reason="reaches boards: pip install 'lightbed[kit]'")
@@ -247,6 +257,7 @@ def test_a_server_that_never_answers_is_given_up(monkeypatch):
             connection.close()
 
 
+@pytest.mark.socket
 def test_nobody_listening_is_named():
     pytest.importorskip("Pyro4", reason="reaches boards: pip install 'lightbed[kit]'")
     pytest.importorskip("qick", reason="reaches boards: pip install 'lightbed[kit]'")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from lightning.calibration import store
 from lightning.calibration.steps import STEPS
@@ -29,6 +30,7 @@ def ran(*words):
 
 
 @pytest.fixture(scope="module")
+@needs("socket")
 def calibrated(tmp_path_factory):
     """(folder, exit code, output) of an unattended run on a device that nobody has calibrated."""
     folder = tmp_path_factory.mktemp("calibrated")
@@ -69,6 +71,7 @@ def test_products_are_right_with_it(calibrated, monkeypatch):
     assert found["calibration"].startswith("calibration of sim-kit-varied-0008")
 
 
+@pytest.mark.socket
 def test_a_failed_step_is_an_error_with_its_cure_and_nothing_is_kept():
     code, out, _ = ran("calibrate", "--device", "sim://kit?laser_dropped=on", "--json")
     found = json.loads(out)
@@ -80,6 +83,7 @@ def test_a_failed_step_is_an_error_with_its_cure_and_nothing_is_kept():
     assert not list(Path(store.folder()).glob("*.json"))
 
 
+@pytest.mark.socket
 def test_a_failed_step_is_told_with_its_cure(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     code, out, _ = ran("calibrate", "--device", "sim://kit?laser_dropped=on", "--yes")
@@ -90,6 +94,7 @@ def test_a_failed_step_is_told_with_its_cure(monkeypatch):
     assert max(map(len, out.splitlines())) <= 100
 
 
+@pytest.mark.socket
 def test_an_instrument_that_is_not_there_is_a_named_error():
     code, out, _ = ran("calibrate", "--laser", "TCPIP::127.0.0.1::1::SOCKET", "--yes", "--json")
     assert code == 1
@@ -104,6 +109,7 @@ def test_real_instruments_are_set_for_nobody_who_was_not_asked():
     module._permit({}, REAL, asks=False, yes=False)
 
 
+@pytest.mark.socket
 def test_a_real_laser_beside_a_simulated_kit_is_not_set_unasked_either():
     code, out, _ = ran("calibrate", "--laser", "TCPIP::127.0.0.1::1::SOCKET", "--json")
     assert code == 1
@@ -129,6 +135,7 @@ def test_paddles_are_turned_until_the_person_is_done(monkeypatch, capsys):
     assert "greatest" in capsys.readouterr().out
 
 
+@pytest.mark.socket
 def test_the_twin_brings_its_instruments(kit):
     assert set(module.resources(kit, {}, lasting=False)) == {"laser", "meter"}
     named = module.resources(kit, {}, lasting=True)

@@ -103,6 +103,7 @@ def test_a_calibration_that_is_too_old_is_refused(kit):
     assert "30.0 h old" in error["message"]
 
 
+@pytest.mark.socket
 @pytest.mark.parametrize(
     ("device", "code"),
     [
@@ -333,6 +334,7 @@ def test_the_list_of_commands_is_complete():
     assert all(f" {name} " in out for name in COMMANDS)
 
 
+@pytest.mark.process
 def test_help_needs_neither_qick_nor_matplotlib():
     script = (
         "import sys; from lightning.cli import run_app; run_app(['multiply', '--help']);"

@@ -114,6 +114,7 @@ def test_a_server_that_others_reach_is_a_warning(sockets, state):
     assert installation.servers(sockets).state == state
 
 
+@pytest.mark.socket
 def test_what_listens_here_is_seen():
     import socket
 
@@ -164,6 +165,7 @@ def test_a_healthy_twin_is_well_in_every_finding():
     assert set(states(doctor.device("sim://kit")).values()) == {"ok"}
 
 
+@pytest.mark.socket
 @pytest.mark.parametrize(
     ("address", "name", "word"),
     [

@@ -44,6 +44,8 @@ def executed(name, folder):
     return read
 
 
+@pytest.mark.socket
+@pytest.mark.process
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Jupyter's own, about its own folders
 @pytest.mark.parametrize("name", sorted(PICTURES))
 def test_a_notebook_runs_to_its_end_and_shows_its_pictures(name, kernel_environment):

@@ -217,6 +217,7 @@ def test_a_picture_that_cannot_be_saved_is_a_named_error(name, tmp_path, recorde
     assert refused.value.cure
 
 
+@pytest.mark.process
 def test_a_notebook_shows_a_picture_without_pyplot(recorded):
     import subprocess
     import sys

@@ -280,6 +280,7 @@ def refused(capsys):
     return run
 
 
+@pytest.mark.socket
 @pytest.mark.parametrize("command", [("calibrate", "--yes"), ("sweep", "0")])
 @pytest.mark.parametrize(("profile", "code"), [("zcu216", "program"), ("rfsoc4x2", "program.wrong-channel")])
 def test_firmware_that_cannot_be_calibrated_is_named_at_once(refused, command, profile, code):

@@ -144,6 +144,7 @@ def readers(tmp_path_factory):
         yield {page: Reader(page, tmp_path_factory.mktemp(page)) for page in RUNS}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("page", "index", "command"), COMMANDS)
 def test_the_output_is_that_of_the_page(page, index, command, readers):
     output = readers[page].printed(index)

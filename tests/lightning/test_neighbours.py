@@ -65,6 +65,7 @@ def assert_refused(done):
     assert "--force-reinstall --no-deps lightbed" in said
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("startup", [True, False])
 def test_alone_ours_is_imported(tmp_path, startup):
     install_ours(tmp_path, startup=startup)
@@ -73,6 +74,7 @@ def test_alone_ours_is_imported(tmp_path, startup):
     assert done.stdout.strip() == str(tmp_path / "lightning" / "__init__.py")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("startup", [True, False])
 @pytest.mark.parametrize("record", [True, False])
 def test_ours_installed_last_refuses(tmp_path, startup, record):
@@ -81,6 +83,7 @@ def test_ours_installed_last_refuses(tmp_path, startup, record):
     assert_refused(imported(tmp_path))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("record", [True, False])
 def test_theirs_installed_last_is_refused(tmp_path, record):
     install_ours(tmp_path)
@@ -89,6 +92,7 @@ def test_theirs_installed_last_is_refused(tmp_path, record):
     assert_refused(imported(tmp_path))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("what", ["import lightning.cli", "from lightning.control import LightningControl"])
 def test_theirs_last_is_refused_by_our_modules_even_without_the_start_up_line(tmp_path, what):
     install_ours(tmp_path, startup=False)
@@ -96,6 +100,7 @@ def test_theirs_last_is_refused_by_our_modules_even_without_the_start_up_line(tm
     assert_refused(imported(tmp_path, what=what))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("ours_first", [True, False])
 def test_two_folders_are_refused_in_either_order(tmp_path, ours_first):
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
@@ -106,6 +111,7 @@ def test_two_folders_are_refused_in_either_order(tmp_path, ours_first):
     assert_refused(imported(*((ours, theirs) if ours_first else (theirs, ours))))
 
 
+@pytest.mark.process
 def test_after_the_cure_ours_is_imported(tmp_path):
     install_ours(tmp_path)
     install_theirs(tmp_path)
@@ -115,6 +121,7 @@ def test_after_the_cure_ours_is_imported(tmp_path):
     assert imported(tmp_path).returncode == 0
 
 
+@pytest.mark.process
 def test_the_start_up_line_stays_quiet_when_the_package_is_gone(tmp_path):
     install_ours(tmp_path)
     shutil.rmtree(tmp_path / "lightning")
@@ -137,6 +144,7 @@ def test_an_unknown_package_of_that_name_is_foreign_and_an_old_one_of_ours_is_no
     assert neighbours.foreign([str(tmp_path)]) == ""
 
 
+@pytest.mark.process
 def test_importing_needs_numpy_only(tmp_path):
     install_ours(tmp_path)
     heavy = ["qick", "Pyro4", "numba", "scipy", "matplotlib", "typer", "rich", "pyvisa", "pynq", "sim"]

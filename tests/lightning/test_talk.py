@@ -27,6 +27,7 @@ print(sp.decode_adc_result)               # 0..255 fixed-point product
 """
 
 
+@pytest.mark.process
 def test_the_ten_lines_as_a_script(tmp_path):
     script = tmp_path / "ten_lines.py"
     script.write_text(TEN_LINES)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from needs import needs
 
 WIRES = (
     ("lines", "SocketTransport"),
@@ -168,6 +169,7 @@ class Twin:
 
 
 @pytest.fixture(scope="session")
+@needs("process", "socket")
 def twin_process() -> Iterator[Twin]:
     twin = Twin("--switch-time-ms=1")
     yield twin
@@ -175,6 +177,7 @@ def twin_process() -> Iterator[Twin]:
 
 
 @pytest.fixture(scope="session")
+@needs("process", "socket")
 def separate_lines_process() -> Iterator[Twin]:
     twin = Twin("--switch-time-ms=1", "--option=separate_lines=yes")
     yield twin

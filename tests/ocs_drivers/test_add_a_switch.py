@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from needs import needs
 
 from ocs_drivers import address, known_schemes, open_switch
 from ocs_drivers.errors import DeviceError
@@ -56,6 +57,7 @@ class PrismaDevice:
 
 
 @pytest.fixture
+@needs("socket")
 def prisma(peer, monkeypatch):
     """The driver of the page, installed as its entry point says, and its device."""
     (source,) = blocks("python")
@@ -86,6 +88,7 @@ def prisma(peer, monkeypatch):
 
 class TestPrisma(SwitchContract):
     @pytest.fixture
+    @needs("socket")
     def switch(self, prisma):
         _, url = prisma
         with open_switch(url) as switch:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from needs import needs
 
 from ocs_drivers import CrossConnects, OcsError, Status, open_switch
 from ocs_drivers.contract import OpticalSwitch
@@ -23,6 +24,7 @@ from ocs_drivers.testing import SwitchContract
 
 
 @pytest.fixture
+@needs("process", "socket")
 def twin(shared_twin) -> Any:
     return shared_twin("calient", "--size=8x8", "--speed=20")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from needs import needs
 
 from ocs_drivers import open_switch
 from ocs_drivers.testing import SwitchContract
@@ -10,6 +11,7 @@ from ocs_drivers.testing import SwitchContract
 
 class TestPolatisScpi(SwitchContract):
     @pytest.fixture
+    @needs("socket")
     def switch(self, twin):
         pytest.importorskip("pyvisa_py")
         with open_switch(twin.scpi) as switch:
@@ -18,6 +20,7 @@ class TestPolatisScpi(SwitchContract):
 
 class TestPolatisTl1(SwitchContract):
     @pytest.fixture
+    @needs("socket")
     def switch(self, twin):
         with open_switch(twin.tl1) as switch:
             yield switch
@@ -27,6 +30,7 @@ class TestPolatisScpiAnsweringOnSeparateLines(SwitchContract):
     """Whether chained queries are answered on one line or several is not confirmed on a unit."""
 
     @pytest.fixture
+    @needs("socket")
     def switch(self, separate_lines_process):
         pytest.importorskip("pyvisa_py")
         with open_switch(separate_lines_process.scpi) as switch:

@@ -30,6 +30,7 @@ def try_in_another_process() -> str:
     ).stdout.strip()
 
 
+@pytest.mark.process
 def test_another_process_is_refused_until_the_outermost_release():
     import os
 
@@ -61,6 +62,7 @@ def test_threads_of_one_process_take_turns():
     assert (most_inside, len(turns)) == (1, 200)
 
 
+@pytest.mark.process
 def test_devices_do_not_hold_each_other_up():
     assert lock_path(ADDRESS) != lock_path(ADDRESS.replace("5025", "5026"))
     with DeviceLock(ADDRESS), DeviceLock(ADDRESS.replace("5025", "5026")):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from needs import needs
 
 from ocs_drivers import CrossConnects, OcsError, Status, open_switch
 from ocs_drivers.address import parse_address
@@ -103,6 +104,7 @@ def front(request) -> str:
 
 
 @pytest.fixture
+@needs("process", "socket")
 def twin(shared_twin) -> Any:
     twin = shared_twin("dicon", f"--size={BANKS}x{BANKS * CHANNELS}", "--speed=5", "--option=baud=115200")
     twin.do("operator", connect=[[bank, output(bank, 1)] for bank in range(1, BANKS + 1)])
@@ -110,6 +112,7 @@ def twin(shared_twin) -> Any:
 
 
 @pytest.fixture
+@needs("socket")
 def switch(twin, front) -> Any:
     with open_switch(twin.urls[front], timeout_s=0.5) as switch:
         yield switch

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from needs import needs
 
 from ocs_drivers import CrossConnects, OcsError, Status, open_switch
 from ocs_drivers.address import parse_address
@@ -507,11 +508,13 @@ def test_a_list_of_ports_that_leaves_some_out(frame):
 
 
 @pytest.fixture
+@needs("process", "socket")
 def twin(shared_twin) -> Any:
     return shared_twin("glimmerglass", "--size=8x8", "--speed=20")
 
 
 @pytest.fixture
+@needs("socket")
 def switch(twin) -> Iterator[GlimmerglassTl1]:
     with open_switch(twin.urls["tl1"]) as switch:
         yield switch

@@ -11,6 +11,7 @@ import sys
 import threading
 
 import pytest
+from needs import needs
 
 from ocs_drivers import CrossConnects, Status, open_switch
 from ocs_drivers.errors import AddressError, Conflict, ConnectError, DeviceError, PartialApply
@@ -36,6 +37,7 @@ def probing(panel):
 
 class TestOnTheTwin(SwitchContract):
     @pytest.fixture
+    @needs("process", "socket")
     def switch(self, start_twin, monkeypatch):
         twin = start_twin("manual", "--size=8x8", "--switch-time-ms=0")
         with open_switch(twin.urls["operator"]) as switch:
@@ -229,6 +231,7 @@ def test_an_ended_terminal_leaves_the_doubt_for_the_next_time(tmp_path, monkeypa
         assert dict(switch.read().connections) == {1: 3}
 
 
+@pytest.mark.socket
 def test_a_colleague_with_netcat_is_enough(tmp_path):
     """Somebody else's client: a plain socket that answers `done` to what ends like an order."""
     heard = []

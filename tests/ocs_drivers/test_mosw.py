@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from needs import needs
 
 from ocs_drivers import CrossConnects, OcsError, Status, open_switch
 from ocs_drivers.address import parse_address
@@ -85,6 +86,7 @@ def test_a_refusal_comes_from_the_error_queue(world, open_in_memory, fault, code
 
 
 @pytest.fixture
+@needs("process", "socket")
 def twin(shared_twin) -> Any:
     pytest.importorskip("pyvisa_py")
     twin = shared_twin("mosw", "--size=2x16", "--speed=5")

@@ -10,6 +10,7 @@ import urllib.request
 from typing import Any
 
 import pytest
+from needs import needs
 
 pytest.importorskip("h11")
 pytest.importorskip("pyvisa_py")
@@ -23,6 +24,7 @@ FRONTS = ("scpi", "serial", "tl1", "rest")
 
 
 @pytest.fixture
+@needs("process", "socket")
 def twin(shared_twin) -> Any:
     return shared_twin("polatis", "--size=8x8", "--switch-time-ms=1", "--option=baud=921600")
 

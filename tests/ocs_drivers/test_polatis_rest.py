@@ -7,6 +7,7 @@ import socket
 from typing import Any
 
 import pytest
+from needs import needs
 
 pytest.importorskip("h11")
 
@@ -39,12 +40,14 @@ PAIRS = "/api/data/optical-switch:cross-connects"
 
 
 @pytest.fixture
+@needs("process", "socket")
 def twin(shared_twin) -> Any:
     return shared_twin("polatis", "--size=8x8", "--switch-time-ms=1")
 
 
 class TestPolatisRest(SwitchContract):
     @pytest.fixture
+    @needs("socket")
     def switch(self, twin):
         with open_switch(twin.urls["rest"], timeout_s=5) as switch:
             yield switch
@@ -344,6 +347,7 @@ def test_a_wrong_password_fails_and_is_not_shown(start_twin, user):
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.socket
 @pytest.mark.parametrize(
     ("serve", "error"),
     [
@@ -362,6 +366,7 @@ def test_what_is_not_a_polatis_is_found_out_at_open(peer, serve, error):
         open_switch(f"polatis+rest://127.0.0.1:{served.port}", timeout_s=2)
 
 
+@pytest.mark.socket
 def test_nobody_there_is_a_connect_error():
     with pytest.raises(ConnectError):
         open_switch("polatis+rest://127.0.0.1:1", timeout_s=1)
@@ -420,17 +425,20 @@ def unit(peer):
         switch.close()
 
 
+@pytest.mark.socket
 def test_a_unit_without_size_in_its_name_has_as_many_inputs_as_outputs(unit):
     capabilities = unit().capabilities
     assert (capabilities.inputs, capabilities.outputs) == (4, 4)
 
 
+@pytest.mark.socket
 def test_a_unit_without_power_monitors_says_so(unit):
     switch = unit()
     assert not switch.capabilities.power_monitor
     assert switch.power([1, 5]) == {1: None, 5: None}
 
 
+@pytest.mark.socket
 def test_a_unit_without_etag_is_written_without_a_condition(unit):
     switch = unit(**{"cross-connects": {}})
     assert switch.read().connections == CrossConnects()
@@ -438,18 +446,21 @@ def test_a_unit_without_etag_is_written_without_a_condition(unit):
         switch.apply(CrossConnects({1: 5}))
 
 
+@pytest.mark.socket
 @pytest.mark.parametrize("model", ["I-OST-24x24-LU1", "OST-3x4"])
 def test_a_model_that_does_not_fit_the_ports_is_a_desync(unit, model):
     with pytest.raises(ProtocolDesync, match=f"8 ports, but the model is {model}"):
         unit(**{"product-information": PRODUCT | {"model-name": model}})
 
 
+@pytest.mark.socket
 def test_ports_that_the_unit_does_not_have_are_a_desync(unit):
     switch = unit(**{"cross-connects": {"pair": [{"ingress": 1, "egress": 99}]}})
     with pytest.raises(ProtocolDesync, match="does not have"):
         switch.read()
 
 
+@pytest.mark.socket
 def test_a_list_that_shrinks_is_a_desync(unit):
     ports = [{"port-id": port, "status": "ENABLED"} for port in range(1, 9)]
     powers = [{"port-id": port, "power": "-3.00"} for port in range(1, 9)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
+from needs import needs
 
 from ocs_drivers import Capabilities, CrossConnects, PortState, Power, Status, open_switch
 from ocs_drivers.address import parse_address
@@ -20,6 +21,8 @@ from ocs_drivers.errors import (
 )
 from ocs_drivers.polatis.scpi_driver import PolatisScpi
 from ocs_drivers.transport import SocketTransport
+
+pytestmark = pytest.mark.socket
 
 pytest.importorskip("pyvisa_py")
 
@@ -219,6 +222,7 @@ def test_lost_before_opening_says_open_first():
 
 
 @pytest.fixture
+@needs("socket")
 def switch(twin):
     with open_switch(twin.scpi) as switch:
         yield switch

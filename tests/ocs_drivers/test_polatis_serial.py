@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from needs import needs
 
 pytest.importorskip("serial")
 
@@ -178,6 +179,7 @@ def test_replies_end_as_the_device_likes(terminal, ending, lines):
 
 
 @pytest.fixture
+@needs("process", "socket")
 def twin(shared_twin) -> Any:
     return shared_twin("polatis", "--size=8x8", "--switch-time-ms=1", "--option=baud=921600")
 

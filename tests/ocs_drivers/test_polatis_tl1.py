@@ -6,6 +6,7 @@ import contextlib
 import socket
 
 import pytest
+from needs import needs
 
 from ocs_drivers import Attenuation, CrossConnects, Status, open_switch
 from ocs_drivers.errors import (
@@ -23,8 +24,11 @@ from ocs_drivers.errors import (
 )
 from ocs_drivers.model import Identity, PortState, Step
 
+pytestmark = pytest.mark.socket
+
 
 @pytest.fixture
+@needs("socket")
 def switch(twin):
     with open_switch(twin.tl1) as switch:
         yield switch

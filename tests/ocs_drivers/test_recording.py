@@ -7,6 +7,7 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from ocs_drivers import Credentials, address, open_switch
 from ocs_drivers.errors import OcsError, ProtocolDesync
@@ -34,6 +35,7 @@ def use(switch) -> dict[str, object]:
 
 
 @pytest.fixture
+@needs("process", "socket")
 def tl1_twin(start_twin):
     return start_twin("polatis", "--size=8x8", "--switch-time-ms=1", "--password=s3cret-word").urls["tl1"]
 

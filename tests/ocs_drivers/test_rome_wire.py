@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from needs import needs
 
 from ocs_drivers import CrossConnects, OcsError, Status, open_switch
 from ocs_drivers.errors import DeviceError, LoginFailed, PartialApply, PortLocked, RobotFault, VerifyMismatch
@@ -41,12 +42,14 @@ def reach(shared_twin) -> Iterator[Callable[..., Opened]]:
 
 class TestContractOfRomeOverSsh(SwitchContract):
     @pytest.fixture
+    @needs("process", "socket")
     def switch(self, reach: Callable[..., Opened]) -> RomeCli:
         return reach("rome", "cli")[0]
 
 
 class TestContractOfAfmOverTelnet(SwitchContract):
     @pytest.fixture
+    @needs("process", "socket")
     def switch(self, reach: Callable[..., Opened]) -> RomeCli:
         return reach("afm", "telnet")[0]
 

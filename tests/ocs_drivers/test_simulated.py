@@ -11,12 +11,16 @@ from ocs_drivers import open_switch
 from ocs_drivers.errors import AddressError, ConnectError
 
 
+@pytest.mark.socket
+@pytest.mark.process
 def test_a_twin_is_started_and_opened():
     with open_switch("sim+calient+tl1://spare?size=8x8") as switch:
         assert switch.identity().serial.startswith("SIM")
         assert switch.connect({1: 9}).complete
 
 
+@pytest.mark.socket
+@pytest.mark.process
 def test_the_same_name_is_the_same_switch_whatever_the_language():
     with open_switch("sim+polatis+tl1://one?size=8x8") as switch:
         switch.connect({2: 10})
@@ -28,6 +32,8 @@ def test_the_same_name_is_the_same_switch_whatever_the_language():
             assert dict(other.read().connections) == {}
 
 
+@pytest.mark.socket
+@pytest.mark.process
 def test_it_ends_with_the_process_that_asked_for_it():
     program = (
         "from ocs_drivers import open_switch\n"
@@ -48,6 +54,7 @@ def test_what_cannot_be_simulated_is_refused(address):
         open_switch(address)
 
 
+@pytest.mark.process
 def test_a_size_without_sense_is_told_with_its_cure():
     with pytest.raises(ConnectError, match="8x8"):
         open_switch("sim+polatis+tl1://x?size=big")

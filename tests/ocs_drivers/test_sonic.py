@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from needs import needs
 
 from ocs_drivers import CrossConnects, Status, open_switch
 from ocs_drivers.address import parse_address
@@ -329,6 +330,7 @@ def test_half_the_work_is_a_partial_apply(ocs, switch):
 
 
 @pytest.fixture(scope="module")
+@needs("process", "socket")
 def process(shared_twin):
     pytest.importorskip("asyncssh")
     return shared_twin("sonic", "--size=8x8", "--switch-time-ms=5")
@@ -336,6 +338,7 @@ def process(shared_twin):
 
 class TestContractOverSsh(SwitchContract):
     @pytest.fixture
+    @needs("socket")
     def switch(self, process):
         with open_switch(process.urls["cli"], credentials=("admin", "YourPaSsWoRd")) as switch:
             switch.poll_s = 0.01
@@ -344,6 +347,7 @@ class TestContractOverSsh(SwitchContract):
 
 class TestOverSsh:
     @pytest.fixture
+    @needs("socket")
     def switch(self, process):
         with open_switch(process.urls["cli"], credentials=("admin", "YourPaSsWoRd"), timeout_s=2) as switch:
             switch.poll_s = 0.01

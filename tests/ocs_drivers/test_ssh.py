@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from needs import needs
 
 asyncssh = pytest.importorskip("asyncssh")
 
@@ -133,6 +134,7 @@ class Device:
 
 
 @pytest.fixture
+@needs("socket")
 def device(tmp_path, monkeypatch) -> Iterator[Device]:
     monkeypatch.setenv("HOME", str(tmp_path))
     one = Device()
@@ -211,6 +213,7 @@ def test_nobody_there(device):
         device.transport().open(10)
 
 
+@pytest.mark.socket
 def test_somebody_who_says_nothing():
     with bound_socket("127.0.0.1", 0) as silent:
         silent.listen()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from needs import needs
 
 from ocs_drivers import CrossConnects, OcsError, Status, open_switch
 from ocs_drivers.address import parse_address
@@ -746,12 +747,14 @@ FAST = "poll_s=0.01&move_s=0.06&longest_s=0.8&idle_s=60"
 
 
 @pytest.fixture
+@needs("process", "socket")
 def twin(shared_twin) -> Any:
     pytest.importorskip("asyncssh")
     return shared_twin("telescent", "--size=6x6", "--speed=6000", "--option=idle_s=1e9")
 
 
 @pytest.fixture
+@needs("socket")
 def switch(twin) -> Iterator[TelescentCli]:
     with open_switch(f"{twin.urls['cli']}?{FAST}") as switch:
         yield switch

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 pytest.importorskip("cryptography")
 
@@ -91,6 +92,7 @@ class TlsEcho:
 
 
 @pytest.fixture
+@needs("socket")
 def echo(certificate) -> Iterator[TlsEcho]:
     made = TlsEcho(certificate)
     yield made
@@ -152,6 +154,7 @@ def test_what_has_input_saw_is_not_lost(echo, certificate):
     line.close()
 
 
+@pytest.mark.socket
 def test_a_server_without_tls_is_no_such_device(peer):
     served = peer(lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     with pytest.raises(ConnectError, match="no TLS"):

@@ -39,6 +39,7 @@ def echo(connection: socket.socket) -> None:
         connection.sendall(data)
 
 
+@pytest.mark.socket
 def test_what_is_sent_comes_back_whole(transport, peer):
     line = transport(peer(echo).port)
     line.open(5)
@@ -54,6 +55,7 @@ def test_what_is_sent_comes_back_whole(transport, peer):
     assert not line.has_input()
 
 
+@pytest.mark.socket
 def test_nobody_there_is_a_connect_error(transport):
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = reserved.getsockname()[1]
@@ -63,6 +65,7 @@ def test_nobody_there_is_a_connect_error(transport):
     assert not line.is_open
 
 
+@pytest.mark.socket
 def test_a_host_that_answers_nothing_is_a_connect_error_in_time(transport):
     """A full backlog: the kernel drops what would be the next connection."""
     with contextlib.ExitStack() as stack:
@@ -78,6 +81,7 @@ def test_a_host_that_answers_nothing_is_a_connect_error_in_time(transport):
         assert time.monotonic() - started < 5
 
 
+@pytest.mark.socket
 def test_silence_is_a_timeout(transport, peer):
     line = transport(peer(echo).port)
     line.open(5)
@@ -87,6 +91,7 @@ def test_silence_is_a_timeout(transport, peer):
     assert 0.1 <= time.monotonic() - started < 2
 
 
+@pytest.mark.socket
 def test_a_hang_up_is_lost(transport, peer):
     line = transport(peer(lambda connection: connection.shutdown(socket.SHUT_RDWR)).port)
     line.open(5)
@@ -95,6 +100,7 @@ def test_a_hang_up_is_lost(transport, peer):
     assert line.has_input()  # a hang-up can be read without waiting
 
 
+@pytest.mark.socket
 def test_writing_to_who_hung_up_is_lost(transport, peer):
     line = transport(peer(lambda connection: connection.shutdown(socket.SHUT_RDWR)).port)
     line.open(5)
@@ -103,6 +109,7 @@ def test_writing_to_who_hung_up_is_lost(transport, peer):
             line.send(b"x" * 65536, Deadline(10))
 
 
+@pytest.mark.socket
 def test_who_does_not_read_is_a_timeout(transport, peer):
     release = threading.Event()
     line = transport(peer(lambda _: release.wait(20)).port)
@@ -114,6 +121,7 @@ def test_who_does_not_read_is_a_timeout(transport, peer):
     release.set()
 
 
+@pytest.mark.socket
 def test_a_closed_transport_says_so(transport, peer):
     line = transport(peer(echo).port)
     line.close()

@@ -23,6 +23,8 @@ from ocs_drivers.errors import (
     Timeout,
 )
 
+pytestmark = pytest.mark.socket
+
 pytest.importorskip("pyvisa_py")
 
 READ = b":oxc:swit:conn:stat?"

@@ -273,6 +273,7 @@ class TestTelnet:
         assert ocs.screen(client) == ""
 
 
+@pytest.mark.socket
 class TestSsh:
     """Over a real socket, by asyncssh's own client."""
 

@@ -54,6 +54,7 @@ def test_what_is_not_json_is_said_so():
     assert reply["error"].startswith("not a line of JSON")
 
 
+@pytest.mark.socket
 def test_several_clients_each_get_their_own_answers():
     async def story():
         server, sock = ControlServer(VERBS), bound_socket("127.0.0.1", 0)
@@ -75,6 +76,7 @@ async def echo(reader, writer):
         writer.write(data)
 
 
+@pytest.mark.socket
 def test_a_listener_refuses_and_accepts_again_on_the_same_address():
     async def story():
         sock = bound_socket("127.0.0.1", 0)
@@ -95,6 +97,7 @@ def test_a_listener_refuses_and_accepts_again_on_the_same_address():
     asyncio.run(story())
 
 
+@pytest.mark.socket
 def test_dropped_clients_see_the_end():
     async def story():
         sock = bound_socket("127.0.0.1", 0)
@@ -111,6 +114,7 @@ def test_dropped_clients_see_the_end():
     asyncio.run(story())
 
 
+@pytest.mark.socket
 def test_a_taken_address_is_an_error():
     with bound_socket("127.0.0.1", 0) as first:
         first.listen()

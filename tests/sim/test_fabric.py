@@ -12,6 +12,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from needs import needs
 
 from sim.twins import netns
 from sim.twins.fabric import Fabric, LinkShape, changes, far_ends
@@ -176,6 +177,7 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
+@needs("process", "socket")
 def bench():
     made = Bench()
     try:
@@ -186,6 +188,7 @@ def bench():
 
 
 @pytest.fixture
+@needs("process")
 def dark(bench):
     bench.shine({})
     return bench

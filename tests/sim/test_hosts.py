@@ -51,12 +51,14 @@ def test_the_server_listens_on_the_management_address_alone_and_takes_keys_alone
     }
 
 
+@pytest.mark.process
 def test_the_boot_script_is_shell_whatever_the_key_says():
     script = boot_script(A, etc_files(A, [A], PASSWD, "/bin/bash"), KEY, TOOLS)
     checked = subprocess.run(["sh", "-n"], input=script, text=True, capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
+@pytest.mark.process
 def test_the_boot_script_writes_every_file_as_it_is(tmp_path):
     etc = etc_files(A, [A, B], PASSWD, "/bin/bash")
     script = boot_script(A, etc, KEY, TOOLS)

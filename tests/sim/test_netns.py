@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from sim.twins import netns
 from sim.twins.netns import KernelFault
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture
+@needs("process")
 def name():
     made = f"tn{os.getpid()}-x"
     netns.add([made])

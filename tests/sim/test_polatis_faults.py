@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from needs import needs
 
 NO_ERROR = '0, "No error"'
 
 
 @pytest.fixture
+@needs("socket")
 def twin(start_twin):
     return start_twin()
 
 
 @pytest.fixture
+@needs("socket")
 def client(twin):
     return twin.scpi()
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from needs import needs
 
 SWITCH_TIME_S = 0.02
 
 
 @pytest.fixture
+@needs("socket")
 def twin(start_twin):
     return start_twin(virtual=True)
 

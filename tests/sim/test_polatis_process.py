@@ -10,6 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from needs import needs
+
+pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,6 +28,7 @@ def start(*options):
 
 
 @pytest.fixture
+@needs("process")
 def process():
     with start("--size", "16x32", "--clock", "virtual", "--name", "ocs7") as child:
         yield child
@@ -39,6 +43,7 @@ def ask(address, line):
             return stream.readline().decode().rstrip("\r\n")
 
 
+@pytest.mark.socket
 def test_it_serves_until_its_input_closes(process):
     ready = json.loads(process.stdout.readline())
     assert (ready.pop("ready"), ready.pop("simulated"), ready.pop("family")) == (True, True, "polatis")
@@ -64,6 +69,7 @@ def test_it_ends_on_sigterm(process):
     assert process.stderr.read() == b""
 
 
+@pytest.mark.socket
 def test_a_taken_address_is_said_in_one_line():
     with socket.create_server(("127.0.0.1", 0)) as taken, start("--port", _port(taken)) as child:
         output, complaint = child.communicate(timeout=10.0)

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from needs import needs
 
 from sim.twins.polatis.scpi_errors import ErrorQueue, ScpiError
 from sim.twins.polatis.scpi_syntax import LineReader, header_pattern, port_list, show_ports, units
@@ -34,6 +35,7 @@ def test_the_example_session(start_twin):
 
 
 @pytest.fixture
+@needs("socket")
 def client(start_twin):
     return start_twin(24, 24).scpi()
 

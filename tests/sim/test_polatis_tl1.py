@@ -8,16 +8,19 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from needs import needs
 
 from sim.twins.polatis.tl1_syntax import CommandReader, Denied, aid_ports, parse
 
 
 @pytest.fixture
+@needs("socket")
 def twin(start_twin):
     return start_twin(16, 16)
 
 
 @pytest.fixture
+@needs("socket")
 def client(twin):
     return twin.tl1().login()
 

@@ -374,6 +374,7 @@ def test_settings_that_it_cannot_have_are_refused(outputs, options, known):
         make_twin("telescent", asked)
 
 
+@pytest.mark.process
 def test_the_process_says_what_it_cannot_be():
     ended = subprocess.run(
         [sys.executable, "-m", "sim.twins", "telescent", "--size=8x16"],

@@ -56,11 +56,14 @@ def truth_of(ready):
     return json.loads(ask(ready["control"], '{"do": "truth"}'))
 
 
+@pytest.mark.process
 def test_the_families_are_listed_one_a_line():
     ended = run("--list")
     assert (ended.returncode, ended.stdout.split(), ended.stderr) == (0, list(FAMILIES), "")
 
 
+@pytest.mark.socket
+@pytest.mark.process
 def test_the_ready_line_has_whole_addresses_at_the_host_and_port_asked_for():
     with socket.create_server(("127.77.0.9", 0)) as probe:
         port = probe.getsockname()[1]
@@ -72,6 +75,8 @@ def test_the_ready_line_has_whole_addresses_at_the_host_and_port_asked_for():
         assert ask(ready["scpi"], ":oxc:swit:size?") == "4,6"
 
 
+@pytest.mark.socket
+@pytest.mark.process
 def test_time_account_boot_mode_and_options_are_as_asked_for():
     words = ["--size", "4x4", "--boot-mode", "AUTOSAVE", "--speed", "1000", "--switch-time-ms", "2000"]
     account = ["--user", "me", "--password", "", "--option", "when_occupied=replace"]
@@ -88,6 +93,8 @@ def test_time_account_boot_mode_and_options_are_as_asked_for():
             assert b"COMPLD" in line.recv(1000)
 
 
+@pytest.mark.socket
+@pytest.mark.process
 def test_faults_are_set_before_the_ready_line():
     faults = ["fail_port=3", "stuck=[1,9]", 'lossy={"pair":[2,10],"loss_db":4}', "drop_command"]
     with serving("--size", "8x8", *(word for fault in faults for word in ("--fault", fault))) as ready:
@@ -97,6 +104,8 @@ def test_faults_are_set_before_the_ready_line():
         assert ask(ready["scpi"], two + ";:pmon:pow? (@10)") == "1;(@2),(@10);(-5.50)"
 
 
+@pytest.mark.socket
+@pytest.mark.process
 def test_a_device_that_refuses_from_the_start():
     with serving("--fault", "refuse") as ready:
         with pytest.raises(ConnectionRefusedError):
@@ -105,6 +114,7 @@ def test_a_device_that_refuses_from_the_start():
         assert ask(ready["scpi"], ":oxc:swit:size?") == "48,48"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

@@ -8,6 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 
 import pytest
+from needs import needs
 
 from testbed.design.search import optimise
 from testbed.design.search.crew import LEG, Here, crew
@@ -27,6 +28,7 @@ def test_two_processes_find_what_one_finds(little, four, here):
 
 
 @pytest.fixture
+@needs("process")
 def scheduler():
     """A Dask scheduler and a worker, each a process of its own."""
     environment = os.environ | {"DASK_DISTRIBUTED__DASHBOARD__ENABLED": "false"}
@@ -54,10 +56,12 @@ def scheduler():
         boss.stderr.close()
 
 
+@pytest.mark.socket
 def test_workers_of_a_dask_scheduler_find_what_one_process_finds(little, four, here, scheduler):
     assert optimise(little, four, 2, 25, scheduler=scheduler, **SEARCH) == here
 
 
+@pytest.mark.socket
 def test_a_scheduler_that_does_not_answer_is_named(little, four, monkeypatch):
     monkeypatch.setattr("testbed.design.search.crew._CONNECT_S", 0.2)
     with pytest.raises(

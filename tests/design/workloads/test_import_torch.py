@@ -12,6 +12,8 @@ from testbed.design.workloads.catalogue import workload  # noqa: E402
 from testbed.design.workloads.imports import import_torch  # noqa: E402
 from testbed.errors import WorkloadError  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 nn = torch.nn
 
 

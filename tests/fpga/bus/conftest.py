@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 HERE = Path(__file__).resolve().parent
 
@@ -51,6 +52,7 @@ def has_registers():
 
 
 @pytest.fixture(scope="session")
+@needs("hdl")
 def axi_simulator(demo, has_registers):
     """The AXI4-Lite top under Verilator, built once."""
     from fpga.hdl import verilator, why_missing

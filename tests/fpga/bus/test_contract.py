@@ -40,10 +40,12 @@ def test_verilator(demo, scenario, expected, axi_simulator, tmp_path):
     bus.close()
 
 
+@pytest.mark.hdl
 def test_cocotb_on_icarus(expected, told_in_icarus):
     assert told_in_icarus(Streams.REGISTERS, "story") == expected
 
 
+@pytest.mark.hdl
 def test_axi_stream_on_icarus(told_in_icarus):
     seen = told_in_icarus(Streams.AXI_STREAM, "streams")
     assert seen["total"] == [4 * n + 3 for n in range(20)]

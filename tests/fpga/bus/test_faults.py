@@ -89,6 +89,7 @@ def test_icarus_replays_what_verilator_did(tape, axi_simulator):
     assert np.array_equal(icarus.run(axi_simulator.design, rows), outputs)
 
 
+@pytest.mark.hdl
 @pytest.mark.parametrize("fault", [name for name, (rung, *_) in FAULTS.items() if rung == "unit"])
 def test_found_by_the_block_alone(portal_blocks, fault):
     _, file, right, wrong = FAULTS[fault]

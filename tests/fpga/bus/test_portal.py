@@ -8,6 +8,7 @@ from fpga.hdl import icarus, why_missing
 pytestmark = pytest.mark.skipif(bool(why_missing("iverilog", "vvp")), reason=why_missing("iverilog", "vvp"))
 
 
+@pytest.mark.hdl
 @pytest.mark.parametrize("name", ["portal_source.sv", "portal_sink.sv", "portal_pulses.sv"])
 def test_block_does_what_its_model_does(portal_blocks, name):
     rows = portal_blocks.stimulus(name)

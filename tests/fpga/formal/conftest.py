@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from fpga.formal.sby import TOOLS
 from fpga.hdl import find_tool, why_missing
@@ -15,6 +16,7 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
+@needs("hdl")
 def prover():
     """The tools of a proof, warm: the first call of yosys on a machine compiles it, which takes a minute."""
     if reason := why_missing(*TOOLS):

@@ -130,12 +130,14 @@ def test_usage_errors_are_sentences(capsys):
     assert "No such command 'chekc'" in err
 
 
+@pytest.mark.process
 def test_the_command_is_a_module_of_python(examples):
     command = [sys.executable, "-m", "fpga.cli", "check", str(examples / "streamer.ca")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.process
 def test_the_core_needs_no_lark():
     code = (
         "import sys; sys.modules['lark'] = None\n"

@@ -260,6 +260,7 @@ def timed_refusal(path):
     return tuple(map(float, told.split()))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", NOISE)
 def test_a_megabyte_of_noise_is_answered_in_two_seconds(tmp_path, kind):
     (tmp_path / "noise.ca").write_text(NOISE[kind])
@@ -269,6 +270,7 @@ def test_a_megabyte_of_noise_is_answered_in_two_seconds(tmp_path, kind):
     assert length < 20_000
 
 
+@pytest.mark.process
 def test_absurdly_many_things_are_refused_quickly(refused, tmp_path):
     text = "module m { counts: { for a = 1 to 1000: sum x[i] (i = 1 to 1000) over cycles } targets: { 1 } }"
     assert "more than 65536 terms" in refused(text)[0].message

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import needs
 
 from fpga.hdl import why_missing
 
@@ -28,6 +29,7 @@ def icarus():
 
 
 @pytest.fixture(scope="session")
+@needs("hdl")
 def verilated():
     """The whole datapath with simulated optics: one build for all networks."""
     _needs("verilator", "make", "g++")

@@ -6,6 +6,8 @@ import pytest
 from fpga.photonic_mac.network import normalised
 from fpga.photonic_mac.optics import Optics
 
+pytestmark = pytest.mark.hdl
+
 
 def packed(rows, width):
     """Rows of numbers as one number each, the first lowest."""

@@ -46,6 +46,7 @@ def agree(found, expected, shapes, timing):
     assert not found.fault
 
 
+@pytest.mark.hdl
 @pytest.mark.parametrize(("sizes", "optics", "preamble"), SMALL)
 def test_icarus_gives_the_numbers_and_cycles_of_the_model(icarus, sizes, optics, preamble):
     network, image = random_case(1, *sizes)
@@ -56,6 +57,7 @@ def test_icarus_gives_the_numbers_and_cycles_of_the_model(icarus, sizes, optics,
     assert measured(found.trace) == cycles_of(network.shapes, timing)
 
 
+@pytest.mark.hdl
 @pytest.mark.parametrize(("sizes", "optics", "preamble"), IMPERFECT)
 def test_noise_and_loss_are_those_of_the_model(icarus, sizes, optics, preamble):
     network, image = random_case(2, *sizes)
@@ -155,10 +157,12 @@ def _differs(icarus, design):
     return False
 
 
+@pytest.mark.hdl
 def test_the_case_of_the_planted_faults_is_sound(icarus):
     assert not _differs(icarus, loopback_design())
 
 
+@pytest.mark.hdl
 @pytest.mark.parametrize(("block", "sound", "fault"), FAULTS)
 def test_a_planted_fault_is_found(icarus, block, sound, fault):
     design = loopback_design()
@@ -213,11 +217,13 @@ def test_optics_and_timing_must_agree():
         run_rows(network, image, Optics(delay=3), Timing())
 
 
+@pytest.mark.hdl
 def test_the_datapath_is_clean(lint):
     assert lint.lint(loopback_design()) == ()
     assert lint.yosys_accepts(loopback_design()) == ()
 
 
+@pytest.mark.hdl
 def test_the_published_detector_is_clean(lint):
     design = block_design("preamble_detector", Ports((), ()))
     sources = {name: text.replace("Published = 1'b0", "Published = 1'b1") for name, text in design.sources}

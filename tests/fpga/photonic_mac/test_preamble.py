@@ -111,6 +111,7 @@ def as_words(samples):
     return [sum(int(value) << 16 * lane for lane, value in enumerate(row)) for row in samples]
 
 
+@pytest.mark.hdl
 @pytest.mark.parametrize("published", [False, True])
 def test_the_rtl_detects_as_the_model_in_every_cycle(unit, published):
     block = unit("preamble_detector", INPUTS, OUTPUTS, Published=int(published))
@@ -142,6 +143,7 @@ def test_the_rtl_detects_as_the_model_in_every_cycle(unit, published):
     assert leaks == (8 * 3 + 16 * 2 if published else 0)
 
 
+@pytest.mark.hdl
 @pytest.mark.parametrize(("lanes", "stages"), [(16, 4), (4, 2)])
 def test_the_window_takes_the_mean_of_every_run(unit, lanes, stages):
     bits = 16 * lanes

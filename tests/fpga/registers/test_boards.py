@@ -7,6 +7,7 @@ import subprocess
 from importlib.util import find_spec
 
 import pytest
+from needs import needs
 
 from fpga.registers.build import board_files, build_files, write_files
 
@@ -33,6 +34,7 @@ close $record
 
 
 @pytest.fixture(scope="module")
+@needs("process")
 def built(demo, tmp_path_factory):
     pytest.importorskip("peakrdl_regblock", reason="needs PeakRDL: pip install 'lightbed[hdl]'")
     if find_spec("pyosys") is None:  # never imported here: matplotlib cannot be imported after it

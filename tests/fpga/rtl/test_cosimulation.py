@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from fpga.count_action.ports import ports_of
 from fpga.hdl.cosimulation import bits_of, coverage, first_mismatch
 
+pytestmark = pytest.mark.hdl
+
 SMALL_TOPS, SMALL = range(200, 225), 8
 """For Icarus, which builds in no time and runs slowly."""
 EPISODE = 2000

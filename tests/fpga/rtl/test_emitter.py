@@ -104,6 +104,7 @@ def test_ports_that_would_be_called_alike_are_refused():
     assert str(refused.value) == "two ports would be called commit_i. Rename an input, a module or an output."
 
 
+@pytest.mark.hdl
 def test_wires_that_would_be_called_alike_are_numbered(icarus, simulate):
     """Modules `a` with count `b_c` and `a_b` with count `c` meet in one prefix."""
     from fpga.hdl.cosimulation import first_mismatch

@@ -47,19 +47,23 @@ EXPECTED = [
 ]
 
 
+@pytest.mark.hdl
 def test_icarus_reads_and_writes_ports_of_every_width(icarus):
     assert icarus.run(design(), ROWS).tolist() == EXPECTED
 
 
+@pytest.mark.hdl
 def test_icarus_begins_anew_after_every_episode(icarus):
     rows = np.concatenate([ROWS, ROWS])
     assert icarus.run(design(), rows, episode=3).tolist() == EXPECTED * 2
 
 
+@pytest.mark.hdl
 def test_no_cycles_are_no_rows(icarus):
     assert icarus.run(design(), ROWS[:0]).shape == (0, 6)
 
 
+@pytest.mark.hdl
 def test_an_x_at_an_output_is_no_number(icarus):
     text = ODD.replace("rst_i ? '0 : cycles_q", "cycles_q").replace(
         "input  logic        rst_i", "input  wire rst_i"
@@ -69,6 +73,7 @@ def test_an_x_at_an_output_is_no_number(icarus):
     assert "odd: X or Z in cycle 0 at cycles_o" in str(found.value)
 
 
+@pytest.mark.hdl
 def test_sources_that_are_refused_say_where(icarus):
     with pytest.raises(ToolFailed) as refused:
         icarus.run(design(ODD.replace("endmodule", "")), ROWS)
@@ -97,12 +102,14 @@ def test_a_missing_icarus_comes_from_the_distribution(monkeypatch, tmp_path):
         find_tool.cache_clear()
 
 
+@pytest.mark.process
 def test_a_tool_that_fails_says_what_it_said():
     with pytest.raises(ToolFailed) as failed:
         Tool(find_tool("python").path).run(["-c", "print('so it is'); raise SystemExit(3)"])
     assert "status 3:\nso it is" in str(failed.value)
 
 
+@pytest.mark.process
 def test_a_tool_that_does_not_end_is_stopped():
     with pytest.raises(ToolFailed, match="did not end within"):
         Tool(find_tool("python").path).run(

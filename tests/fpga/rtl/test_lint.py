@@ -16,18 +16,21 @@ def block(name: str) -> Design:
     return Design(name, ((path.name, path.read_text(encoding="ascii")),), Ports((), ()))
 
 
+@pytest.mark.hdl
 @pytest.mark.parametrize("name", BLOCKS)
 def test_a_hand_written_block_is_clean(lint, name):
     assert lint.lint(block(name)) == ()
     assert lint.yosys_accepts(block(name)) == ()
 
 
+@pytest.mark.hdl
 def test_the_worked_tables_top_is_clean(lint, worked_tables):
     design = design_of(worked_tables.datapath())
     assert lint.lint(design) == ()
     assert lint.yosys_accepts(design) == ()
 
 
+@pytest.mark.hdl
 @pytest.mark.parametrize("seed", [1, 2])
 def test_tops_of_random_datapaths_are_clean(lint, random_datapaths, seed):
     design = design_of(random_datapaths.random_datapath(seed, 30))
@@ -35,6 +38,7 @@ def test_tops_of_random_datapaths_are_clean(lint, random_datapaths, seed):
     assert lint.yosys_accepts(design) == ()
 
 
+@pytest.mark.hdl
 def test_a_finding_names_file_and_line(lint):
     sound = block("count_action_flag")
     name, text = sound.sources[0]
@@ -42,6 +46,7 @@ def test_a_finding_names_file_and_line(lint):
     assert any(f"{name}:6:" in line and "clear_i" in line for line in lint.lint(faulty))
 
 
+@pytest.mark.process
 def test_yosys_refuses_what_is_driven_twice(lint):
     sound = block("count_action_flag")
     name, text = sound.sources[0]

@@ -42,12 +42,14 @@ def rung_that_finds(icarus, lint, worked_tables, random_run):
     return lambda fault: in_simulator(fault) if hasattr(fault, "run") else in_rtl(fault)
 
 
+@pytest.mark.hdl
 @pytest.mark.timeout(300)
 def test_every_fault_is_found_by_the_rung_it_names(planted_faults, rung_that_finds):
     found = [(fault.name, rung_that_finds(fault)) for fault in planted_faults.FAULTS]
     assert found == [(fault.name, fault.found_by) for fault in planted_faults.FAULTS]
 
 
+@pytest.mark.hdl
 def test_without_a_fault_no_rung_finds_anything(rung_that_finds):
     from fpga.hdl import design_of
 

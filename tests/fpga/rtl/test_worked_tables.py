@@ -3,6 +3,7 @@
 import pytest
 
 
+@pytest.mark.hdl
 def test_icarus_shows_every_table_of_the_semantics(icarus, worked_tables):
     datapath = worked_tables.datapath()
     assert worked_tables.wrong(datapath, icarus.run(datapath, worked_tables.inputs(datapath))) == []

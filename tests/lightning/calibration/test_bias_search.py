@@ -29,6 +29,7 @@ class Supply:
         return self.set[output]
 
 
+@pytest.mark.socket
 def test_the_steps_switch_the_laser_on_and_set_every_null():
     soc = lightning.connect("sim://kit?seed=51&vary=yes&drift=off&laser=off&bias_v_1=4.6&bias_v_2=1.9")
     with open_bench(soc.bench()) as instruments:
@@ -45,6 +46,7 @@ def test_the_steps_switch_the_laser_on_and_set_every_null():
     assert "meter_dbm" in found
 
 
+@pytest.mark.socket
 def test_null_quadrature_and_peak_lie_half_a_half_wave_apart():
     soc = lightning.connect("sim://kit?seed=52&drift=off")
     bench = Bench(soc)

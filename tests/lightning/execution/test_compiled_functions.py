@@ -43,6 +43,7 @@ def test_nothing_is_kept_where_numba_has_changed_inside(monkeypatch):
     assert asked == [True, False]
 
 
+@pytest.mark.process
 def test_kernels_can_be_imported_without_being_translated():
     code = "import numba; numba.config.DISABLE_JIT = 1; import lightning.execution.chain_kernels"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=100)

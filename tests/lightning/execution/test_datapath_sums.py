@@ -250,6 +250,7 @@ def test_registers_of_a_board_give_the_same_sums(bus):
     )
 
 
+@pytest.mark.hdl
 @pytest.mark.skipif(bool(why_missing("verilator")), reason=why_missing("verilator"))
 def test_the_rtl_gives_the_same_sums():
     rng = np.random.default_rng(12)

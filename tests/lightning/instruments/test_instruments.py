@@ -12,6 +12,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from needs import needs
 
 pyvisa = pytest.importorskip("pyvisa", reason="laboratory instruments are reached through PyVISA")
 pytest.importorskip("pyvisa_py", reason="raw sockets need the pure-Python backend of PyVISA")
@@ -47,6 +48,7 @@ def kit():
 
 
 @pytest.fixture
+@needs("socket")
 def bench(kit):
     with open_bench(kit.bench()) as instruments:
         yield instruments
@@ -186,6 +188,7 @@ def test_what_is_out_of_range_is_not_sent(kit, bench, ask):
     assert kit.version == 0
 
 
+@pytest.mark.socket
 def test_an_error_in_the_queue_is_raised_with_its_text(kit):
     with closing(Session(kit.bench()["bias"], ("keysight",))) as session:
         with pytest.raises(
@@ -195,6 +198,7 @@ def test_an_error_in_the_queue_is_raised_with_its_text(kit):
         session.tell("VOLT 1,(@1)")
 
 
+@pytest.mark.socket
 def test_errors_that_others_made_before_are_not_ours(kit):
     host, port = kit.bench()["bias"].split("::")[1:3]
     with socket.create_connection((host, int(port))) as somebody:
@@ -204,11 +208,13 @@ def test_errors_that_others_made_before_are_not_ours(kit):
         supply.set_voltage_v(1, 3.5)
 
 
+@pytest.mark.socket
 def test_another_instrument_at_the_address_is_refused(kit):
     with pytest.raises(WrongInstrument, match="a santec was expected, and 'Thorlabs,PM103E"):
         open_instrument(kit.bench()["meter"], "laser")
 
 
+@pytest.mark.socket
 def test_an_unknown_role_is_refused(kit):
     with pytest.raises(AddressError, match='Ask for "laser", "bias" or "meter"'):
         open_instrument(kit.bench()["meter"], "oven")
@@ -222,6 +228,7 @@ def test_a_voltage_that_does_not_read_back_is_reported(kit, bench):
         bench.bias.set_voltage_v(1, 4.0)
 
 
+@pytest.mark.socket
 def test_a_laser_that_never_settles_is_reported(kit):
     asked = []
     with (
@@ -236,6 +243,7 @@ def test_a_laser_that_never_settles_is_reported(kit):
 
 
 @pytest.fixture(params=["laser", "bias", "meter"])
+@needs("socket")
 def broken(request, kit):
     """An instrument that is about to break, its role, and the faults of its line."""
     with closing(open_instrument(kit.bench()[request.param], request.param, timeout_s=5.0)) as instrument:
@@ -309,6 +317,7 @@ def test_an_instrument_that_is_gone_is_named_and_found_again_when_it_is_back(bro
     assert read(instrument) is not None
 
 
+@pytest.mark.socket
 def test_bytes_that_nobody_asked_for_are_not_taken_for_an_answer():
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         session = Session(f"TCPIP::127.0.0.1::{server.getsockname()[1]}::SOCKET", ("x",), timeout_s=2.0)
@@ -335,6 +344,7 @@ def _talkative(server):
                 connection.sendall(b"1\n")
 
 
+@pytest.mark.socket
 def test_an_answer_in_pieces_is_one_answer():
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         session = Session(f"TCPIP::127.0.0.1::{server.getsockname()[1]}::SOCKET", ("x",), timeout_s=2.0)
@@ -353,6 +363,7 @@ def test_an_answer_in_pieces_is_one_answer():
         talking.join(5)
 
 
+@pytest.mark.socket
 def test_an_answer_without_end_is_cut_off():
     """Nor does it fill the memory."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
@@ -373,6 +384,7 @@ def test_an_answer_without_end_is_cut_off():
         assert not talking.is_alive()
 
 
+@pytest.mark.socket
 def test_an_answer_that_is_no_text_is_unreadable():
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         session = Session(f"TCPIP::127.0.0.1::{server.getsockname()[1]}::SOCKET", ("x",), timeout_s=5.0)
@@ -447,6 +459,7 @@ class _Said:
 # -- connecting
 
 
+@pytest.mark.socket
 def test_nobody_at_the_address_is_told_at_once():
     with closing(socket.socket()) as taken:
         taken.bind(("127.0.0.1", 0))
@@ -455,12 +468,14 @@ def test_nobody_at_the_address_is_told_at_once():
             open_instrument(resource, "laser")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("resource", ["nonsense", "TCPIP::::SOCKET"])
 def test_what_is_no_resource_is_an_error_of_the_address(resource):
     with pytest.raises(AddressError, match="is no VISA resource"):
         open_instrument(resource, "laser")
 
 
+@pytest.mark.socket
 def test_a_bench_that_lacks_one_closes_those_it_had_opened(kit):
     resources = kit.bench()
     kit.instruments.unplug("meter")
@@ -499,6 +514,7 @@ def test_without_pyvisa_the_cure_is_named(monkeypatch):
         open_instrument("TCPIP::127.0.0.1::1::SOCKET", "laser")
 
 
+@pytest.mark.process
 def test_importing_them_does_not_import_pyvisa():
     code = "import sys, lightning.instruments; print('pyvisa' in sys.modules)"
     done = subprocess.run(

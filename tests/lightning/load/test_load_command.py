@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from needs import needs
 
 pytest.importorskip("typer", reason="the command line needs it")
 
@@ -16,6 +17,7 @@ from lightning.serving.datagrams import DatagramServer
 
 
 @pytest.fixture
+@needs("socket")
 def server(tmp_path):
     np.savez(tmp_path / "w.npz", w1=np.random.default_rng(0).normal(size=(10, 64)).astype(np.float32))
     repository = Repository(lambda each: open_executor(each, "exact"))
@@ -88,6 +90,8 @@ def test_a_table_and_a_picture(server, capsys, tmp_path):
         picture.unlink()
 
 
+@pytest.mark.socket
+@pytest.mark.process
 @pytest.mark.parametrize("scheme", ["http", "udp"])
 def test_the_generator_against_an_echo(scheme, capsys):
     assert run_app(["load", scheme, "--echo", "--rate", "500", "--seconds", "0.1", "--json"]) == 0

@@ -19,6 +19,8 @@ from lightning.load.schedule import poisson_schedule
 from lightning.load.targets import Target
 from lightning.serving.packets import Code, Datatype, Kind, Packet, parse, serialise
 
+pytestmark = pytest.mark.socket
+
 DUE = poisson_schedule(2000, 0.1, seed=3)
 
 

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from needs import needs
 
 from lightning.compiler import Options, compile_network
 from lightning.execution import open_executor
@@ -165,6 +166,7 @@ def infer(directory, model):
 
 
 @pytest.fixture(scope="module")
+@needs("socket")
 def http_server(infer):
     from lightning.serving.server import HttpServer
 
@@ -192,6 +194,7 @@ def client(connect, http_server):
 
 
 @pytest.fixture
+@needs("socket")
 def doubled(opened, model):
     """(server, its one double, `Infer`), with an executor that the test shapes."""
     from lightning.serving.hot import Infer, Limits

@@ -41,6 +41,8 @@ from lightning.serving.reassembly import Reassembly
 from lightning.serving.replays import Replays
 from lightning.serving.services import Service
 
+pytestmark = pytest.mark.socket
+
 TERMS = 20
 
 
@@ -523,6 +525,7 @@ def real_time_is_permitted():
     )
 
 
+@pytest.mark.process
 def test_real_time_is_for_the_thread_of_the_packets(doubles, client):
     if not real_time_is_permitted():
         pytest.skip("real time needs CAP_SYS_NICE")
@@ -534,6 +537,7 @@ def test_real_time_is_for_the_thread_of_the_packets(doubles, client):
     assert os.sched_getscheduler(0) == before
 
 
+@pytest.mark.process
 def test_real_time_is_not_for_models_that_take_long(double, model, client):
     if not real_time_is_permitted():
         pytest.skip("real time needs CAP_SYS_NICE")

@@ -18,6 +18,8 @@ from lightning.serving.packet_counts import PacketCounts
 from lightning.serving.repository import Repository
 from lightning.serving.server import HttpServer
 
+pytestmark = pytest.mark.socket
+
 TIMEOUT_S = 20
 HOUR_S = 3600
 HOUR_US = 3_600_000_000

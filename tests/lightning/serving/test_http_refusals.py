@@ -83,6 +83,7 @@ def test_numbers_that_json_has_not_are_named(client, word):
     assert f"JSON has no {word}" in found["error"]
 
 
+@pytest.mark.socket
 def test_an_error_names_the_model_as_it_is_served(connect, opened, model):
     repository = Repository(opened)
     repository.load("digits", model)
@@ -169,6 +170,7 @@ def test_a_body_in_pieces_is_read_whole(client):
     assert client("POST", "/v2/models/small/infer", sent)[0] == 200
 
 
+@pytest.mark.socket
 def test_bodies_that_wait_have_a_room_of_limited_size(connect, opened, model, wait_for):
     repository = Repository(opened)
     repository.load("m", model)

@@ -127,6 +127,7 @@ def signatures():
     return {name: len(each.signatures) for name, each in functions.items()}
 
 
+@pytest.mark.socket
 @pytest.mark.parametrize("fidelity", ["exact", "noisy"])
 def test_nothing_is_compiled_after_ready(connect, model, fidelity, images):
     pytest.importorskip("numba", reason="without numba nothing is compiled")
@@ -170,6 +171,7 @@ def test_an_id_in_words_names_its_noise(connect, client, model):
     assert not np.array_equal(first, other)
 
 
+@pytest.mark.socket
 def test_an_answer_says_what_it_takes_to_have_it_again(connect, opened, model):
     origin = {"version": "9", "seed": 5, "noise": {"sigma": 2.0}, "calibration": "kit 7", "device": "kit"}
     repository = Repository(opened, origin_of=lambda _: origin)

@@ -152,6 +152,7 @@ def test_the_page_has_the_table_and_a_true_example():
     assert all(f"| {code.value} | `{code.name}` |" in page for code in Code)
 
 
+@pytest.mark.socket
 def test_the_program_of_the_page_asks_and_reads(capsys, opened, model):
     page = PAGE.read_text()
     program = textwrap.dedent(page[page.index("    import socket\n") : page.index("Model 1 of 64 bytes")])

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import needs
 
 pytest.importorskip("typer", reason="needs lightbed[serve]")
 pytest.importorskip("fastapi", reason="needs lightbed[serve]")
@@ -64,6 +65,7 @@ def folder(tmp_path):
 
 
 @pytest.fixture
+@needs("process")
 def tutorial_folder(tmp_path):
     """Where somebody has taken the tutorial's steps as far as `digits.lng`."""
     for library in ("numba", "sklearn", "PIL"):
@@ -148,6 +150,7 @@ def refused(capsys, *words):
     return json.loads(capsys.readouterr().out)["error"]
 
 
+@pytest.mark.socket
 def test_what_cannot_be_served_is_refused_by_name(capsys, folder, tmp_path):
     damaged = folder / "damaged.lng"
     damaged.write_bytes((folder / "digits.lng").read_bytes()[:500])
@@ -167,6 +170,7 @@ def test_what_cannot_be_served_is_refused_by_name(capsys, folder, tmp_path):
     assert refused(capsys, model, "--name", "a/b", "--port", 0)["code"] == "serving"
 
 
+@pytest.mark.socket
 def test_a_port_that_is_taken(capsys, folder):
     import socket
 
@@ -183,6 +187,7 @@ def test_real_time_is_for_packets(capsys, folder):
     assert (found["code"], found["cure"]) == ("config", "Give --udp PORT, too")
 
 
+@pytest.mark.socket
 def test_real_time_that_is_not_permitted_is_said(capsys, folder, monkeypatch):
     def refuse(*_):
         raise PermissionError(1, "Operation not permitted")
@@ -197,6 +202,7 @@ def test_real_time_that_is_not_permitted_is_said(capsys, folder, monkeypatch):
     assert "in real time (Operation not permitted)" in found["message"]
 
 
+@pytest.mark.socket
 @pytest.mark.parametrize(
     ("host", "told"), [("0.0.0.0", True), ("::", True), ("127.0.0.1", False), ("localhost", False)]
 )

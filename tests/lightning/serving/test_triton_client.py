@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from needs import needs
 
 pytest.importorskip("fastapi", reason="HTTP needs lightbed[serve]")
 pytest.importorskip("uvloop", reason="HTTP needs lightbed[serve]")
@@ -19,6 +20,7 @@ IMAGES = np.random.default_rng(5).integers(0, 256, (4, 20), dtype=np.uint8)
 
 
 @pytest.fixture(scope="module")
+@needs("socket")
 def client(model):
     repository = Repository(open_executor)
     repository.load("small", model)

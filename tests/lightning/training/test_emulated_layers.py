@@ -210,6 +210,7 @@ def test_gradients_are_those_of_the_rounded_layer():
     assert x.grad.numpy() == pytest.approx(np.array([[0.51, -0.102]]), rel=1e-5)
 
 
+@pytest.mark.torch
 def test_what_a_range_cuts_off_has_no_gradient():
     """Three quarters of the magnitudes reach as far as 0.3, and 0.9 lies beyond."""
     layer = dense([[1.0, 1.0, 1.0, 1.0]])

@@ -59,6 +59,7 @@ def test_digits_are_trained_compiled_and_written(run, tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.torch
 def test_a_residual_network_of_the_example_runs_on_light_entirely(monkeypatch):
     """Batch normalisation folded, both ways round, and answers in integers close to the float ones."""
     monkeypatch.syspath_prepend(str(EXAMPLES / "digits"))
@@ -125,6 +126,7 @@ def test_data_that_are_not_there_are_told_in_a_line(monkeypatch, capsys, tmp_pat
     assert "nowhere" in last
 
 
+@pytest.mark.torch
 def test_the_code_of_the_how_to_runs_one_block_after_the_other():
     """With a network of dense layers and a single epoch, so that it takes a moment."""
     import torch

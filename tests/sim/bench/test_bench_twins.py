@@ -14,6 +14,8 @@ from sim.twins.rfsoc.kit import KitParameters
 from sim.twins.rfsoc.kit.knobs import turned
 from sim.twins.rfsoc.kit.state import KitState
 
+pytestmark = pytest.mark.socket
+
 PATIENCE_S = 10.0
 NO_ERROR = '0,"No error"'
 

@@ -189,6 +189,7 @@ def test_what_has_no_decibels_is_refused(ratio):
         decibels.decibels(ratio)
 
 
+@pytest.mark.process
 def test_the_models_need_numpy_alone():
     program = (
         "import pkgutil, sys, importlib, sim.models.photonics as p\n"

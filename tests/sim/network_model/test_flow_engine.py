@@ -184,6 +184,7 @@ print(*(time.hex() for time in done.end_s.tolist()), *done.link_bytes.tolist())
 """
 
 
+@pytest.mark.process
 def test_with_and_without_numba_the_times_are_the_same():
     """One engine works out the rates a change reaches, the other all with numpy; 200 flows collide at random."""
     pytest.importorskip("numba")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from needs import needs
 
 from sim.twins.rfsoc import NotSimulated
 
@@ -16,6 +17,7 @@ pytest.importorskip("psutil")
 
 
 @pytest.fixture
+@needs("process")
 def served():
     """Ready line and process of a served loopback."""
     with subprocess.Popen(
@@ -33,6 +35,7 @@ def served():
             process.wait(timeout=20)
 
 
+@pytest.mark.socket
 def test_a_program_runs_over_qicks_own_proxy_and_the_server_ends_with_its_input(served, programs, capsys):
     from qick import pyro
 
@@ -64,6 +67,7 @@ def test_a_program_runs_over_qicks_own_proxy_and_the_server_ends_with_its_input(
     assert process.wait(timeout=20) == 0
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("words", [["sim://moon"], ["sim://loopback?gain=loud"]])
 def test_an_address_that_names_nothing_ends_with_two(words):
     done = subprocess.run(

@@ -276,6 +276,7 @@ def test_version_2_has_two_counters(loopback):
             soc.get_tproc_counter(addr)
 
 
+@pytest.mark.socket
 def test_a_twin_that_is_closed_leaves_no_thread(programs):
     def ours():
         return {
@@ -323,6 +324,7 @@ def test_there_is_one_of_each_formula():
     assert assembly.whole is options.whole is address.whole
 
 
+@pytest.mark.process
 def test_the_conversion_works_where_machine_code_cannot_be_kept():
     pytest.importorskip("numba", reason="without it nothing is compiled")
     program = (

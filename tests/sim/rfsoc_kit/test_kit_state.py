@@ -298,6 +298,7 @@ def test_bad_options_are_refused(options):
         photonic_kit(options)
 
 
+@pytest.mark.socket
 def test_a_kit_that_is_forgotten_takes_its_instruments_along():
     kit = photonic_kit({"seed": "21"})
     kit.bench()
@@ -310,6 +311,7 @@ def test_a_kit_that_is_forgotten_takes_its_instruments_along():
     assert not thread.is_alive()
 
 
+@pytest.mark.socket
 def test_the_bench_is_ended_by_whoever_comes_even_in_its_own_thread():
     """The garbage collector comes in any thread, and calls may come from the bench's own."""
     for end in ("close", "signal_end"):
@@ -333,6 +335,7 @@ def test_the_bench_is_ended_by_whoever_comes_even_in_its_own_thread():
         bench.close()
 
 
+@pytest.mark.socket
 def test_a_kit_that_is_collected_in_the_benchs_thread_ends_it_in_silence():
     kit = PhotonicKit()
     kit.bench()

