@@ -182,6 +182,7 @@ def test_core_rooms_need_only_numpy(room, allowed):
     assert foreign == {path: names for path, names in WIRES.items() if path.startswith(f"{room}/")}
 
 
+@pytest.mark.process
 def test_core_rooms_import_without_any_extra():
     """On a machine with numpy alone, every core room but the VISA transport and the contract suite imports."""
     modules = [

@@ -31,6 +31,7 @@ def modules_with_examples() -> list[str]:
     ]
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_examples_are_true(name):
     try:

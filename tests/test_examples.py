@@ -13,6 +13,7 @@ pytest.importorskip("asyncssh")
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

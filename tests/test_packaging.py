@@ -12,6 +12,7 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("fpga", "lightning", "ocs_drivers", "sim", "testbed")
@@ -32,6 +33,7 @@ def shipped_files() -> set[str]:
 
 
 @pytest.fixture(scope="module")
+@needs("process")
 def wheel(tmp_path_factory):
     """A wheel built from a copy of the sources, tests included."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")

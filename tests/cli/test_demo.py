@@ -74,6 +74,7 @@ def check_run(document: dict[str, object], tmp_path: Path) -> None:
     assert {path.stem for path in (report.parent / "nccl").glob("*.json")} >= {"all-nodes-rings-one-ring"}
 
 
+@pytest.mark.process
 def test_the_demo_with_modelled_hosts_says_model_in_every_output(testbed, tmp_path):
     ran = testbed("demo", LAB, "--hosts", "model", "--json")
     shown = testbed("demo", LAB, "--hosts", "model")
@@ -92,6 +93,7 @@ def test_the_demo_with_modelled_hosts_says_model_in_every_output(testbed, tmp_pa
     assert testbed("report", ran.json["run_id"], "--json").json["timings"] > 30
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("signalled", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_ends_with_130_and_says_so_in_its_record(start_testbed, testbed, signalled):
     with start_testbed("demo", LAB, "--hosts", "model", "--sizes", "4:8MiB") as process:
@@ -106,6 +108,7 @@ def test_an_interrupted_demo_ends_with_130_and_says_so_in_its_record(start_testb
     assert [run["status"] for run in testbed("runs", "--json").json["runs"]] == ["interrupted"]
 
 
+@pytest.mark.process
 def test_a_real_lab_is_planned_and_not_moved_unless_it_is_named(testbed, tmp_path):
     twin = [sys.executable, "-m", "sim.twins", "polatis"]
     with subprocess.Popen(twin, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -190,6 +193,7 @@ class TestKernelHosts:
         assert "NOT PATCHED" in path.out
 
 
+@pytest.mark.process
 def test_a_journal_alone_is_no_run_and_no_damage(testbed, tmp_path):
     up = testbed("sim", "up", LAB, "--hosts", "model", "--json").json
     try:
@@ -202,6 +206,7 @@ def test_a_journal_alone_is_no_run_and_no_damage(testbed, tmp_path):
     assert (runs.code, runs.json) == (0, {"runs": []})
 
 
+@pytest.mark.process
 def test_a_lab_file_that_says_simulated_moves_no_switch_that_we_did_not_start(testbed, tmp_path):
     twin = [sys.executable, "-m", "sim.twins", "polatis", "--host", "127.77.0.2"]
     with subprocess.Popen(twin, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

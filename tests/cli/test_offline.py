@@ -108,6 +108,7 @@ def test_a_file_that_is_no_nccl_output_says_so(testbed_here, tmp_path):
     assert str(other) in ran.err
 
 
+@pytest.mark.process
 def test_the_command_itself_ends_with_its_code(testbed):
     ran = testbed("topology", "--nodes", 5, "--degree", 3)
 

@@ -148,6 +148,7 @@ def test_a_model_in_a_file_is_a_workload(testbed_here, tmp_path):
     assert [run.json["error"]["code"] for run in wrong] == ["workload", "workload"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
@@ -226,6 +227,8 @@ def test_progress_in_a_log_is_told_when_it_changes(capsys):
     assert capsys.readouterr().err.split() == ["[0/4]", "5", "ms", "[2/4]", "4", "ms", "[4/4]", "4", "ms"]
 
 
+@pytest.mark.socket
+@pytest.mark.process
 def test_two_jobs_share_a_lab_and_no_link(testbed, testbed_here):
     """From a model to a patched lab, twice: the second leaves the first as it is."""
     asked = ("optimise", "vgg16", "--lab", LAB, "--steps", 0)

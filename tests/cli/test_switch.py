@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from ocs_drivers.errors import PortError, UnknownPort
 from ocs_drivers.model import PortInfo, PortState, Side
@@ -20,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
+@needs("process", "socket")
 def twin(shared_twin):
     return shared_twin("glimmerglass", "--size=8x8", "--switch-time-ms=1")
 
@@ -142,6 +144,7 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(ask, twin, words, cod
     assert twin.truth() == {}
 
 
+@pytest.mark.process
 def test_nobody_answers(testbed):
     ran = testbed("switch", "glimmerglass+tl1://127.0.0.1:1", "read", "--json")
     assert (ran.code, ran.json["error"]["code"]) == (1, "ocs.transport.connect")
@@ -207,6 +210,7 @@ def test_comments_and_commas_in_a_file_of_pairs(tmp_path):
 # -- twins from the command line
 
 
+@pytest.mark.process
 def test_a_twin_serves_until_it_is_interrupted(testbed):
     command = [sys.executable, "-m", "testbed.cli", "sim", "switch", "polatis", "--size", "4x4"]
     with subprocess.Popen(
@@ -227,6 +231,7 @@ def test_a_twin_serves_until_it_is_interrupted(testbed):
     assert (states[3], states[4]) == ("failed", "enabled")
 
 
+@pytest.mark.process
 def test_families_are_listed_and_an_unknown_one_is_refused(testbed):
     assert "polatis" in testbed("sim", "switch", "list").out.split()
     ran = testbed("sim", "switch", "nobody")

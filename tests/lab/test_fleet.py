@@ -13,6 +13,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 pytest.importorskip("asyncssh")
 pytest.importorskip("jsonschema")
@@ -28,6 +29,7 @@ kernel = pytest.mark.kernel
 
 
 @pytest.fixture(scope="module")
+@needs("process")
 def lab(small_lab_text):
     text = small_lab_text(3, 2, name=f"fleet-{os.getpid()}")
     with start_lab(parse_lab(text, Path("fleet.yaml")), hosts="kernel", move=True) as up:
@@ -35,6 +37,7 @@ def lab(small_lab_text):
 
 
 @pytest.fixture(scope="module")
+@needs("socket")
 def fleet(lab):
     with SshFleet(lab) as fleet:
         yield fleet
@@ -149,6 +152,7 @@ def unreachable_lab(small_lab_text, tmp_path, ports):
     return replace(lab, hosts=hosts, ssh_key=key)
 
 
+@pytest.mark.socket
 def test_all_hosts_that_do_not_answer_are_named(small_lab_text, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]

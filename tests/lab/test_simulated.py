@@ -137,6 +137,8 @@ def answers(address):
     return True
 
 
+@pytest.mark.socket
+@pytest.mark.process
 def test_a_modelled_lab_lives_on_the_loopback_network_until_it_is_left(lab):
     with start_lab(lab, hosts="model") as up:
         assert (up.hosts, up.reason, up.is_running) == ("model", "asked for", True)
@@ -152,6 +154,7 @@ def test_a_modelled_lab_lives_on_the_loopback_network_until_it_is_left(lab):
         control(up.control["ocs1"], {"do": "truth"})
 
 
+@pytest.mark.process
 def test_two_modelled_labs_at_once_have_networks_of_their_own(lab):
     with start_lab(lab, hosts="model") as one, start_lab(lab, hosts="model") as two:
         assert one.lab.management != two.lab.management
@@ -160,6 +163,7 @@ def test_two_modelled_labs_at_once_have_networks_of_their_own(lab):
             find_running(lab)
 
 
+@pytest.mark.process
 def test_a_subnet_in_use_is_refused_with_a_cure_and_moved_when_allowed(lab):
     with start_lab(lab, hosts="model") as one:
         with pytest.raises(LabStartError, match=f"did not start: .*{one.lab.management}.*; ."):
@@ -168,6 +172,8 @@ def test_a_subnet_in_use_is_refused_with_a_cure_and_moved_when_allowed(lab):
             assert two.lab.management != one.lab.management
 
 
+@pytest.mark.socket
+@pytest.mark.process
 def test_a_detached_lab_stays_is_found_and_is_taken_down_by_name(lab):
     up = start_lab(lab, hosts="model", detached=True)
     try:
@@ -191,11 +197,14 @@ def test_a_detached_lab_stays_is_found_and_is_taken_down_by_name(lab):
         up.close()
 
 
+@pytest.mark.process
 def test_a_lab_that_is_not_there_cannot_be_taken_down():
     with pytest.raises(LabStartError, match="no lab lb000000 on this machine; There are"):
         lab_down(["lb000000"])
 
 
+@pytest.mark.socket
+@pytest.mark.process
 def test_the_lab_ends_with_a_process_that_is_killed(lab, small_lab_text, tmp_path):
     path = tmp_path / "lab.yaml"
     path.write_text(small_lab_text())
@@ -250,6 +259,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_supervisor_that_does_not_come_up_is_told_with_its_last_words(monkeypatch, tmp_path, lab, case):
     program, words = BROKEN[case]
@@ -259,6 +269,7 @@ def test_a_supervisor_that_does_not_come_up_is_told_with_its_last_words(monkeypa
     assert words in str(caught.value)
 
 
+@pytest.mark.process
 def test_without_root_hosts_are_modelled_and_the_reason_is_told(monkeypatch, lab):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with start_lab(lab) as up:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 pytest.importorskip("asyncssh")
 pytest.importorskip("pydantic")
@@ -146,6 +147,7 @@ def bench(directory, hosts, nics, *, simplex=False):
 
 
 @pytest.fixture(scope="module")
+@needs("process", "socket")
 def small(tmp_path_factory):
     """Four hosts in a ring, two NICs each."""
     with bench(tmp_path_factory.mktemp("small"), 4, 2) as four:
@@ -154,6 +156,7 @@ def small(tmp_path_factory):
 
 # ---------------------------------------------------------------------------------- the bytes prove the rings
 @pytest.fixture(scope="module")
+@needs("process", "socket")
 def twelve(tmp_path_factory):
     with bench(tmp_path_factory.mktemp("twelve"), 12, 4) as hosts:
         yield hosts
@@ -250,6 +253,7 @@ def test_timings_follow_their_definitions(twelve, measured):
 
 # --------------------------------------------------------------------------------------------- one-way links
 @pytest.fixture(scope="module")
+@needs("process", "socket")
 def thirteen(tmp_path_factory):
     """Thirteen hosts with four one-way links each."""
     with bench(tmp_path_factory.mktemp("thirteen"), 13, 4, simplex=True) as hosts:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 pytest.importorskip("asyncssh")
 pytest.importorskip("pydantic")
@@ -42,6 +43,7 @@ def design(*, simplex):
 
 
 @pytest.fixture(scope="module")
+@needs("process", "socket")
 def four(tmp_path_factory):
     """Four hosts of three NICs, with the interpreter that has torch."""
     directory = tmp_path_factory.mktemp("four")

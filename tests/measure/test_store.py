@@ -218,6 +218,7 @@ def child(store: RunStore, then: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.process
 def test_a_killed_run_is_running_before_and_interrupted_after_and_keeps_what_it_had(store: RunStore):
     then = """
 run = store.begin(lab, True, "kernel", {})
@@ -236,6 +237,7 @@ sys.stdin.read()
     assert len(stored.timings) == 1
 
 
+@pytest.mark.process
 def test_processes_that_start_together_do_not_disturb_each_other(store: RunStore):
     then = """
 print("ready", flush=True)

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "testbed" / "node" / "collective.py"
@@ -79,6 +80,7 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
+@needs("process")
 def python():
     """An interpreter that has torch."""
     for candidate in (HOST_PYTHON, sys.executable):
@@ -90,6 +92,7 @@ def python():
 
 
 @pytest.fixture(scope="module")
+@needs("process")
 def facts(python):
     done = subprocess.run([python, "-c", FACTS, str(PROGRAM)], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
@@ -177,6 +180,7 @@ class TwoRanks:
 
 
 @pytest.fixture
+@needs("process")
 def two_ranks(python):
     with ExitStack() as stack:
         yield TwoRanks(python, stack)
@@ -221,6 +225,7 @@ def test_two_ranks_exchange(two_ranks):
         assert row["sent_bytes"][0]["lo"] >= sent
 
 
+@pytest.mark.socket
 def test_ready_says_what_runs_and_where_the_store_is(two_ranks):
     first, second = two_ranks.ready
     assert (first["rank"], second["rank"], second["store_port"]) == (0, 1, None)

@@ -102,6 +102,7 @@ def last_word(process, timeout=10):
     return process.returncode, "\n".join(before).rstrip("\n"), json.loads(line)
 
 
+@pytest.mark.process
 def test_a_command_that_ends_by_itself_is_passed_through(guarded):
     process = guarded(["sh", "-c", "read word; echo got $word; exit 7"])
     process.stdin.write("hello\n")
@@ -114,6 +115,7 @@ def test_a_command_that_ends_by_itself_is_passed_through(guarded):
     assert 0 <= word["seconds"] < 10
 
 
+@pytest.mark.process
 def test_the_end_of_input_ends_the_whole_family(family):
     process, pids = family()
     process.stdin.close()
@@ -123,6 +125,7 @@ def test_the_end_of_input_ends_the_whole_family(family):
     assert not any(map(runs, pids.values()))
 
 
+@pytest.mark.process
 def test_the_deadline_ends_the_whole_family_in_time(family):
     process, pids = family(deadline_s=1.5)
     process.wait(10)
@@ -132,6 +135,7 @@ def test_the_deadline_ends_the_whole_family_in_time(family):
     assert not any(map(runs, pids.values()))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda n: n.name)
 def test_a_signal_to_the_guard_ends_the_whole_family(family, number):
     process, pids = family()
@@ -142,6 +146,7 @@ def test_a_signal_to_the_guard_ends_the_whole_family(family, number):
     assert not any(map(runs, pids.values()))
 
 
+@pytest.mark.process
 def test_orphans_of_a_command_that_ended_well_are_ended(guarded, tmp_path):
     stray = f"(setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 600' &) ; until [ -s {tmp_path}/pid ]; do :; done"
     process = guarded(["sh", "-c", stray])
@@ -151,6 +156,7 @@ def test_orphans_of_a_command_that_ended_well_are_ended(guarded, tmp_path):
     assert not runs(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.process
 def test_a_killed_guard_takes_the_command_along(guarded, tmp_path):
     process = guarded(
         ["sh", "-c", f"echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; exec sleep 600"]
@@ -161,6 +167,7 @@ def test_a_killed_guard_takes_the_command_along(guarded, tmp_path):
     wait_until(lambda: not runs(pid))
 
 
+@pytest.mark.process
 def test_a_command_killed_by_somebody_else_is_told_apart_from_our_ending_it(guarded):
     process = guarded(["sh", "-c", "kill -SEGV $$"])
     process.wait(10)
@@ -168,6 +175,7 @@ def test_a_command_killed_by_somebody_else_is_told_apart_from_our_ending_it(guar
     assert (status, word["reason"], word["status"]) == (1, "exit", -signal.SIGSEGV)
 
 
+@pytest.mark.process
 def test_a_command_that_reads_nothing_does_not_hold_up_the_deadline(guarded):
     process = guarded(["sleep", "600"], deadline_s=1.0)
     writer = threading.Thread(target=feed, args=(process, "x" * 65536, 64))
@@ -189,6 +197,7 @@ def feed(process, text, times):
         pass
 
 
+@pytest.mark.process
 def test_input_arrives_whole_and_in_order(guarded):
     """More than pipes hold, so that pieces wait in the guard."""
     lines = "".join(f"{number}\n" for number in range(200_000))
@@ -201,6 +210,7 @@ def test_input_arrives_whole_and_in_order(guarded):
     assert process.stdout.read().splitlines()[0] == expected.strip()
 
 
+@pytest.mark.process
 def test_the_last_line_stands_alone_when_the_command_died_in_the_middle_of_one(guarded):
     process = guarded(["sh", "-c", 'printf \'{"event": "ro\'; kill -9 $$'])
     process.wait(10)
@@ -209,6 +219,7 @@ def test_the_last_line_stands_alone_when_the_command_died_in_the_middle_of_one(g
     assert word["status"] == -signal.SIGKILL
 
 
+@pytest.mark.process
 def test_nics_without_carrier_are_named(guarded):
     carrier = Path("/sys/class/net/lo/carrier")
     if not carrier.exists() or not os.access(carrier, os.R_OK):
@@ -227,6 +238,7 @@ def _read(path):
         return ""
 
 
+@pytest.mark.process
 def test_a_program_that_does_not_exist_is_an_error_in_words(guarded):
     process = guarded(["/nonesuch/python"])
     _, err = process.communicate(timeout=10)

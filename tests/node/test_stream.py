@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 STREAM = Path(__file__).parents[2] / "testbed" / "node" / "stream.py"
 ADDRESS = "127.0.0.1"
@@ -38,6 +39,7 @@ class End:
 
 
 @pytest.fixture
+@needs("process", "socket")
 def receiver_and_send():
     with socket.create_server((ADDRESS, 0)) as held:
         port = str(held.getsockname()[1])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 from ocs_drivers import open_switch, planning
 from ocs_drivers.contract import unguarded
@@ -76,6 +77,7 @@ def _own_state(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+@needs("process")
 def modelled(testbed12):
     """The 12-host lab as processes on the loopback network: a real twin on real sockets, no hosts."""
     from testbed.lab.simulated import start_lab
@@ -97,6 +99,7 @@ def ask_twin(modelled):
 
 
 @pytest.fixture
+@needs("socket")
 def switches(modelled):
     """Every switch of the modelled lab, open and dark."""
     with open_switch(modelled.lab.switches[0].address) as switch:

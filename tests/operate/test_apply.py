@@ -259,6 +259,7 @@ apply_plan(lab, plan, {"ocs1": switch}, Journal(sys.argv[1]))
 """
 
 
+@pytest.mark.process
 def test_a_kill_in_the_middle_of_an_apply_is_found_and_settled_by_the_next(
     testbed12, memory_switch, tmp_path
 ):
@@ -370,6 +371,7 @@ def test_what_the_journal_read_back_is_what_the_twin_holds(modelled, switches, j
     assert row["address"] == modelled.lab.switches[0].address
 
 
+@pytest.mark.process
 def test_another_operation_on_the_same_switch_is_refused(testbed12, memory_switch, journal):
     """From the comparing read to the proving read a switch belongs to one operation of this machine."""
     switch = memory_switch()

@@ -115,6 +115,7 @@ die_if("ended")
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("point", "unknown"), [("opened", 0), ("begun", 0), ("intended", 1), ("recorded", 0), ("ended", 0)]
 )
@@ -128,6 +129,7 @@ def test_a_killed_process_leaves_unknown_exactly_what_is_unknown(tmp_path, point
         assert all(step.status is Status.UNKNOWN and step.after == AFTER for step in unfinished)
 
 
+@pytest.mark.process
 def test_a_process_killed_in_the_middle_is_recognised_while_its_number_is_still_taken(tmp_path):
     """A zombie keeps its number: it must not pass for a living owner."""
     path = tmp_path / "journal.sqlite"

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 pytest.importorskip("asyncssh")
 pytest.importorskip("pydantic")
@@ -79,6 +80,7 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
+@needs("process", "socket")
 def bench(testbed12, tmp_path_factory):
     journal_path = tmp_path_factory.mktemp("journal") / "journal.sqlite"
     with (

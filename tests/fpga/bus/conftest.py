@@ -65,6 +65,7 @@ def axi_simulator(demo, has_registers):
 
 
 @pytest.fixture
+@needs("hdl")
 def told_in_icarus(demo, has_registers, tmp_path, monkeypatch):
     """A function: the JSON that a test of `cocotb_story.py` writes about a top."""
     from fpga.hdl import why_missing

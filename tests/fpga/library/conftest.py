@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import needs
 
 import fpga
 from fpga.count_action import load
@@ -67,6 +68,7 @@ def play():
 
 
 @pytest.fixture(scope="session")
+@needs("hdl")
 def icarus():
     if reason := why_missing("iverilog", "vvp"):
         pytest.skip(reason)

