@@ -70,6 +70,9 @@ def testbed(runs, tmp_path):
 def testbed_here(runs, tmp_path, monkeypatch, capsys):
     """The same inside this process: no second of start-up, for commands that start nothing."""
     monkeypatch.setenv("LIGHTBED_RUNS", str(runs))
+    monkeypatch.setenv(
+        "NUMBA_DISABLE_JIT", "0"
+    )  # the demo would set it, and later tests would be interpreted
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: object) -> Ran:

@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 for library in ("qick", "typer", "matplotlib", "pyvisa"):
     pytest.importorskip(library, reason="the tutorials begin with pip install 'lightbed[kit]'")
@@ -138,13 +139,13 @@ class Reader:
 
 
 @pytest.fixture(scope="module")
+@needs("process")
 def readers(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lightning.cli.evaluate.PACE_SECONDS", 0.0)  # the page's figures say ... anyway
         yield {page: Reader(page, tmp_path_factory.mktemp(page)) for page in RUNS}
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(("page", "index", "command"), COMMANDS)
 def test_the_output_is_that_of_the_page(page, index, command, readers):
     output = readers[page].printed(index)

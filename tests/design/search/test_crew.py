@@ -23,6 +23,7 @@ def here(little, four):
     return optimise(little, four, 2, 25, **SEARCH)
 
 
+@pytest.mark.process
 def test_two_processes_find_what_one_finds(little, four, here):
     assert optimise(little, four, 2, 25, workers=2, **SEARCH) == here
 
@@ -86,6 +87,7 @@ def test_what_is_no_address_is_refused_before_anybody_is_asked(little, four, mon
         optimise(little, four, 2, 25, scheduler=address, **SEARCH)
 
 
+@pytest.mark.process
 def test_a_lost_process_is_told():
     with pytest.raises(SearchError, match=r"workers of the search were lost.*resume"), crew(2) as executor:
         executor.submit(os._exit, 1).result()

@@ -86,6 +86,8 @@ def test_a_kernel_that_cannot_redirect_says_so_before_there_is_light(monkeypatch
     assert "act_mirred" in caught.value.cure
 
 
+@pytest.mark.process
+@pytest.mark.socket
 def test_a_loopback_lab_that_overlaps_another_is_refused(labs):
     subnet = labs.free_subnet("127.96")
     raw = labs.document(2, subnet=subnet, mode="model")
@@ -97,6 +99,8 @@ def test_a_loopback_lab_that_overlaps_another_is_refused(labs):
     assert f"another lab holds {subnet}.0/24" in said["error"]
 
 
+@pytest.mark.process
+@pytest.mark.socket
 def test_without_namespaces_an_address_that_nobody_has_does_not_count_as_taken(labs):
     """203.0.113.0/24 is for documentation only (RFC 5737): no machine can listen there."""
     exit_status, said = labs.refusal(labs.document(2, subnet="203.0.113", mode="model"))

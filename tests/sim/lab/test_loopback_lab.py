@@ -16,6 +16,8 @@ from sim.lab.document import parse
 from sim.lab.errors import LabError
 from sim.lab.supervisor import start_lab
 
+pytestmark = [pytest.mark.process, pytest.mark.socket]
+
 
 @pytest.fixture
 def wiring(labs):
