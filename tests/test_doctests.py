@@ -16,7 +16,10 @@ PACKAGES = ("fpga", "lightning", "ocs_drivers", "sim", "testbed")
 
 
 def has_example(path: Path) -> bool:
-    tree = ast.parse(path.read_text())
+    source = path.read_text()
+    if ">>> " not in source:
+        return False
+    tree = ast.parse(source)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     texts = (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, documented))
     return any(">>> " in text for text in texts if text)

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("asyncssh")
+skip_without("asyncssh")
 ROOT = Path(__file__).parents[1]
 
 

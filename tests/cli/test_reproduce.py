@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("typer")
-pytest.importorskip("matplotlib")
+skip_without("typer")
+skip_without("matplotlib")
 
 from testbed.design.reproductions.table import Table
 

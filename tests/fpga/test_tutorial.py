@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 from needs import needs
 
 for library in ("lark", "typer", "matplotlib", "peakrdl_regblock", "pyosys"):
-    pytest.importorskip(library)
+    skip_without(library)
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial" / "count-action.md"

@@ -13,11 +13,12 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 from needs import needs
 
-pytest.importorskip("asyncssh")
-pytest.importorskip("jsonschema")
-pytest.importorskip("pydantic")
+skip_without("asyncssh")
+skip_without("jsonschema")
+skip_without("pydantic")
 
 from testbed.errors import HostError
 from testbed.lab.fleet import SshFleet

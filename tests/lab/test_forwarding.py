@@ -9,9 +9,10 @@ from ipaddress import IPv4Address
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from libraries import skip_without
 
-pytest.importorskip("asyncssh")
-pytest.importorskip("pydantic")
+skip_without("asyncssh")
+skip_without("pydantic")
 
 from testbed.design.routes import find_routes
 from testbed.design.topology import find_topology

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from libraries import skip_without
 
-pytest.importorskip("pydantic")
-pytest.importorskip("yaml")
+skip_without("pydantic")
+skip_without("yaml")
 
 from testbed.errors import LabFileError
 from testbed.lab.inventory import default_key, load_lab, parse_lab, relocate, render_lab

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from libraries import skip_without
 
-pytest.importorskip("asyncssh")
-pytest.importorskip("pydantic")
+skip_without("asyncssh")
+skip_without("pydantic")
 
 from testbed.errors import HostError
 from testbed.lab.fleet import Completed

@@ -17,10 +17,11 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("asyncssh")
-pytest.importorskip("jsonschema")
-pytest.importorskip("pydantic")
+skip_without("asyncssh")
+skip_without("jsonschema")
+skip_without("pydantic")
 
 import jsonschema
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 from needs import needs
 
 from lightning.calibration import store
@@ -15,7 +16,7 @@ from lightning.devices.identity import DeviceIdentity
 from lightning.errors import AddressError, LightningError
 
 for library in ("qick", "typer", "pyvisa", "matplotlib"):
-    pytest.importorskip(library, reason="the guided run needs lightbed[kit]")
+    skip_without(library, reason="the guided run needs lightbed[kit]")
 
 module = pytest.importorskip("lightning.cli.calibrate")
 DEVICE = "sim://kit?vary=yes&seed=8"

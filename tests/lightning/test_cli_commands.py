@@ -10,12 +10,13 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
 from lightning.calibration import store
 from lightning.cli import COMMANDS, run_app
 
 for library in ("qick", "typer"):
-    pytest.importorskip(library, reason="the command line needs lightbed[kit]")
+    skip_without(library, reason="the command line needs lightbed[kit]")
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -10,12 +10,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 
 from lightning import doctor, profiles
 from lightning.calibration import store
 from lightning.doctor import devices, installation, purposes
 
-pytest.importorskip("qick", reason="a device is a QickConfig: pip install 'lightbed[kit]'")
+skip_without("qick", reason="a device is a QickConfig: pip install 'lightbed[kit]'")
 
 ALL = {
     "numpy": "2.4.6",

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
 import lightning
 from lightning import LightningControl, LightningSignalProcessing, errors, from_slide
@@ -11,7 +12,7 @@ from lightning.calibration import find, to_json
 from lightning.config import Configuration
 from lightning.devices import recording as recordings
 
-pytest.importorskip("qick", reason="records and replays a QickSoc: pip install 'lightbed[kit]'")
+skip_without("qick", reason="records and replays a QickSoc: pip install 'lightbed[kit]'")
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("qick", reason="the examples run on the twin: pip install 'lightbed[kit]'")
+skip_without("qick", reason="the examples run on the twin: pip install 'lightbed[kit]'")
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "lightning"

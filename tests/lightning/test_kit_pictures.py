@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("matplotlib", reason="pictures are drawn by matplotlib: pip install 'lightbed[kit]'")
+skip_without("matplotlib", reason="pictures are drawn by matplotlib: pip install 'lightbed[kit]'")
 
 from lightning import pictures
 from lightning.calibration.fringe import Fringe

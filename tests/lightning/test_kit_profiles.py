@@ -1,12 +1,13 @@
 import copy
 
 import pytest
+from libraries import skip_without
 
 from lightning import LightningControl, errors, from_slide, profiles
 from lightning.checks import check_clocks
 from lightning.config import Configuration
 
-pytest.importorskip("qick", reason="profiles are compiled for by QICK: pip install 'lightbed[kit]'")
+skip_without("qick", reason="profiles are compiled for by QICK: pip install 'lightbed[kit]'")
 
 
 @pytest.mark.parametrize("name", profiles.NAMES)

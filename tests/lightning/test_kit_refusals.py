@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
 import lightning
 from lightning import LightningCompute, LightningControl, errors, from_slide
@@ -11,7 +12,7 @@ from lightning.config import Configuration
 from lightning.devices.deadline import COMPUTING, SIMULATED, Patience
 from lightning.settings import Settings
 
-pytest.importorskip("qick", reason="the twin is a QickConfig: pip install 'lightbed[kit]'")
+skip_without("qick", reason="the twin is a QickConfig: pip install 'lightbed[kit]'")
 
 
 # ---------------------------------------------------------------------------------------- clocks

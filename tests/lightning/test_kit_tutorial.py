@@ -19,10 +19,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 from needs import needs
 
 for library in ("qick", "typer", "matplotlib", "pyvisa"):
-    pytest.importorskip(library, reason="the tutorials begin with pip install 'lightbed[kit]'")
+    skip_without(library, reason="the tutorials begin with pip install 'lightbed[kit]'")
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = ROOT / "docs" / "tutorial"

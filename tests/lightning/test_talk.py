@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 
 import lightning
 from lightning import LightningConfig, LightningControl, LightningSignalProcessing
 
-pytest.importorskip("qick", reason="runs on the twin: pip install 'lightbed[kit]'")
+skip_without("qick", reason="runs on the twin: pip install 'lightbed[kit]'")
 
 TEN_LINES = """
 import lightning

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from libraries import skip_without
 
-pytest.importorskip("asyncssh")
-pytest.importorskip("pydantic")
+skip_without("asyncssh")
+skip_without("pydantic")
 
 from testbed.design.performance import exchange_limit_mbps, exchange_loads
 from testbed.design.rings import rings_of

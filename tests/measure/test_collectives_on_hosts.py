@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 from needs import needs
 
-pytest.importorskip("asyncssh")
-pytest.importorskip("pydantic")
-pytest.importorskip("sqlalchemy")
-pytest.importorskip("jsonschema")
+skip_without("asyncssh")
+skip_without("pydantic")
+skip_without("sqlalchemy")
+skip_without("jsonschema")
 
 from testbed.design.model import RingOrder
 from testbed.design.rings import rings_of

@@ -8,12 +8,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 from needs import needs
 
-pytest.importorskip("asyncssh")
-pytest.importorskip("pydantic")
-pytest.importorskip("sqlalchemy")
-pytest.importorskip("jsonschema")
+skip_without("asyncssh")
+skip_without("pydantic")
+skip_without("sqlalchemy")
+skip_without("jsonschema")
 
 from testbed.design.model import Nic, RingOrder, Topology
 from testbed.design.routes import find_routes

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("sqlalchemy")
+skip_without("sqlalchemy")
 
 from testbed.design.demand import AllReduceDemand
 from testbed.measure.gain import compare_topologies

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("asyncssh")
-pytest.importorskip("pydantic")
+skip_without("asyncssh")
+skip_without("pydantic")
 
 from testbed.design.rings import rings_of
 from testbed.lab.inventory import load_lab

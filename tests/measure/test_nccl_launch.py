@@ -10,8 +10,9 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("asyncssh")
+skip_without("asyncssh")
 
 from testbed.errors import CollectiveError
 from testbed.lab.fleet import Completed

@@ -10,9 +10,10 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("pyarrow")
-pytest.importorskip("sqlalchemy")
+skip_without("pyarrow")
+skip_without("sqlalchemy")
 
 from testbed.measure.model import NicBytes, Timing
 from testbed.measure.records import (

@@ -15,9 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("pyarrow")
-pytest.importorskip("sqlalchemy")
+skip_without("pyarrow")
+skip_without("sqlalchemy")
 
 import pyarrow.parquet as pq
 

@@ -7,13 +7,14 @@ import subprocess
 import sys
 
 import pytest
+from libraries import skip_without
 
 from ocs_drivers import known_schemes
 from ocs_drivers.testing.record import read_record
 
-pytest.importorskip("pyvisa_py")
-pytest.importorskip("asyncssh")
-pytest.importorskip("h11")
+skip_without("pyvisa_py")
+skip_without("asyncssh")
+skip_without("h11")
 
 FAST = ("--speed=2000", "--option=idle_s=1e9")
 """A robot's minute in 30 ms; its patience is not what we try here."""

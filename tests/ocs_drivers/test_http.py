@@ -12,8 +12,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from libraries import skip_without
 
-pytest.importorskip("h11")
+skip_without("h11")
 
 from ocs_drivers import http
 from ocs_drivers.credentials import Credentials

@@ -10,11 +10,12 @@ import urllib.request
 from typing import Any
 
 import pytest
+from libraries import skip_without
 from needs import needs
 
-pytest.importorskip("h11")
-pytest.importorskip("pyvisa_py")
-pytest.importorskip("serial")
+skip_without("h11")
+skip_without("pyvisa_py")
+skip_without("serial")
 
 from ocs_drivers import CrossConnects, open_switch
 from ocs_drivers.errors import PortDisabled, PortFailed

@@ -7,9 +7,10 @@ import socket
 from typing import Any
 
 import pytest
+from libraries import skip_without
 from needs import needs
 
-pytest.importorskip("h11")
+skip_without("h11")
 
 from ocs_drivers import CrossConnects, open_switch
 from ocs_drivers.errors import (

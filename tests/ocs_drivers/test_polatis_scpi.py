@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
+from libraries import skip_without
 from needs import needs
 
 from ocs_drivers import Capabilities, CrossConnects, PortState, Power, Status, open_switch
@@ -24,7 +25,7 @@ from ocs_drivers.transport import SocketTransport
 
 pytestmark = pytest.mark.socket
 
-pytest.importorskip("pyvisa_py")
+skip_without("pyvisa_py")
 
 READ = b":oxc:swit:conn:stat?"
 READ_BACK = b":oxc:swit:conn:stat?;:syst:err?"

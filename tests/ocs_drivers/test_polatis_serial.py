@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from libraries import skip_without
 from needs import needs
 
-pytest.importorskip("serial")
+skip_without("serial")
 
 from ocs_drivers import CrossConnects, open_switch
 from ocs_drivers.errors import ConnectError, ConnectionLost, OcsError, PartialApply, Timeout, Unsupported

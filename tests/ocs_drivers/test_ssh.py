@@ -11,9 +11,9 @@ from needs import needs
 
 asyncssh = pytest.importorskip("asyncssh")
 
-from ocs_drivers.address import parse_address  # noqa: E402
-from ocs_drivers.credentials import Credentials  # noqa: E402
-from ocs_drivers.errors import (  # noqa: E402
+from ocs_drivers.address import parse_address
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.errors import (
     AddressError,
     AnotherDevice,
     ConnectError,
@@ -22,10 +22,10 @@ from ocs_drivers.errors import (  # noqa: E402
     Timeout,
     Unsupported,
 )
-from ocs_drivers.lines import ssh_line  # noqa: E402
-from ocs_drivers.ssh import SshTransport  # noqa: E402
-from ocs_drivers.timing import Deadline  # noqa: E402
-from sim.twins.listener import bound_socket  # noqa: E402
+from ocs_drivers.lines import ssh_line
+from ocs_drivers.ssh import SshTransport
+from ocs_drivers.timing import Deadline
+from sim.twins.listener import bound_socket
 
 ACCOUNT = Credentials("admin", "root")
 

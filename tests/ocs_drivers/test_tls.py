@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 from needs import needs
 
-pytest.importorskip("cryptography")
+skip_without("cryptography")
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization

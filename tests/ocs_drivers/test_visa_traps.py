@@ -12,6 +12,7 @@ import threading
 import time
 
 import pytest
+from libraries import skip_without
 
 from ocs_drivers import CrossConnects, open_switch
 from ocs_drivers.device_lock import lock_path
@@ -25,7 +26,7 @@ from ocs_drivers.errors import (
 
 pytestmark = pytest.mark.socket
 
-pytest.importorskip("pyvisa_py")
+skip_without("pyvisa_py")
 
 READ = b":oxc:swit:conn:stat?"
 

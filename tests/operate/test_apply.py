@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from libraries import skip_without
 
-pytest.importorskip("asyncssh")
-pytest.importorskip("pydantic")
-pytest.importorskip("sqlalchemy")
+skip_without("asyncssh")
+skip_without("pydantic")
+skip_without("sqlalchemy")
 
 from ocs_drivers import OcsError
 from ocs_drivers.errors import ProtocolDesync, SwitchHeld

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from libraries import skip_without
 
-pytest.importorskip("asyncssh")
-pytest.importorskip("pydantic")
-pytest.importorskip("sqlalchemy")
+skip_without("asyncssh")
+skip_without("pydantic")
+skip_without("sqlalchemy")
 
 from testbed.design.model import Link, Nic
 from testbed.design.topology import find_topology

@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("asyncssh")
-pytest.importorskip("pydantic")
-pytest.importorskip("sqlalchemy")
+skip_without("asyncssh")
+skip_without("pydantic")
+skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Snapshot, Status, Step
 from ocs_drivers.transaction import judge

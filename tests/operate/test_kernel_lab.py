@@ -11,11 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 from needs import needs
 
-pytest.importorskip("asyncssh")
-pytest.importorskip("pydantic")
-pytest.importorskip("sqlalchemy")
+skip_without("asyncssh")
+skip_without("pydantic")
+skip_without("sqlalchemy")
 
 from ocs_drivers import open_switch
 from ocs_drivers.model import CrossConnects

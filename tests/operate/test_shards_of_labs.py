@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from libraries import skip_without
 
-pytest.importorskip("asyncssh")
-pytest.importorskip("pydantic")
-pytest.importorskip("sqlalchemy")
+skip_without("asyncssh")
+skip_without("pydantic")
+skip_without("sqlalchemy")
 
 from ocs_drivers.errors import PortBusy
 from testbed.design.plan_file import Plan

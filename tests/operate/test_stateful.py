@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("sqlalchemy")
-pytest.importorskip("pyvisa_py")
+skip_without("sqlalchemy")
+skip_without("pyvisa_py")
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st

@@ -7,8 +7,9 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("h11")
+skip_without("h11")
 
 CIRCUITS, PORTS = "/rest/crossconnects/", "/rest/ports/"
 BASIC = "Basic " + b64encode(b"admin:admin").decode()

@@ -8,8 +8,9 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("h11")
+skip_without("h11")
 
 from sim.models.clock import VirtualClock
 from sim.twins.switch.faults import Faults

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from libraries import skip_without
 
-pytest.importorskip("h11")
+skip_without("h11")
 
 PAIRS = "/api/data/optical-switch:cross-connects"
 PORTS = "/api/data/optical-switch:port-config"

@@ -9,11 +9,11 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper
 
-from testbed.design.workload_choice import WorkloadChoice  # noqa: E402
-from testbed.design.workloads.imports import import_onnx, workload_from_file  # noqa: E402
-from testbed.errors import WorkloadError  # noqa: E402
+from testbed.design.workload_choice import WorkloadChoice
+from testbed.design.workloads.imports import import_onnx, workload_from_file
+from testbed.errors import WorkloadError
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 

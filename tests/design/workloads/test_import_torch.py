@@ -8,9 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from testbed.design.workloads.catalogue import workload  # noqa: E402
-from testbed.design.workloads.imports import import_torch  # noqa: E402
-from testbed.errors import WorkloadError  # noqa: E402
+from testbed.design.workloads.catalogue import workload
+from testbed.design.workloads.imports import import_torch
+from testbed.errors import WorkloadError
 
 pytestmark = pytest.mark.torch
 

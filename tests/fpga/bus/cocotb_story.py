@@ -18,8 +18,8 @@ from fpga.bus.cocotb_axi import CocotbBus
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from demo_datapath import demo  # noqa: E402  # the path is set in the line before
-from scenario import program_of, tell  # noqa: E402
+from demo_datapath import demo  # the path is set in the line before
+from scenario import program_of, tell
 
 
 async def registers_of(dut):

@@ -6,11 +6,12 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from libraries import skip_without
 
 import fpga
 
-pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
-pytest.importorskip("typer", reason="needs typer: pip install 'lightbed[fpga]'")
+skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
+skip_without("typer", reason="needs typer: pip install 'lightbed[fpga]'")
 
 from fpga.cli import run_app
 from fpga.count_action import load, parse_text

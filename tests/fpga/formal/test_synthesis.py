@@ -3,9 +3,10 @@
 import json
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("pyosys", reason="needs pyosys: pip install 'lightbed[hdl]'")
-pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
+skip_without("pyosys", reason="needs pyosys: pip install 'lightbed[hdl]'")
+skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
 
 from fpga.hdl.synthesis import BASELINE, estimate, grown, subjects
 

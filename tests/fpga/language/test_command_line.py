@@ -8,9 +8,10 @@ import sys
 import xml.etree.ElementTree as ET
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("lark", reason="lark reads the language: pip install 'lightbed[fpga]'")
-pytest.importorskip("typer", reason="typer is the command line: pip install 'lightbed[fpga]'")
+skip_without("lark", reason="lark reads the language: pip install 'lightbed[fpga]'")
+skip_without("typer", reason="typer is the command line: pip install 'lightbed[fpga]'")
 
 from fpga.cli import run_app
 from fpga.count_action import ActionKind, CountKind, load

@@ -6,9 +6,10 @@ import json
 from collections import Counter
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("lark", reason="lark reads the language: pip install 'lightbed[fpga]'")
-pytest.importorskip("typer", reason="typer is the command line: pip install 'lightbed[fpga]'")
+skip_without("lark", reason="lark reads the language: pip install 'lightbed[fpga]'")
+skip_without("typer", reason="typer is the command line: pip install 'lightbed[fpga]'")
 
 from fpga.cli import run_app
 from fpga.cli.check import accepted, refused

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
+from libraries import skip_without
 
-pytest.importorskip("lark", reason="lark reads the language: pip install 'lightbed[fpga]'")
+skip_without("lark", reason="lark reads the language: pip install 'lightbed[fpga]'")
 
 from fpga.count_action import (
     Action,

@@ -8,8 +8,9 @@ import subprocess
 import sys
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("lark", reason="lark reads the language: pip install 'lightbed[fpga]'")
+skip_without("lark", reason="lark reads the language: pip install 'lightbed[fpga]'")
 
 from fpga.count_action import CountActionError, Diagnostic, load, parse_text
 

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 
 import fpga
 
-pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
+skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
 
 from fpga.count_action import load
 from fpga.hdl.cosimulation import coverage

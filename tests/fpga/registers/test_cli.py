@@ -5,9 +5,10 @@ import sys
 from importlib.util import find_spec
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
-pytest.importorskip("typer", reason="needs typer: pip install 'lightbed[fpga]'")
+skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
+skip_without("typer", reason="needs typer: pip install 'lightbed[fpga]'")
 
 from fpga.cli import run_app
 from fpga.count_action import load

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from libraries import skip_without
 
 from fpga.count_action import (
     Action,
@@ -25,7 +26,7 @@ from fpga.count_action.simulate import Reference, compile_datapath, simulate
 from fpga.count_action.simulate.expressions import Field, number, packed, unsigned, whole
 from fpga.hdl.cosimulation import coverage, first_mismatch
 
-pytest.importorskip("numba")
+skip_without("numba")
 
 
 def compared(generated, seed, modules, cycles):

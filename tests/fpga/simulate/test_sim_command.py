@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "count_action"
-pytest.importorskip("lark")
-pytest.importorskip("typer")
+skip_without("lark")
+skip_without("typer")
 
 
 @pytest.fixture

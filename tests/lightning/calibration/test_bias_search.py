@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("qick")
-pytest.importorskip("pyvisa")
+skip_without("qick")
+skip_without("pyvisa")
 
 import lightning
 from lightning.calibration import bias

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("qick")
+skip_without("qick")
 
 import lightning
 from lightning.calibration.accuracy import (

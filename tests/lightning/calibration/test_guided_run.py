@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("qick")
+skip_without("qick")
 
 import lightning
 from lightning import errors

@@ -6,8 +6,9 @@ import json
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("typer", reason="the command line needs lightbed[kit]")
+skip_without("typer", reason="the command line needs lightbed[kit]")
 
 from lightning.cli import run_app
 from lightning.compiler import Hardware, load_model, load_or_compile, model_hash

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
 from fpga.program import program_from_json
 from lightning.compiler import Hardware, Options, compile_network, program_of, work_of
 from lightning.compiler.archive import packed, unpacked
 from lightning.errors import CompileError
 
-pytest.importorskip(
-    "lark", reason="the library of count-action modules is text: pip install 'lightbed[fpga]'"
-)
+skip_without("lark", reason="the library of count-action modules is text: pip install 'lightbed[fpga]'")
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("qick")
+skip_without("qick")
 
 import lightning
 from lightning.calibration.batch import Reader

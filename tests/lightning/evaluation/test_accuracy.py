@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("numba", reason="noise needs numba: pip install 'lightbed[inference]'")
+skip_without("numba", reason="noise needs numba: pip install 'lightbed[inference]'")
 
 from lightning.errors import InputError
 from lightning.evaluation import Dataset, evaluate, load_dataset

@@ -6,9 +6,10 @@ import json
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("typer", reason="the command line needs lightbed[kit]")
-pytest.importorskip("numba", reason="noise needs lightbed[inference]")
+skip_without("typer", reason="the command line needs lightbed[kit]")
+skip_without("numba", reason="noise needs lightbed[inference]")
 
 from lightning.cli import run_app
 

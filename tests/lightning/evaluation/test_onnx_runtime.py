@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("onnx", reason="the comparison needs lightbed[inference]")
-pytest.importorskip("onnxruntime", reason="the comparison needs lightbed[inference]")
-pytest.importorskip("numba", reason="noise needs lightbed[inference]")
+skip_without("onnx", reason="the comparison needs lightbed[inference]")
+skip_without("onnxruntime", reason="the comparison needs lightbed[inference]")
+skip_without("numba", reason="noise needs lightbed[inference]")
 
 from lightning.evaluation import Dataset, load_dataset
 from lightning.evaluation.models import compiled_for

@@ -4,8 +4,9 @@ import math
 from dataclasses import replace
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("matplotlib", reason="pictures are drawn by matplotlib: pip install 'lightbed[kit]'")
+skip_without("matplotlib", reason="pictures are drawn by matplotlib: pip install 'lightbed[kit]'")
 
 from lightning.evaluation.sensitivity import LayerLoss, Sensitivity, Tried
 from lightning.execution import Noise

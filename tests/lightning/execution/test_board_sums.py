@@ -4,8 +4,9 @@ import warnings
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("lark", reason="the library of modules is text: pip install lark")
+skip_without("lark", reason="the library of modules is text: pip install lark")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # pynq's own, at its import
     pytest.importorskip("pynq", reason="needs pynq 4: environment of a board")

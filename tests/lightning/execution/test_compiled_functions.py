@@ -7,7 +7,7 @@ import pytest
 
 numba = pytest.importorskip("numba")
 
-from lightning.execution.compiled import compiled  # noqa: E402 - after what is needed
+from lightning.execution.compiled import compiled
 
 
 def twice(number):

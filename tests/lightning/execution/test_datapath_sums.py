@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
-pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
+skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
+skip_without("numba", reason="needs numba: pip install 'lightbed[fpga]'")
 
 from fpga.bus import BusFault, simulated_bus
 from fpga.bus.pynq import PynqBus

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("qick", reason="the twin is a QickConfig: pip install 'lightbed[kit]'")
+skip_without("qick", reason="the twin is a QickConfig: pip install 'lightbed[kit]'")
 
 import lightning
 from lightning import errors

@@ -4,18 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from libraries import library, skip_without
 
-pytest.importorskip("numba")
-stats = pytest.importorskip("scipy.stats")
+skip_without("numba")
+stats = library("scipy.stats")
 
-from lightning.compiler import Hardware  # noqa: E402 - after what is needed
-from lightning.errors import OutOfRange  # noqa: E402
-from lightning.execution import Faults, Noise, noisy, open_executor  # noqa: E402
-from lightning.execution.brute import BruteMultiplier  # noqa: E402
-from lightning.execution.exact import ExactMultiplier  # noqa: E402
-from lightning.execution.noisy import NoisyMultiplier, may_clip  # noqa: E402
-from lightning.execution.patches import patches  # noqa: E402
-from lightning.execution.walk import WalkingExecutor  # noqa: E402
+from lightning.compiler import Hardware
+from lightning.errors import OutOfRange
+from lightning.execution import Faults, Noise, noisy, open_executor
+from lightning.execution.brute import BruteMultiplier
+from lightning.execution.exact import ExactMultiplier
+from lightning.execution.noisy import NoisyMultiplier, may_clip
+from lightning.execution.patches import patches
+from lightning.execution.walk import WalkingExecutor
 
 DRAWS = 4000
 

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from libraries import library, skip_without
 
-pytest.importorskip("numba")
-stats = pytest.importorskip("scipy.stats")
+skip_without("numba")
+stats = library("scipy.stats")
 
-from lightning.execution.normal import EDGE, ENDS, normals_into  # noqa: E402 - needs numba
+from lightning.execution.normal import EDGE, ENDS, normals_into
 
 
 def normals(count, seed=1, key=2, stream=3):

@@ -12,15 +12,16 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from libraries import skip_without
 from needs import needs
 
 pyvisa = pytest.importorskip("pyvisa", reason="laboratory instruments are reached through PyVISA")
-pytest.importorskip("pyvisa_py", reason="raw sockets need the pure-Python backend of PyVISA")
+skip_without("pyvisa_py", reason="raw sockets need the pure-Python backend of PyVISA")
 
-from lightning.errors import AddressError, MissingLibrary, OutOfRange  # noqa: E402
-from lightning.instruments import Instruments, open_bench, open_instrument  # noqa: E402
-from lightning.instruments import line as line_module  # noqa: E402
-from lightning.instruments.errors import (  # noqa: E402
+from lightning.errors import AddressError, MissingLibrary, OutOfRange
+from lightning.instruments import Instruments, open_bench, open_instrument
+from lightning.instruments import line as line_module
+from lightning.instruments.errors import (
     InstrumentGone,
     InstrumentRefused,
     InstrumentSilent,
@@ -28,8 +29,8 @@ from lightning.instruments.errors import (  # noqa: E402
     UnreadableReply,
     WrongInstrument,
 )
-from lightning.instruments.session import Session  # noqa: E402
-from sim.twins.rfsoc.kit import photonic_kit  # noqa: E402
+from lightning.instruments.session import Session
+from sim.twins.rfsoc.kit import photonic_kit
 
 QUICK_S = 0.15
 """A timeout for those questions that run into it."""

@@ -4,9 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from libraries import skip_without
 from needs import needs
 
-pytest.importorskip("typer", reason="the command line needs it")
+skip_without("typer", reason="the command line needs it")
 
 from lightning.cli import run_app
 from lightning.compiler import Options, compile_network

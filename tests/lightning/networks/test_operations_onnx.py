@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from libraries import skip_without
 
 from lightning.errors import NetworkError, UnsupportedNode
 
-pytest.importorskip("onnx", reason="pip install 'lightbed[inference]'")
+skip_without("onnx", reason="pip install 'lightbed[inference]'")
 
 seen = {"conv": set(), "pool": set()}
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("fastapi", reason="HTTP needs lightbed[serve]")
-pytest.importorskip("httptools", reason="HTTP needs lightbed[serve]")
-pytest.importorskip("orjson", reason="HTTP needs lightbed[serve]")
-pytest.importorskip("prometheus_client", reason="HTTP needs lightbed[serve]")
-pytest.importorskip("uvicorn", reason="HTTP needs lightbed[serve]")
-pytest.importorskip("uvloop", reason="HTTP needs lightbed[serve]")
+skip_without("fastapi", reason="HTTP needs lightbed[serve]")
+skip_without("httptools", reason="HTTP needs lightbed[serve]")
+skip_without("orjson", reason="HTTP needs lightbed[serve]")
+skip_without("prometheus_client", reason="HTTP needs lightbed[serve]")
+skip_without("uvicorn", reason="HTTP needs lightbed[serve]")
+skip_without("uvloop", reason="HTTP needs lightbed[serve]")
 
 from lightning.compiler import model_hash
 from lightning.errors import LightningError, ServingError

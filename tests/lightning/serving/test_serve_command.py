@@ -15,16 +15,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from libraries import skip_without
 from needs import needs
 
-pytest.importorskip("typer", reason="needs lightbed[serve]")
-pytest.importorskip("fastapi", reason="needs lightbed[serve]")
-pytest.importorskip("httptools", reason="needs lightbed[serve]")
-pytest.importorskip("orjson", reason="needs lightbed[serve]")
-pytest.importorskip("prometheus_client", reason="needs lightbed[serve]")
-pytest.importorskip("uvicorn", reason="needs lightbed[serve]")
-pytest.importorskip("uvloop", reason="needs lightbed[serve]")
-pytest.importorskip("tritonclient", reason="the page uses tritonclient[http]")
+skip_without("typer", reason="needs lightbed[serve]")
+skip_without("fastapi", reason="needs lightbed[serve]")
+skip_without("httptools", reason="needs lightbed[serve]")
+skip_without("orjson", reason="needs lightbed[serve]")
+skip_without("prometheus_client", reason="needs lightbed[serve]")
+skip_without("uvicorn", reason="needs lightbed[serve]")
+skip_without("uvloop", reason="needs lightbed[serve]")
+skip_without("tritonclient", reason="the page uses tritonclient[http]")
 
 from lightning.cli import run_app
 from lightning.cli.serve import _say as say

@@ -3,9 +3,9 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pytest
+from libraries import skip_without
 
-pytest.importorskip("qick", reason="the kit's twin is a QickSoc")
+skip_without("qick", reason="the kit's twin is a QickSoc")
 
 import lightning
 from lightning.execution import open_executor

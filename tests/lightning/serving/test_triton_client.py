@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from libraries import skip_without
 from needs import needs
 
-pytest.importorskip("fastapi", reason="HTTP needs lightbed[serve]")
-pytest.importorskip("uvloop", reason="HTTP needs lightbed[serve]")
-pytest.importorskip("tritonclient.http", reason="needs tritonclient[http]")
+skip_without("fastapi", reason="HTTP needs lightbed[serve]")
+skip_without("uvloop", reason="HTTP needs lightbed[serve]")
+skip_without("tritonclient.http", reason="needs tritonclient[http]")
 
 import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException

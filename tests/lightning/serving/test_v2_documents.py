@@ -4,8 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("orjson", reason="documents are read by orjson: pip install 'lightbed[serve]'")
+skip_without("orjson", reason="documents are read by orjson: pip install 'lightbed[serve]'")
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

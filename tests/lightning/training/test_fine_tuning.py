@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("torch", reason="training needs it: pip install 'lightbed[torch]'")
-pytest.importorskip("numba", reason="executors are compiled")
+skip_without("torch", reason="training needs it: pip install 'lightbed[torch]'")
+skip_without("numba", reason="executors are compiled")
 
 import torch
 from torch import nn

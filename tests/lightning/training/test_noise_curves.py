@@ -3,8 +3,9 @@
 import math
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("matplotlib", reason="pictures need it: pip install 'lightbed[kit]'")
+skip_without("matplotlib", reason="pictures need it: pip install 'lightbed[kit]'")
 
 from lightning.compiler.hardware import MEASURED_SIGMA
 from lightning.pictures.noise_curves import noise_curves

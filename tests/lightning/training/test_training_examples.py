@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("torch", reason="the examples begin with pip install 'lightbed[inference,torch]'")
-pytest.importorskip("numba", reason="as above")
-pytest.importorskip("onnx", reason="as above")
-pytest.importorskip("sklearn", reason="as above")
+skip_without("torch", reason="the examples begin with pip install 'lightbed[inference,torch]'")
+skip_without("numba", reason="as above")
+skip_without("onnx", reason="as above")
+skip_without("sklearn", reason="as above")
 
 from lightning.compiler import load_model
 from lightning.evaluation import evaluate, load_dataset

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("torch", reason="training needs it: pip install 'lightbed[torch]'")
+skip_without("torch", reason="training needs it: pip install 'lightbed[torch]'")
 
 import torch
 from torch import nn

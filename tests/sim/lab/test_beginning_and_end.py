@@ -8,8 +8,9 @@ import subprocess
 from ipaddress import IPv4Network
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("jsonschema")
+skip_without("jsonschema")
 
 from sim.lab.found import end_labs
 

@@ -7,8 +7,9 @@ import json
 from contextlib import AsyncExitStack, suppress
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("jsonschema")
+skip_without("jsonschema")
 
 from sim.lab import __main__, supervisor
 from sim.lab.document import parse

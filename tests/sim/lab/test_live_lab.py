@@ -10,8 +10,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("jsonschema")
+skip_without("jsonschema")
 pytestmark = pytest.mark.kernel
 
 

@@ -9,8 +9,9 @@ import socket
 from contextlib import AsyncExitStack
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("jsonschema")
+skip_without("jsonschema")
 
 from sim.lab.document import parse
 from sim.lab.errors import LabError

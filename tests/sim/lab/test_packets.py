@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("jsonschema")
+skip_without("jsonschema")
 
 from sim.twins import netns
 

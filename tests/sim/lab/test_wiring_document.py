@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("jsonschema")
+skip_without("jsonschema")
 
 from sim.lab.document import parse
 from sim.lab.errors import LabError

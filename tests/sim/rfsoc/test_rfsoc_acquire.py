@@ -7,10 +7,11 @@ import threading
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
 from sim.twins.rfsoc import NotSimulated, ProgramError, connect
 
-pytest.importorskip("qick")
+skip_without("qick")
 
 
 def test_decimated_and_accumulated_data_have_qicks_shapes_and_types(loopback, programs):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("qick", reason="programs for the board are compiled by QICK")
+skip_without("qick", reason="programs for the board are compiled by QICK")
 
 from sim.twins.rfsoc import connect
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
 from sim.twins.rfsoc.clock import LOOK_S, DeviceClock
 from sim.twins.rfsoc.faults import FAULTS
 
-pytest.importorskip("qick")
+skip_without("qick")
 
 SHORT = {"reps": 3, "readout_length": 20}
 

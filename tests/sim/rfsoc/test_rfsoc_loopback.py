@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
 from sim.twins.rfsoc.decimation import GAIN
 
-pytest.importorskip("qick")
+skip_without("qick")
 
 FULL = 32767 / 32768
 

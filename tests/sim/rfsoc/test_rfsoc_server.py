@@ -7,13 +7,14 @@ import subprocess
 import sys
 
 import pytest
+from libraries import skip_without
 from needs import needs
 
 from sim.twins.rfsoc import NotSimulated
 
-pytest.importorskip("qick")
-pytest.importorskip("Pyro4")
-pytest.importorskip("psutil")
+skip_without("qick")
+skip_without("Pyro4")
+skip_without("psutil")
 
 
 @pytest.fixture

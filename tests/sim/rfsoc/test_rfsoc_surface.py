@@ -13,13 +13,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 
 from sim.twins.rfsoc import NotSimulated, ProgramError, connect
 from sim.twins.rfsoc.address import AddressError, configuration, parsed, profiles
 from sim.twins.rfsoc.not_simulated import NotSimulatedAttribute
 from sim.twins.rfsoc.surface import ATTRIBUTES, LACKING
 
-pytest.importorskip("qick")
+skip_without("qick")
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference" / "rfsoc-twin.md"
 OWN = {

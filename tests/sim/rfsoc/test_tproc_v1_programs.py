@@ -4,10 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
 from sim.twins.rfsoc.tproc_v1 import TprocV1
 
-pytest.importorskip("qick", reason="its assembler writes the programs; install lightbed[qick]")
+skip_without("qick", reason="its assembler writes the programs; install lightbed[qick]")
 
 from qick import QickConfig
 from qick.asm_v1 import QickProgram

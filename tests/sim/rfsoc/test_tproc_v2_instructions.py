@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("qick", reason="needs QICK's assembler: pip install 'lightbed[kit]'")
+skip_without("qick", reason="needs QICK's assembler: pip install 'lightbed[kit]'")
 from qick.tprocv2_assembler import Assembler
 
 from sim.twins.rfsoc.not_simulated import NotSimulated

@@ -5,8 +5,9 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("qick", reason="needs QICK: pip install 'lightbed[kit]'")
+skip_without("qick", reason="needs QICK: pip install 'lightbed[kit]'")
 from qick import QickConfig
 from qick.asm_v2 import AsmV2, AveragerProgramV2, QickSpan, QickSweep1D
 

@@ -10,8 +10,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from libraries import skip_without
 
-pytest.importorskip("qick", reason="needs QICK's assembler: pip install 'lightbed[kit]'")
+skip_without("qick", reason="needs QICK's assembler: pip install 'lightbed[kit]'")
 from qick.tprocv2_assembler import Assembler
 
 from sim.twins.rfsoc.tproc_v2 import TprocV2, compiled

@@ -9,9 +9,9 @@ import pytest
 
 qick = pytest.importorskip("qick", reason="programs for the board are compiled by QICK")
 
-from sim.twins.rfsoc import connect  # noqa: E402
-from sim.twins.rfsoc.kit import photonic_kit  # noqa: E402
-from sim.twins.rfsoc.kit import plant as kit_plant  # noqa: E402
+from sim.twins.rfsoc import connect
+from sim.twins.rfsoc.kit import photonic_kit
+from sim.twins.rfsoc.kit import plant as kit_plant
 
 TICK_NS = 1e9 / 384e6
 OFFSET = 100

@@ -1,0 +1,40 @@
+"""Libraries that a test module needs: looked for when tests are collected, imported when a test uses them.
+
+Importing what all tests need would cost each worker seconds, whichever tests it runs.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+
+def skip_without(*names: str, reason: str = "") -> None:
+    """Skip the test, or the module that is being collected, unless these libraries are installed."""
+    for name in names:
+        if not _is_installed(name):
+            pytest.skip(reason or f"needs {name}, which is not installed", allow_module_level=True)
+
+
+def library(name: str, *, reason: str = "") -> Any:
+    """Return a stand-in for the library that imports it when an attribute is asked for; skip without it."""
+    skip_without(name, reason=reason)
+    return _Library(name)
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # the package that would hold it
+        return False
+
+
+class _Library:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(import_module(self._name), attribute)
