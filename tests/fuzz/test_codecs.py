@@ -12,6 +12,8 @@ from codec_table import CODECS, DESYNC, Codec
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.codec
+
 LONG_S = 5.0
 """What is linear in its input takes a tenth of this; what is not takes hours."""
 

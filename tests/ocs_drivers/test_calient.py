@@ -744,6 +744,7 @@ class EngineersMachine(RuleBasedStateMachine):
         return {move.request for move in pending if move.pair[0] not in scope}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("front", ["tl1", "rest"])
 def test_engineers_circuits_are_respected_or_told(bench, front):
     met: Counter[str] = Counter()

@@ -22,6 +22,8 @@ from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import PortBusy, ProtocolDesync
 from ocs_drivers.model import PendingMove, PortState, Power
 
+pytestmark = pytest.mark.codec
+
 ROW = (
     "2.3.6-3.2.5:SRCPORT=2.3.6,DSTPORT=3.2.5,GRPNAME=DSTRAUB,CONNNAME=2.3.6-3.2.5,CONNTYPE=2WAY,"
     "AS=UMA,OS=RDY,OC=OK,PS=UPR,AL=CL"

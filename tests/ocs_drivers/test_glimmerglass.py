@@ -32,6 +32,8 @@ from ocs_drivers.glimmerglass import GlimmerglassTl1, tl1_switch, words
 from ocs_drivers.model import PortState, Power, Side, Step
 from ocs_drivers.testing import SwitchContract
 
+pytestmark = pytest.mark.codec
+
 ACCOUNT = Credentials("admin", "admin")
 SIZE = 8
 

@@ -34,6 +34,8 @@ from ocs_drivers.http_session import HttpSession
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transport import lost, silent
 
+pytestmark = pytest.mark.codec
+
 DEVICE = "calient+rest://10.0.0.3:8008"
 
 

@@ -17,6 +17,8 @@ from ocs_drivers.errors import (
 from ocs_drivers.model import PortState
 from ocs_drivers.polatis import rest_words
 
+pytestmark = pytest.mark.codec
+
 PAIRS = "/api/data/optical-switch:cross-connects"
 
 

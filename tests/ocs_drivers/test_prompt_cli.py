@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from ocs_drivers.errors import ProtocolDesync
 from ocs_drivers.prompt_cli import LONGEST_LINE, Decoder, Line, Prompt, command_bytes
 
+pytestmark = pytest.mark.codec
+
 PROMPT = re.compile(r"[\w@]+(?:\[\w+\])?[>#]")
 READY = Prompt("optic@ocs>")
 

@@ -14,6 +14,8 @@ from ocs_drivers.rome.names import Layout
 from ocs_drivers.rome.port_table import Motion, Table, decode_ports
 from ocs_drivers.rome.queue import Queue, decode_queue
 
+pytestmark = pytest.mark.codec
+
 QUEUE = [
     "Connection execution status: enabled",
     "Command in process:",

@@ -10,6 +10,8 @@ from ocs_drivers import scpi
 from ocs_drivers.errors import ProtocolDesync
 from ocs_drivers.model import CrossConnects, Identity, PortState
 
+pytestmark = pytest.mark.codec
+
 GOLDEN_COMMANDS = [
     (scpi.add(CrossConnects({1: 17, 2: 18, 3: 19})), ":oxc:swit:conn:add (@1,2,3),(@17,18,19)"),
     (scpi.replace_all(CrossConnects({1: 17, 2: 18})), ":oxc:swit:conn:only (@1,2),(@17,18)"),

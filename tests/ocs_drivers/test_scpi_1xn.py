@@ -27,6 +27,8 @@ from ocs_drivers.errors import (
 from ocs_drivers.model import Identity, Power, Side, Step
 from ocs_drivers.scpi_1xn import PRESETS, tcp_switch, words_in
 
+pytestmark = pytest.mark.codec
+
 PLAIN = PRESETS["scpi"].words
 BANKED = Words(":ROUT{bank}:CHAN {channel}", ":ROUT{bank}:CHAN?", errors=":SYST:ERR?")
 

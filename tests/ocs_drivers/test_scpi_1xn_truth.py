@@ -13,6 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from ocs_drivers import CrossConnects, OcsError, Status
 from ocs_drivers.errors import Conflict, PortError, Unsupported
 
+pytestmark = pytest.mark.slow
+
 BANKS, CHANNELS = 2, 6
 STEPS = 50
 

@@ -17,6 +17,8 @@ from ocs_drivers.model import PortState
 from ocs_drivers.sonic import tables
 from ocs_drivers.sonic.names import LONGEST_LIST, Names
 
+pytestmark = pytest.mark.codec
+
 NAMES = Names(64)
 
 # -- what is published

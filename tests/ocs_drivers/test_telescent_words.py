@@ -11,6 +11,8 @@ from ocs_drivers.telescent.replies import Cell, decode_cells, decode_input
 from ocs_drivers.telescent.table import Table
 from ocs_drivers.telescent.words import Numbering, Words
 
+pytestmark = pytest.mark.codec
+
 WORDS = Words()
 
 

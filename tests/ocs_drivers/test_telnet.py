@@ -23,6 +23,8 @@ from ocs_drivers.telnet import (
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transport import lost
 
+pytestmark = pytest.mark.codec
+
 WINDOW_SIZE, TERMINAL_TYPE = 31, 24
 
 

@@ -19,6 +19,8 @@ from ocs_drivers.tl1 import (
     port_range,
 )
 
+pytestmark = pytest.mark.codec
+
 HEADER = b"\r\n   NAME 26-01-31 12:00:00\r\n"
 COMPLETED = HEADER + b'M  123 COMPLD\r\n   "1,17"\r\n   "2,18"\r\n;'
 DENIED = HEADER + b"M  123 DENY\r\n   IIAC\r\n   /* no such port; really */\r\n;"

@@ -11,6 +11,8 @@ from ocs_drivers.errors import ProtocolDesync
 from ocs_drivers.polatis import tl1_words
 from ocs_drivers.polatis.readings import DARK_FLOOR_DBM, power_reading
 
+pytestmark = pytest.mark.codec
+
 UNDERSTOOD = [
     (tl1_words.decode_size, ("SYSTEM:SIZE=16x16",), (16, 16)),
     (tl1_words.decode_pairs, ("11,28", "4,17"), CrossConnects({4: 17, 11: 28})),

@@ -23,6 +23,8 @@ from hypothesis.stateful import (
 from ocs_drivers import CrossConnects, OcsError, Status, known_schemes
 from ocs_drivers.errors import Conflict, PortError, Unsupported
 
+pytestmark = pytest.mark.slow
+
 SIZE = 8
 STEPS, STEPS_AT_LEAST = 50, 36
 """Longest sequence of steps, and what one has on the average at least."""

@@ -37,4 +37,6 @@ class _Library:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("_"):  # pytest asks each name of a module whether it is a test or a fixture
+            raise AttributeError(attribute)
         return getattr(import_module(self._name), attribute)

@@ -25,13 +25,16 @@ MARKERS = {
     "hdl": "needs tools for hardware: Icarus Verilog, Verilator, Yosys, solvers",
     "torch": "imports torch",
     "kernel": "needs root, network namespaces, sshd and tc",
+    "slow": "takes more than some four seconds of processor time; not in the fast lane",
     "long": "takes minutes; run by `make test-long`, or when it is named",
-    "board": "depends on numpy's version or on missing extras: runs in the environment of a board, too",
+    "board": "may differ on a board, with another numpy or with pynq (by itself where a module imports numpy)",
     "codec": "takes the branches of a codec, all of which the suite must take",
 }
 
 IMPLIED = {"hdl": ("process",), "kernel": ("process", "socket")}
 """Who needs the first needs the others."""
+
+_NOT_ON_A_BOARD = {"process", "socket", "torch", "slow", "long"}
 
 
 def needs(*names: str) -> Callable[[Function], Function]:
@@ -56,4 +59,6 @@ def needs_of(item: pytest.Item) -> set[str]:
             names.update(getattr(definition.func, "needs", ()))
     for name in list(names):
         names.update(IMPLIED.get(name, ()))
+    if names.isdisjoint(_NOT_ON_A_BOARD) and "np" in vars(getattr(item, "module", None) or object):
+        names.add("board")
     return names

@@ -28,6 +28,8 @@ from fpga.count_action import (
     Target,
 )
 
+pytestmark = pytest.mark.board
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # pynq's own, at its import
     pynq = pytest.importorskip("pynq", reason="needs pynq 4: environment of a board")

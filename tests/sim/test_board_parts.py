@@ -13,6 +13,8 @@ from sim.twins.board.buffers import Buffers, NoBuffer
 from sim.twins.board.files import FIRMWARE, BoardFiles
 from sim.twins.board.space import AddressSpace, NothingThere, Slot
 
+pytestmark = pytest.mark.board
+
 MANAGER = "/sys/class/fpga_manager/fpga0/"
 
 

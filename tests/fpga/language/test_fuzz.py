@@ -58,6 +58,7 @@ def assert_floors(seen, number):
     assert seen["refused after parsing"] >= 0.1 * number
 
 
+@pytest.mark.slow
 def test_five_thousand_texts(examples, mutations, small_datapaths, tmp_path, capsys):
     given = {"examples": examples, "mutations": mutations, "small_datapaths": small_datapaths}
     assert_floors(fuzz(5_000, 4, **given, folder=tmp_path, capsys=capsys), 5_000)

@@ -38,6 +38,7 @@ def test_everything_occurs(generated):
     assert any(action.shift and action.signed for action in actions)
 
 
+@pytest.mark.slow
 def test_nearly_every_module_fires(generated):
     from fpga.count_action.simulate import simulate
 

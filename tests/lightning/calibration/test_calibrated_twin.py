@@ -75,6 +75,7 @@ def test_constant_noise_of_1_657_gives_99_25_per_cent_of_one_sample(kit):
     assert 99.25 <= found <= 99.87
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bits", "share", "count"), [(16, 0.005, 4_096), (12, 0.04, 1_024)])
 def test_without_noise_the_integers_of_the_board_are_off_by_one_at_most_and_seldom(bits, share, count):
     kit = calibrated(f"sim://kit?seed=5&vary=yes&noise=off&adc_bits={bits}")
@@ -92,6 +93,7 @@ def test_linear_words_as_published_are_no_encoder(kit):
     assert accuracy(published, *PAIRS[:, 512:1_024]) < 98.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [21, 22])
 def test_any_make_is_calibrated_without_its_parameters_and_better_than_by_polynomials(seed):
     rng = np.random.default_rng(seed)
@@ -118,6 +120,7 @@ def test_any_make_is_calibrated_without_its_parameters_and_better_than_by_polyno
     assert min(second, third) > 3 * ours
 
 
+@pytest.mark.slow
 def test_after_a_drift_one_sweep_per_modulator_brings_the_accuracy_back():
     soc, run = calibrated("sim://kit?seed=31&vary=yes&drift=off")
     stale, rows = run.calibration, LightningCompute(soc, run.calibration).rows

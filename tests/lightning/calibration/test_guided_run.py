@@ -122,6 +122,7 @@ def test_a_board_that_goes_away_is_named():
         probe.arrival(soc, 0, (20_000, 20_000))
 
 
+@pytest.mark.slow
 def test_a_good_device_passes_every_step_and_measures_what_its_factory_did(tmp_path):
     soc = lightning.connect("sim://kit?drift=off")
     made = from_json(soc.factory_calibration())

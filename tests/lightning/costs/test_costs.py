@@ -139,6 +139,7 @@ def test_no_light_is_refused(photons, efficiency):
         shot_noise(photons, efficiency)
 
 
+@pytest.mark.slow
 def test_accuracy_rises_with_photons(model):
     pytest.importorskip("numba")
     from lightning.execution import open_executor

@@ -154,6 +154,7 @@ def test_other_symbols_serve_too(calibration):
     assert error.max() <= 0.25 * np.sqrt(300) + 2e-4 * 300 * 64
 
 
+@pytest.mark.slow
 def test_a_kit_of_another_make_with_its_own_calibration():
     device = lightning.connect("sim://kit?seed=23&vary=yes")
     run = guided_run(device)

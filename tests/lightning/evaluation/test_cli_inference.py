@@ -116,6 +116,7 @@ def test_the_table(digits_npz, monkeypatch):
     assert found["images"] == 60
 
 
+@pytest.mark.slow
 def test_the_table_needs_two_images_where_ranges_come_from_them(small, eight):
     pytest.importorskip("onnxruntime", reason="the table compares with ONNX Runtime")
     words = ("evaluate", small, eight, "--limit", 1, "--compare", "onnxruntime")

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from libraries import skip_without
 
+pytestmark = pytest.mark.board
+
 skip_without("lark", reason="the library of modules is text: pip install lark")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # pynq's own, at its import

@@ -10,6 +10,7 @@ import sys
 from collections import Counter, defaultdict, deque
 
 import numpy as np
+import pytest
 
 from sim.twins.rfsoc.tproc_v1 import TprocV1
 
@@ -342,6 +343,7 @@ def same_as_reference(seed):
     return reference.seen
 
 
+@pytest.mark.slow
 def test_does_the_same_as_the_reference_on_random_programs():
     seen = Counter()
     for seed in range(2000):

@@ -467,6 +467,7 @@ def test_every_condition_was_tried(done, condition):
     assert done[f"jump {condition}"] >= 50
 
 
+@pytest.mark.slow
 def test_the_compiled_machine_is_the_same_machine():
     pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[kit]'")
     for seed in range(PROGRAMS, PROGRAMS + 20):
