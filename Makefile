@@ -4,28 +4,21 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install run check test test-board test-full test-long codec-coverage coverage fuzz lock clean
+# Where an environment asks Python to write no bytecode, every program would compile what it imports again.
+unexport PYTHONDONTWRITEBYTECODE
+.PHONY: help install install-test run check test test-fast test-board test-full test-long codec-coverage coverage fuzz lock clean
 
 LAB ?= labs/testbed12.yaml
 ARGS ?=
 
-# The tests that need no more than numpy, in the environment of a board.
-# Drivers against twins at length, with extras, and planning for minutes are for the whole suite.
-BOARD_TESTS := tests/ocs_drivers tests/sim tests/design tests/fpga/bus tests/fpga/registers tests/lightning \
-	tests/test_doctests.py \
-	--ignore tests/ocs_drivers/test_truth.py --ignore tests/ocs_drivers/test_scpi_1xn_truth.py \
-	--ignore tests/ocs_drivers/test_conformance.py --ignore tests/ocs_drivers/test_families.py \
-	--ignore tests/design/search --ignore tests/design/test_second_topology.py \
-	--ignore tests/design/test_reproduction_parts.py --ignore tests/design/test_reproduction_topoopt.py
+# Lanes are expressions over the markers of tests/plugins/needs.py.
+FAST := not (process or socket or hdl or kernel or slow or long)
+PYTEST := .venv/bin/python -m pytest
+PARALLEL := -n 2 --dist worksteal
 
-# Tests that need no namespaces and share nothing: two at a time.
-PARALLEL_FOLDERS := tests/ocs_drivers tests/sim tests/fpga tests/lightning tests/design
-PARALLEL_TESTS := $(PARALLEL_FOLDERS) --ignore tests/sim/lab
-OTHER_TESTS := tests $(addprefix --ignore ,$(PARALLEL_FOLDERS))
-
-# Tests of the codecs alone: bytes and words, and little else.
-CODEC_TESTS := tests/fuzz $(addsuffix .py,$(addprefix tests/ocs_drivers/test_,tl1 tl1_words scpi scpi_1xn telnet prompt_cli \
-	http calient_words polatis_rest_words glimmerglass rome_words telescent_words sonic_words))
+# The rooms whose code runs on boards.
+BOARD_FOLDERS := tests/sim tests/design tests/fpga/bus tests/fpga/registers tests/lightning
+CODEC_FOLDERS := tests/ocs_drivers tests/fuzz
 EVERY_BRANCH_OF_CODECS := .venv/bin/coverage report --include=$$(.venv/bin/python tests/fuzz/codec_table.py) --fail-under=100
 
 UV_COMPILE := .venv/bin/uv pip compile pyproject.toml --upgrade --quiet --generate-hashes --no-header --no-annotate \
@@ -46,27 +39,30 @@ check: install ## static checks: format, lint, types, import arrows
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-logo
 
-test: check test-board codec-coverage test-full ## static checks and the whole test suite
+test: check test-board codec-coverage test-full ## static checks and all tests but the long ones
 
-test-board: install ## core tests on the built wheel, with a board's numpy
+test-fast: install ## what starts no process, opens no socket and takes no more than seconds
+	$(PYTEST) $(PARALLEL) -m "$(FAST)"
+
+test-board: install-test ## what may differ on a board, on the built wheel with a board's numpy
 	@tools/install board
-	PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q -n 2 -p no:cacheprovider $(BOARD_TESTS)
+	PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q $(PARALLEL) -p no:cacheprovider -m "board and not slow" $(BOARD_FOLDERS)
 
-# Tracing branches makes the suite take two thirds longer, so only the codecs, where it is a demand, are traced.
-test-full: install ## all tests but the long ones and those of the codecs
-	.venv/bin/python -m pytest -n 2 $(PARALLEL_TESTS) $(addprefix --ignore ,$(CODEC_TESTS))
-	.venv/bin/python -m pytest tests/sim/lab $(OTHER_TESTS) $(addprefix --ignore ,$(CODEC_TESTS))
+# Tracing branches makes tests take two thirds longer, so only the codecs, where it is a demand, are traced.
+test-full: install-test ## all tests but the long ones and those of the codecs
+	$(PYTEST) $(PARALLEL) -m "not (kernel or codec or long)"
+	$(PYTEST) -m "kernel and not long"
 
-coverage: install ## which lines and branches the whole suite takes
-	.venv/bin/python -m pytest -n 2 --cov --cov-report= $(PARALLEL_TESTS)
-	.venv/bin/python -m pytest --cov --cov-append --cov-report=term tests/sim/lab $(OTHER_TESTS)
+test-long: install-test ## the tests that take minutes
+	HYPOTHESIS_PROFILE=long $(PYTEST) -m long
 
-test-long: install ## the tests that take minutes
-	HYPOTHESIS_PROFILE=long .venv/bin/python -m pytest -m long
+coverage: install-test ## which lines and branches the whole suite takes
+	$(PYTEST) $(PARALLEL) --cov --cov-report= -m "not (kernel or long)"
+	$(PYTEST) --cov --cov-append --cov-report=term -m "kernel and not long"
 
 codec-coverage: export COVERAGE_FILE := .coverage-codecs
-codec-coverage: install ## the tests of the codecs alone, which take every branch of every codec
-	.venv/bin/python -m pytest -q -n 2 --cov=ocs_drivers --cov-report= $(CODEC_TESTS)
+codec-coverage: install-test ## the tests of the codecs alone, which take every branch of every codec
+	$(PYTEST) -q $(PARALLEL) --cov=ocs_drivers --cov-report= -m codec $(CODEC_FOLDERS)
 	$(EVERY_BRANCH_OF_CODECS)
 
 fuzz: install ## fuzz the codecs until no new edge was reached for ten minutes each
