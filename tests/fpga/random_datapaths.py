@@ -329,7 +329,7 @@ class _Stimulus:
     def __init__(self, datapath, cycles, generator):
         self.datapath, self.cycles, self.generator = datapath, cycles, generator
         self.ports = ports_of(datapath)
-        self.graph = Graph(datapath)
+        self._signals = {signal.name: signal for signal in datapath.inputs}
         self.bits = {port.name: self._port(port) for port in self.ports.inputs}
 
     def rows(self):
@@ -354,7 +354,9 @@ class _Stimulus:
             density = np.full(self.cycles, 0.02)
         else:
             density = self._phases([0.1, 0.5, 0.9, 1.0])
-        bits = self.generator.random((self.cycles, port.width), np.float32) < density[:, None]
+        drawn = np.frombuffer(self.generator.bytes(self.cycles * port.width), np.uint8)
+        highest = np.maximum(np.round(density * 256) - 1, 0).astype(np.uint8)
+        bits = drawn.reshape(self.cycles, port.width) <= highest[:, None]
         if port.name.startswith("n") and port.name.endswith("_i"):
             self._small(port, bits)
         return bits
@@ -371,43 +373,46 @@ class _Stimulus:
 
     def _targets(self):
         """What stands in the shadow bank: new in every phase, and mostly within reach."""
-        phases = -(-self.cycles // PHASE)
         fields = []
         for module, target in self.datapath.targets():
             counts = [count for count in module.counts if count.target == target.name]
-            values = np.array([self._target(counts, target, phase) for phase in range(phases)], np.uint64)
+            values = self._target(counts, target)
             bits = values[:, None] >> np.arange(target.width, dtype=np.uint64) & np.uint64(1)
             fields.append(np.repeat(bits.astype(np.bool_), PHASE, axis=0)[: self.cycles])
         return np.concatenate(fields, axis=1)
 
-    def _target(self, counts, target, phase):
-        kind = self.generator.random()
-        if kind < 0.03 or not counts:
-            return 0
-        if kind < 0.06:
-            return int(self.generator.integers(0, 2**target.width))
-        if kind < 0.15:
-            return target.reset
-        count = counts[int(self.generator.integers(len(counts)))]
-        return min(max(1, self._partial_sum(count, phase)), 2**target.width - 1)
+    def _target(self, counts, target):
+        """The values of one target, one for each phase."""
+        phases = -(-self.cycles // PHASE)
+        kind = self.generator.random(phases)
+        values = np.zeros(phases, np.uint64)
+        if not counts:
+            return values
+        anything = (kind >= 0.03) & (kind < 0.06)
+        values[anything] = self.generator.integers(0, 2**target.width, anything.sum(), np.uint64)
+        values[(kind >= 0.06) & (kind < 0.15)] = target.reset
+        which = self.generator.integers(len(counts), size=phases)
+        for index, count in enumerate(counts):
+            chosen = np.flatnonzero((kind >= 0.15) & (which == index))
+            values[chosen] = np.clip(self._partial_sums(count, chosen), 1, 2**target.width - 1)
+        return values
 
-    def _partial_sum(self, count, phase):
-        """What a count adds up in one cycle, or in a few, of the phase."""
-        begin = min(phase * PHASE + int(self.generator.integers(PHASE // 2)), self.cycles - 1)
-        long = 1 if count.kind is LEVEL else int(self.generator.integers(1, 7))
-        span = slice(begin, begin + long)
-        total = count.constant * long
-        for ref in count.terms:
-            total += int(self._increments(ref, span).sum())
-        return total
+    def _partial_sums(self, count, phases):
+        """What a count adds up in one cycle, or in a few, of each of the phases."""
+        begin = phases * PHASE + self.generator.integers(PHASE // 2, size=len(phases))
+        begin = np.minimum(begin, self.cycles - 1)
+        length = 1 if count.kind is LEVEL else self.generator.integers(1, 7, len(phases))
+        increments = sum((self._increments(ref) for ref in count.terms), np.zeros(self.cycles, np.int64))
+        so_far = np.concatenate([[0], np.cumsum(increments)])
+        return count.constant * length + so_far[np.minimum(begin + length, self.cycles)] - so_far[begin]
 
-    def _increments(self, ref, span):
-        """What a term adds, as if nothing stalled; what modules drive is taken to be 1 in half of the cycles."""
+    def _increments(self, ref):
+        """What a term adds in each cycle, as if nothing stalled; what modules drive is 1 in half of the cycles."""
         if ref.module is not None:
-            return self.generator.random(span.stop - span.start) < 0.5
-        signal = self.datapath.input(ref.name)
+            return self.generator.random(self.cycles) < 0.5
+        signal = self._signals[ref.name]
         if signal.kind is not SignalKind.NUMBER:
             port = f"{ref.name}_valid_i" if signal.kind is SignalKind.STREAM else f"{ref.name}_i"
-            return self.bits[port][span, ref.index]
+            return self.bits[port][:, ref.index]
         low = ref.index * signal.width
-        return self.bits[f"{ref.name}_i"][span, low : low + signal.width] @ (1 << np.arange(signal.width))
+        return self.bits[f"{ref.name}_i"][:, low : low + signal.width] @ (1 << np.arange(signal.width))
