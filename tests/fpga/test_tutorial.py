@@ -100,7 +100,7 @@ COMMANDS = [step.name for step in STEPS if not step.is_file]
 
 @pytest.fixture(scope="module")
 @needs("process")
-def printed(tmp_path_factory):
+def printed(tmp_path_factory, warm_yosys):
     """What every command of the page printed, all run in order in one folder; None where a tool is missing."""
     folder = tmp_path_factory.mktemp("tutorial")
     found: dict[str, str | None] = {}

