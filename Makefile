@@ -14,7 +14,8 @@ ARGS ?=
 # Lanes are expressions over the markers of tests/plugins/needs.py.
 FAST := not (process or socket or hdl or kernel or slow or long)
 PYTEST := .venv/bin/python -m pytest
-PARALLEL := -n 2 --dist worksteal
+# By file: some tests look at what the tests above them saw, and fixtures of a module are made once.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
 # The rooms whose code runs on boards.
 BOARD_FOLDERS := tests/sim tests/design tests/fpga/bus tests/fpga/registers tests/lightning
