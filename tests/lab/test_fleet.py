@@ -145,10 +145,16 @@ def unreachable_lab(small_lab_text, tmp_path, ports):
     return replace(lab, hosts=hosts, ssh_key=key)
 
 
-def test_all_hosts_that_do_not_answer_are_named(small_lab_text, tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
-    lab = unreachable_lab(small_lab_text, tmp_path, [port] * 3)
+@pytest.fixture
+def silent_port():
+    """A port that is taken, so that nobody else can listen there, and that refuses connections."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+def test_all_hosts_that_do_not_answer_are_named(small_lab_text, tmp_path, silent_port):
+    lab = unreachable_lab(small_lab_text, tmp_path, [silent_port] * 3)
     before = fleet_threads()
     with pytest.raises(HostError) as caught, SshFleet(lab):
         pytest.fail("nobody answers there")
@@ -159,10 +165,8 @@ def test_all_hosts_that_do_not_answer_are_named(small_lab_text, tmp_path):
 
 
 @kernel
-def test_one_host_that_does_not_answer_is_named_alone(lab):
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
-    gone = replace(lab.hosts[1], management=IPv4Address("127.0.0.1"), ssh_port=port)
+def test_one_host_that_does_not_answer_is_named_alone(lab, silent_port):
+    gone = replace(lab.hosts[1], management=IPv4Address("127.0.0.1"), ssh_port=silent_port)
     before = set(fleet_threads())
     with pytest.raises(HostError) as caught, SshFleet(replace(lab, hosts=(lab.hosts[0], gone, lab.hosts[2]))):
         pytest.fail("b is not there")

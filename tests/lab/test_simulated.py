@@ -112,7 +112,7 @@ def test_many_at_once_agree_on_one_key(tmp_path):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert len(publics) == 8
     assert len(set(publics)) == 1
     assert [entry.name for entry in tmp_path.iterdir()] == ["id_ed25519"]

@@ -249,7 +249,7 @@ def test_the_thread_ends_with_its_worker():
     assert thread.is_alive()
     del worker
     gc.collect()
-    thread.join(10.0)
+    thread.join(60)
     assert not thread.is_alive()
 
 

@@ -391,7 +391,7 @@ class TestOverSsh:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         assert [snapshot.connections for snapshot in seen] == [CrossConnects({1: 10})] * 4
 
 

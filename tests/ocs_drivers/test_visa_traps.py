@@ -128,7 +128,7 @@ def test_trap_5_another_process_that_writes_is_named(twin):
         assert switch.read().connections == CrossConnects()  # reading is allowed
         assert str(holder.pid) in lock_path(twin.scpi).read_text()
         holder.kill()
-        holder.wait(10)
+        holder.wait(60)
         assert switch.connect({1: 9}).complete  # a dead holder holds nothing
 
 

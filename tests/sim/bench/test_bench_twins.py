@@ -14,7 +14,7 @@ from sim.twins.rfsoc.kit import KitParameters
 from sim.twins.rfsoc.kit.knobs import turned
 from sim.twins.rfsoc.kit.state import KitState
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 NO_ERROR = '0,"No error"'
 
 

@@ -30,7 +30,7 @@ def served():
         finally:
             process.stdin.close()
             process.stderr.read()
-            process.wait(timeout=20)
+            process.wait(timeout=60)
 
 
 def test_a_program_runs_over_qicks_own_proxy_and_the_server_ends_with_its_input(served, programs, capsys):
@@ -61,7 +61,7 @@ def test_a_program_runs_over_qicks_own_proxy_and_the_server_ends_with_its_input(
         with pytest.raises(ConnectionError):
             soc.clocks_locked()
     process.stdin.close()
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=60) == 0
 
 
 @pytest.mark.parametrize("words", [["sim://moon"], ["sim://loopback?gain=loud"]])
