@@ -107,14 +107,16 @@ def test_a_twin_may_reckon_for_long_where_a_board_would_be_stuck(guard, clock, m
     """A busy computer makes a twin slow: 100 s for ten shots of a millisecond."""
     for simulated in (False, True):
         monkeypatch.setattr(Board, "simulated", simulated)
-        guarded, _ = guard([10], start_s=100.0)
+        guarded, _ = guard([10], step_s=100.0)
         guarded.expect(0.001)
         guarded.load_bin_program({"pmem": []})
         guarded.start_tproc()
         if simulated:
             assert _until(guarded, 10) == 10
         else:
-            with pytest.raises(errors.DeviceStuck, match=r"the run has taken 101.0 s, where 5.0 s would be long"):
+            with pytest.raises(
+                errors.DeviceStuck, match=r"the run has taken 100.0 s, where 5.0 s would be long"
+            ):
                 _until(guarded, 10)
 
 
