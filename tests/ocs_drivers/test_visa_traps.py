@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from unittest import mock
 
 import pytest
 
@@ -104,8 +105,8 @@ def test_trap_4_a_late_answer_reaches_nobody(peer, lines):
         connection.sendall(text)
 
     served = peer(lines({READ: answer}))
-    with open_switch(address_of(served), timeout_s=0.3) as switch:
-        with pytest.raises(Timeout):
+    with open_switch(address_of(served), timeout_s=20) as switch:
+        with mock.patch.object(switch._session, "_timeout_s", 0.3), pytest.raises(Timeout):
             switch.read()
         released.set()
         assert switch.read().connections == CrossConnects({2: 26})
