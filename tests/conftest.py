@@ -283,7 +283,7 @@ class TwinProcess:
         self._process.stdin.close()
         self._process.stdout.close()
         try:
-            self._process.wait(10)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

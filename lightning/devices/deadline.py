@@ -20,7 +20,7 @@ class Patience:
     call_s: float = 10.0
     """For the answer to a single call over the network or to the board's own hardware."""
     slowness: float = 10.0
-    """A run may take this much longer than its compiled length (and `progress_s` more)."""
+    """A run may take this much longer than its compiled length (and `progress_s` and `computing_s` more)."""
     computing_s: float = 0.0
     """For the answer to a call in which a twin reckons what a board would measure, where `call_s` is less."""
 
@@ -68,7 +68,7 @@ class Progress:
         self._runs += 1
         self._count = 0
         self._begun = self._moved = self._clock()
-        slack = self.patience.progress_s
+        slack = self.patience.progress_s + self.patience.computing_s
         self._limit_s = None if expected_s is None else slack + self.patience.slowness * expected_s
 
     def seen(self, count: int) -> None:

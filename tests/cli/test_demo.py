@@ -102,7 +102,7 @@ def test_an_interrupted_demo_ends_with_130_and_says_so_in_its_record(start_testb
             if "Patching" in line:
                 break
         process.send_signal(signalled)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
 
     assert process.returncode == 130
     assert [run["status"] for run in testbed("runs", "--json").json["runs"]] == ["interrupted"]
@@ -166,7 +166,7 @@ class TestKernelHosts:
                     break
             inside = namespaces(said)
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=30)
+            process.communicate(timeout=60)
 
         assert process.returncode == 130
         assert len(inside) == 14

@@ -152,7 +152,7 @@ def served():
     ) as process:
         yield {**json.loads(process.stdout.readline()), "pid": process.pid}
         process.stdin.close()
-        process.wait(30)
+        process.wait(60)
 
 
 @pytest.mark.socket
@@ -252,7 +252,7 @@ def test_a_server_that_never_answers_is_given_up(monkeypatch):
         port = listening.getsockname()[1]
         with pytest.raises(errors.DeviceGone, match="no board answers"):
             lightning.connect(f"qick://127.0.0.1:{port}")
-        taker.join(5)
+        taker.join(60)
         for connection, _ in held:
             connection.close()
 
@@ -261,7 +261,8 @@ def test_a_server_that_never_answers_is_given_up(monkeypatch):
 def test_nobody_listening_is_named():
     pytest.importorskip("Pyro4", reason="reaches boards: pip install 'lightbed[kit]'")
     pytest.importorskip("qick", reason="reaches boards: pip install 'lightbed[kit]'")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with pytest.raises(errors.DeviceGone, match=r"nameserver"):
-        lightning.connect(f"qick://127.0.0.1:{port}")
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # and does not listen
+        port = silent.getsockname()[1]
+        with pytest.raises(errors.DeviceGone, match=r"nameserver"):
+            lightning.connect(f"qick://127.0.0.1:{port}")

@@ -103,6 +103,23 @@ def test_a_run_far_over_its_compiled_length_is_stuck_although_it_counts(guard, c
     assert clock.now == 16.0
 
 
+def test_a_twin_may_reckon_for_long_where_a_board_would_be_stuck(guard, clock, monkeypatch):
+    """A busy computer makes a twin slow: 100 s for ten shots of a millisecond."""
+    for simulated in (False, True):
+        monkeypatch.setattr(Board, "simulated", simulated)
+        guarded, _ = guard([10], step_s=100.0)
+        guarded.expect(0.001)
+        guarded.load_bin_program({"pmem": []})
+        guarded.start_tproc()
+        if simulated:
+            assert _until(guarded, 10) == 10
+        else:
+            with pytest.raises(
+                errors.DeviceStuck, match=r"the run has taken 100.0 s, where 5.0 s would be long"
+            ):
+                _until(guarded, 10)
+
+
 def test_other_deadlines_hold_from_then_on(guard, clock):
     guarded, _ = guard(forever([1], 1))
     guarded.start_tproc()
@@ -249,7 +266,7 @@ def test_the_thread_ends_with_its_worker():
     assert thread.is_alive()
     del worker
     gc.collect()
-    thread.join(10.0)
+    thread.join(60)
     assert not thread.is_alive()
 
 

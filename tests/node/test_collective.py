@@ -175,7 +175,7 @@ class TwoRanks:
 
     def messages(self):
         return [
-            [json.loads(line) for line in rank.communicate(timeout=30)[0].splitlines()] for rank in self.ranks
+            [json.loads(line) for line in rank.communicate(timeout=60)[0].splitlines()] for rank in self.ranks
         ]
 
 

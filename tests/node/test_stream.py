@@ -15,7 +15,8 @@ import pytest
 from needs import needs
 
 STREAM = Path(__file__).parents[2] / "testbed" / "node" / "stream.py"
-ADDRESS = "127.0.0.1"
+ADDRESS = "127.77.0.8"
+"""Of these tests alone: a port that was free here is not given to a connection that somebody else opens."""
 
 
 class End:
@@ -62,7 +63,7 @@ def test_a_stream_that_is_held_up_says_for_how_long(receiver_and_send):
     assert stall["longest_gap_s"] >= 0.39
     assert 0 < stall["median_gap_s"] < stall["longest_gap_s"] / 4
     assert stall["received_bytes"] >= 20 * 256
-    assert (sender.process.wait(timeout=10), receiver.process.wait(timeout=10)) == (0, 0)
+    assert (sender.process.wait(timeout=60), receiver.process.wait(timeout=60)) == (0, 0)
 
 
 def test_a_stream_that_never_comes_back_has_stalled_until_the_end(receiver_and_send):
@@ -78,7 +79,7 @@ def test_a_stream_that_never_comes_back_has_stalled_until_the_end(receiver_and_s
 def test_a_receiver_that_nobody_calls_ends_with_its_input(receiver_and_send):
     receiver, _ = receiver_and_send
     receiver.close_input()
-    assert receiver.process.wait(timeout=10) == 0
+    assert receiver.process.wait(timeout=60) == 0
 
 
 def test_a_sender_whose_stream_is_stuck_ends_with_its_input(receiver_and_send):
@@ -89,6 +90,6 @@ def test_a_sender_whose_stream_is_stuck_ends_with_its_input(receiver_and_send):
     try:
         sender.runs_on_for(0.3)
         sender.close_input()
-        assert sender.process.wait(timeout=10) == 0
+        assert sender.process.wait(timeout=60) == 0
     finally:
         os.kill(receiver.process.pid, signal.SIGCONT)

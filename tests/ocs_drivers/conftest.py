@@ -70,7 +70,7 @@ class ScriptedPeer:
             except OSError:
                 continue
         for thread in [self._acceptor, *self._threads]:
-            thread.join(5)
+            thread.join(60)
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ class Twin:
         self._process.stdin.close()
         self._process.stdout.close()
         try:
-            self._process.wait(10)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -58,7 +58,7 @@ def test_threads_of_one_process_take_turns():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert (most_inside, len(turns)) == (1, 200)
 
 
@@ -119,7 +119,7 @@ def test_whoever_shares_one_name_waits_for_the_lock():
     def first() -> None:
         with DeviceLock("b", "a"):
             taken.set()
-            may_end.wait(10)
+            may_end.wait(60)
             order.append("first")
 
     def second() -> None:
@@ -128,11 +128,11 @@ def test_whoever_shares_one_name_waits_for_the_lock():
 
     threads = [threading.Thread(target=work) for work in (first, second)]
     threads[0].start()
-    assert taken.wait(10)
+    assert taken.wait(60)
     threads[1].start()
     may_end.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert order == ["first", "second"]
 
 

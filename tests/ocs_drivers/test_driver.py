@@ -91,7 +91,7 @@ def test_an_interrupt_in_the_middle_of_a_step_leaves_the_switch_to_whoever_comes
         assert interrupted.moves == 1
         worker = threading.Thread(target=lambda: outcomes.append(other.apply(TARGET)), daemon=True)
         worker.start()
-        worker.join(10)
+        worker.join(60)
     assert [report.pairs for report in outcomes] == [{(1, 3): Status.DONE}]
 
 

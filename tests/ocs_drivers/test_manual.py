@@ -251,7 +251,7 @@ def test_a_colleague_with_netcat_is_enough(tmp_path):
         port = listener.getsockname()[1]
         with open_switch(f"manual://{tmp_path}/p.json?size=4x4&operator=127.0.0.1:{port}") as switch:
             assert switch.connect({1: 5, 2: 6}).complete
-        thread.join(10)
+        thread.join(60)
     assert heard[0] == "panel p: 2 moves. Answer each question with done, or with no and the reason."
     assert heard[-2:] == ["1. Connect input 1 to output 5.", "2. Connect input 2 to output 6."]
 

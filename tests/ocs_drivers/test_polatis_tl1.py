@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from unittest import mock
 
 import pytest
 from needs import needs
@@ -298,8 +299,8 @@ def test_answers_that_are_none_for_good_are_a_desync(scripted):
 
 def test_a_late_answer_reaches_nobody(scripted):
     answers = iter(["raw:", 'M  {tag} COMPLD\r\n   "2,26"\r\n;'])
-    switch, served = scripted({"RTRV-PATCH": lambda _: next(answers)}, timeout_s=0.3)
-    with pytest.raises(Timeout):
+    switch, served = scripted({"RTRV-PATCH": lambda _: next(answers)}, timeout_s=20)
+    with mock.patch.object(switch._session, "_timeout_s", 0.3), pytest.raises(Timeout):
         switch.read()
     with contextlib.suppress(OSError):  # it may have noticed that we left
         served.connections[0].sendall(f'{HEADER}M  7 COMPLD\r\n   "1,25"\r\n;'.encode())

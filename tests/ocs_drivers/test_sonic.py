@@ -395,7 +395,7 @@ class TestOverSsh:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         assert [snapshot.connections for snapshot in seen] == [CrossConnects({1: 10})] * 4
 
 

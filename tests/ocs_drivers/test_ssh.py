@@ -123,7 +123,7 @@ class Device:
     def close(self) -> None:
         self.stop()
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self.loop.close()
 
     def run(self, doing):

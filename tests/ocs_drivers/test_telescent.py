@@ -821,11 +821,12 @@ def test_a_session_that_the_device_ends_over_ssh(twin, switch):
 @pytest.mark.parametrize("idle_s", [0.1, 60], ids=["known to the driver", "a surprise"])
 def test_an_idle_session_dies_over_ssh_and_nobody_notices(start_twin, idle_s):
     pytest.importorskip("asyncssh")
-    twin = start_twin("telescent", "--size=6x6", "--speed=1000")
-    address = f"{twin.urls['cli']}?poll_s=0.01&move_s=0.06&longest_s=5&idle_s={idle_s}"
+    # At this speed a session dies after 0.9 s: no pause of a busy machine lasts that long.
+    twin = start_twin("telescent", "--size=6x6", "--speed=200")
+    address = f"{twin.urls['cli']}?poll_s=0.01&move_s=0.3&longest_s=20&idle_s={idle_s}"
     with open_switch(address) as switch:
         opened_s = twin.do("truth")["now_s"]
-        while twin.do("truth")["now_s"] < opened_s + 400:  # of its seconds; the session dies after 180
+        while twin.do("truth")["now_s"] < opened_s + 200:  # of its seconds; the session dies after 180
             pass
         assert switch.connect({1: 7}).complete
     sessions = {entry["session"] for entry in twin.do("transcript")["entries"]}

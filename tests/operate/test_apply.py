@@ -387,7 +387,7 @@ def test_another_operation_on_the_same_switch_is_refused(testbed12, memory_switc
         assert other.stdout.readline() == "held\n"
         with pytest.raises(SwitchHeld):
             apply_plan(testbed12, plan, {"ocs1": switch}, journal)
-        other.communicate("\n", timeout=10)
+        other.communicate("\n", timeout=60)
 
     assert switch.writes == 0
 

@@ -21,7 +21,7 @@ from sim.twins.plant import Plant, Renderer
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import SwitchTwin
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 _COMMON = {"switch_time_s", "boot_mode", "user", "password"}
 
 

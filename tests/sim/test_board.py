@@ -225,7 +225,7 @@ def test_as_a_process(datapath, tmp_path):
         driver.load(fpga.Program(datapath))
         assert driver.run([4, 5])["adder.total"].tolist() == [[9]]
         process.stdin.close()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
 
 
 def test_process_refuses_a_file_that_is_no_datapath(tmp_path):

@@ -13,7 +13,7 @@ import pytest
 from sim.models.clock import VirtualClock
 from sim.twins.switch.serial_line import SerialLine
 
-SOON_S = 5.0
+SOON_S = 60.0
 
 
 async def shout(reader: Any, writer: Any) -> None:

@@ -459,7 +459,7 @@ def test_over_ssh_with_a_client_of_somebody_else(shared_twin):
             await shell.wait_closed()
             return said
 
-    said = asyncio.run(asyncio.wait_for(talk(), 10))
+    said = asyncio.run(asyncio.wait_for(talk(), 60))
     assert "\x1b[" in said[0]
     assert "OUTPUT = 9 " in said[-1]
     assert twin.truth() == {8: 34}
@@ -476,4 +476,4 @@ def test_a_wrong_password_is_not_let_in_over_ssh(shared_twin):
             pass
 
     with pytest.raises(asyncssh.PermissionDenied):
-        asyncio.run(asyncio.wait_for(knock(), 10))
+        asyncio.run(asyncio.wait_for(knock(), 60))

@@ -35,7 +35,7 @@ def serving(*words):
         try:
             yield json.loads(process.stdout.readline())
             process.stdin.close()
-            assert process.wait(10.0) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()
 

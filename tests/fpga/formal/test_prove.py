@@ -1,7 +1,7 @@
 """Proofs of datapaths: the library, faults in the wiring of a top, and what the command says."""
 
 import json
-import time
+import os
 from pathlib import Path
 from unittest import mock
 
@@ -25,12 +25,18 @@ NARROW = {"photonic_dot": {"lanes": 4, "bits": 2, "width": 8}}
 """Sums of sixteen wide lanes take the prover minutes; what is counted is the same for any width."""
 
 
+def processor_s() -> float:
+    """Seconds of processor time of this process and of those it has waited for."""
+    return sum(os.times()[:4])
+
+
 @pytest.mark.parametrize("path", LIBRARY, ids=[path.stem for path in LIBRARY])
 def test_a_module_of_the_library_is_proven_within_a_minute(prover, path):
-    started = time.monotonic()
+    """Of processor time, the prover's own processes included: other work on the machine changes no proof."""
+    started = processor_s()
     proof = prove(load(path, NARROW.get(path.stem, {})).datapath)
     assert proof.ok, proof.results
-    assert time.monotonic() - started < 60
+    assert processor_s() - started < 60
     unreached = [(each.module, each.part, each.what) for each in proof.covered if not each.reached]
     # Nothing keeps the accumulator's results waiting: the sequencer, which counts them, has no stream of its own.
     never = [("accumulator", "result", "stall")] if path.stem == "photonic_mac_control" else []

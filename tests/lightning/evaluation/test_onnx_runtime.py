@@ -1,5 +1,7 @@
 """The table's digital half: ONNX Runtime computes the same network, and int8 never sees what it is tested on."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from libraries import skip_without
@@ -8,9 +10,18 @@ skip_without("onnx", reason="the comparison needs lightbed[inference]")
 skip_without("onnxruntime", reason="the comparison needs lightbed[inference]")
 skip_without("numba", reason="noise needs lightbed[inference]")
 
-from lightning.evaluation import Dataset, load_dataset
+import onnx
+import onnxruntime
+
+from lightning.evaluation import Dataset, load_dataset, onnx_runtime
 from lightning.evaluation.models import compiled_for
-from lightning.evaluation.onnx_runtime import float32_session, int8_session, samples_and_tests
+from lightning.evaluation.onnx_runtime import (
+    EXACT_SUMS,
+    float32_session,
+    int8_session,
+    products_saturate,
+    samples_and_tests,
+)
 from lightning.evaluation.table import as_text, compare
 from lightning.execution import Noise
 from lightning.networks import Network, Node, preprocess, run_float
@@ -81,7 +92,9 @@ def test_the_table_has_all_four(model_and_data):
     assert lines[4].startswith(f"photonic, noisy        {100 * noisy.accuracy:6.2f} %")
 
 
-def test_int8_takes_pools():
+@pytest.fixture
+def pools():
+    """A convolution and two pools, with inputs."""
     rng = np.random.default_rng(5)
     weights = rng.normal(size=(4, 1, 3, 3)).astype(np.float32)
     same = {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1)}
@@ -92,8 +105,13 @@ def test_int8_takes_pools():
         Node("mean", "AveragePool", ("largest",), "mean", {**halved, "count_include_pad": False}),
     )
     shapes = {"x": (1, 8, 8), "conv": (4, 8, 8), "largest": (4, 4, 4), "mean": (4, 2, 2)}
-    network = Network("pools", nodes, {"w": weights}, "x", "mean", shapes)
-    x = rng.random((64, 1, 8, 8)).astype(np.float32)
+    return Network("pools", nodes, {"w": weights}, "x", "mean", shapes), rng.random((64, 1, 8, 8)).astype(
+        np.float32
+    )
+
+
+def test_int8_takes_pools(pools):
+    network, x = pools
     exact = run_float(network, x)
     found = int8_session(network, x).scores(x)
     assert np.abs(float32_session(network).scores(x) - exact).max() < 1e-4
@@ -110,3 +128,70 @@ def test_int8_has_a_scale_for_each_row():
     x = np.random.default_rng(6).random((64, 64)).astype(np.float32)
     wanted = run_float(network, x)[:, 1]
     assert np.abs(int8_session(network, x).scores(x)[:, 1] / wanted - 1).max() < 0.05
+
+
+@pytest.fixture
+def weights_that_run(monkeypatch, tmp_path):
+    """Types of the weights that ONNX Runtime multiplies, and the option of exact sums, on a processor as given."""
+
+    def found(network, x, *, saturates=None):
+        if saturates is not None:
+            monkeypatch.setattr(onnx_runtime, "products_saturate", lambda: saturates)
+        models, opened = [], onnx_runtime._opened
+        monkeypatch.setattr(
+            onnx_runtime, "_opened", lambda model, **how: models.append(model) or opened(model, **how)
+        )
+        options = int8_session(network, x).session.get_session_options()
+        options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
+        onnxruntime.InferenceSession(models[-1], options, providers=["CPUExecutionProvider"])
+        held = onnx.load(tmp_path / "optimised.onnx").graph.initializer
+        types = {onnx.TensorProto.DataType.Name(tensor.data_type) for tensor in held if len(tensor.dims) > 1}
+        try:
+            return types, options.get_session_config_entry(EXACT_SUMS) == "1"
+        except RuntimeError:  # no such entry
+            return types, False
+
+    return found
+
+
+def test_int8_weights_run_as_they_are_where_sums_are_exact(model_and_data, weights_that_run):
+    model, data = model_and_data
+    assert weights_that_run(model.network, data.train_x[:50], saturates=False) == ({"INT8"}, False)
+
+
+def test_int8_weights_run_as_uint8_where_sums_saturate(model_and_data, pools, weights_that_run):
+    """uint8 x uint8 is added in 32 bits on every processor; those without AVX2 add so anyway, and nothing changes."""
+    model, data = model_and_data
+    expected = {"UINT8"} if " avx2 " in Path("/proc/cpuinfo").read_text() else {"INT8"}
+    assert weights_that_run(model.network, data.train_x[:50], saturates=True) == (expected, True)
+    assert weights_that_run(*pools, saturates=True) == (expected, True)
+
+
+def test_no_int8_weight_runs_on_this_processor_if_its_sums_saturate(model_and_data, weights_that_run):
+    products_saturate.cache_clear()
+    model, data = model_and_data
+    types, exact = weights_that_run(model.network, data.train_x[:50])
+    assert exact == products_saturate() == (types == {"UINT8"})
+
+
+@pytest.mark.parametrize(("largest_pair", "expected"), [(2 * 255 * 127, False), (2**15 - 1, True)])
+def test_saturated_sums_are_found(monkeypatch, largest_pair, expected):
+    """A processor is played that adds two products, then pairs: in 32 bits, or in 16 and saturating."""
+
+    class Processor:
+        def run(self, _outputs, inputs):
+            (x,) = inputs.values()
+            return [np.full((len(x), 16), x.shape[1] // 2 * min(largest_pair, 2 * 255 * 127), np.int32)]
+
+    monkeypatch.setattr(onnx_runtime, "_opened", lambda _model: Processor())
+    assert products_saturate.__wrapped__() is expected
+
+
+def test_int8_is_as_good_with_exact_sums(model_and_data, monkeypatch):
+    """Asking for exact sums where nothing saturates changes no score: the same integers, added otherwise."""
+    model, data = model_and_data
+    raw = data.x.reshape(500, 64)
+    own = int8_session(model.network, data.train_x[:200]).scores(raw)
+    monkeypatch.setattr(onnx_runtime, "products_saturate", lambda: True)
+    exact = int8_session(model.network, data.train_x[:200]).scores(raw)
+    assert np.abs(own - exact).max() < 1e-4 * np.abs(own).max()

@@ -321,7 +321,7 @@ def test_an_instrument_that_is_gone_is_named_and_found_again_when_it_is_back(bro
 @pytest.mark.socket
 def test_bytes_that_nobody_asked_for_are_not_taken_for_an_answer():
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
-        session = Session(f"TCPIP::127.0.0.1::{server.getsockname()[1]}::SOCKET", ("x",), timeout_s=2.0)
+        session = Session(f"TCPIP::127.0.0.1::{server.getsockname()[1]}::SOCKET", ("x",), timeout_s=20.0)
         talking = threading.Thread(target=_talkative, args=(server,))
         talking.start()
         with closing(session):
@@ -329,7 +329,7 @@ def test_bytes_that_nobody_asked_for_are_not_taken_for_an_answer():
             assert session.ask("EXTRA?") == "1"
             with pytest.raises(UnreadableReply, match="unreadable or unasked bytes b'more"):
                 session.ask("ONE?")
-        talking.join(5)
+        talking.join(60)
 
 
 def _talkative(server):
@@ -348,7 +348,7 @@ def _talkative(server):
 @pytest.mark.socket
 def test_an_answer_in_pieces_is_one_answer():
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
-        session = Session(f"TCPIP::127.0.0.1::{server.getsockname()[1]}::SOCKET", ("x",), timeout_s=2.0)
+        session = Session(f"TCPIP::127.0.0.1::{server.getsockname()[1]}::SOCKET", ("x",), timeout_s=20.0)
 
         def answer():
             connection, _ = server.accept()
@@ -361,7 +361,7 @@ def test_an_answer_in_pieces_is_one_answer():
         talking.start()
         with closing(session):
             assert [session.ask_number("V?") for _ in range(5)] == [1.5] * 5
-        talking.join(5)
+        talking.join(60)
 
 
 @pytest.mark.socket
@@ -381,7 +381,7 @@ def test_an_answer_without_end_is_cut_off():
         talking.start()
         with closing(session), pytest.raises(UnreadableReply):
             session.open()
-        talking.join(5)
+        talking.join(60)
         assert not talking.is_alive()
 
 
@@ -401,7 +401,7 @@ def test_an_answer_that_is_no_text_is_unreadable():
         talking.start()
         with closing(session), pytest.raises(UnreadableReply, match="unreadable or unasked bytes"):
             session.open()
-        talking.join(5)
+        talking.join(60)
         assert not talking.is_alive()
 
 
@@ -504,7 +504,7 @@ def test_two_threads_get_their_own_answers(kit, bench):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert len(wrong) == 300
     assert not any(wrong)
 

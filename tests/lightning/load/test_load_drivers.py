@@ -213,12 +213,13 @@ def test_the_only_model_is_found_by_the_index(listed, name):
 
 
 def test_nobody_there():
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-    with pytest.raises(LoadError):
-        drive_http(Target("http", "127.0.0.1", port), "m", 1000, 0.05)
-    with pytest.raises(LoadError):
-        drive_http(Target("http", "127.0.0.1", port), "m", 1000, 0.05, into=ECHOED)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # and does not listen
+        port = silent.getsockname()[1]
+        with pytest.raises(LoadError):
+            drive_http(Target("http", "127.0.0.1", port), "m", 1000, 0.05)
+        with pytest.raises(LoadError):
+            drive_http(Target("http", "127.0.0.1", port), "m", 1000, 0.05, into=ECHOED)
     with pytest.raises(LoadError):
         drive_datagrams(Target("udp", "127.0.0.1", port), 1, 1000, 0.05)
 

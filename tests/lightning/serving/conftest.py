@@ -74,7 +74,7 @@ class Double:
         self.darkest = min(self.darkest, inputs.min())
         self.warmed.append((inputs.dtype.name, inputs.shape[0], inputs.flags.writeable))
         self.started.set()
-        assert self.gate.wait(20)
+        assert self.gate.wait(60)
         scores = np.stack([keys.astype(np.float32), inputs.reshape(len(inputs), -1)[:, 0]], axis=1)
         return Answers(scores.astype(np.float32), 7, {"clipped_readouts": len(inputs)})
 
@@ -232,7 +232,7 @@ def wait_for():
 
     def waited(true):
         patience = threading.Event()
-        for _ in range(2000):
+        for _ in range(12000):
             if true():
                 return
             patience.wait(0.005)

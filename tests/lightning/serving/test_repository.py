@@ -84,7 +84,7 @@ def test_a_long_batch_gives_others_their_turns_between_its_pieces(repository, op
     opened[0].gate.clear()
     with ThreadPoolExecutor(2) as pool:
         long = pool.submit(loaded.run, inputs, range(5))
-        assert opened[0].started.wait(20)
+        assert opened[0].started.wait(60)
         short = pool.submit(loaded.run, inputs[:1].astype(np.float32), [7])
         wait_for(loaded.lock._door.locked)
         opened[0].gate.set()

@@ -16,7 +16,7 @@ from sim.twins.rfsoc.kit.state import KitState
 
 pytestmark = pytest.mark.socket
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 NO_ERROR = '0,"No error"'
 
 

@@ -18,7 +18,7 @@ import pytest
 from sim.lab.claims import claims_folder
 from sim.twins import netns
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 ROOT = Path(__file__).resolve().parents[3]
 # Every process that runs these tests has subnets of its own, so that several may run at once.
 _third = itertools.count(os.getpid() % 256)

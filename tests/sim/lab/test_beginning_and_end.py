@@ -15,7 +15,7 @@ skip_without("jsonschema")
 from sim.lab.found import end_labs
 
 pytestmark = pytest.mark.kernel
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def test_a_taken_subnet_is_refused_with_code_and_cure_and_leaves_nothing(kernel_labs, lab):

@@ -33,7 +33,7 @@ def served():
         finally:
             process.stdin.close()
             process.stderr.read()
-            process.wait(timeout=20)
+            process.wait(timeout=60)
 
 
 @pytest.mark.socket
@@ -65,7 +65,7 @@ def test_a_program_runs_over_qicks_own_proxy_and_the_server_ends_with_its_input(
         with pytest.raises(ConnectionError):
             soc.clocks_locked()
     process.stdin.close()
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=60) == 0
 
 
 @pytest.mark.process

@@ -307,7 +307,7 @@ def test_a_kit_that_is_forgotten_takes_its_instruments_along():
     thread = kit.instruments._thread
     del kit
     gc.collect()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
 
 
@@ -328,9 +328,9 @@ def test_the_bench_is_ended_by_whoever_comes_even_in_its_own_thread():
 
         thread = bench._thread
         bench._loop.call_soon_threadsafe(ended)
-        assert done.wait(10)
+        assert done.wait(60)
         assert failed == []
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
         bench.close()
 
@@ -349,8 +349,8 @@ def test_a_kit_that_is_collected_in_the_benchs_thread_ends_it_in_silence():
         collected = threading.Event()
         del kit, held  # before any collection: one that is under way makes a second return at once
         bench._loop.call_soon_threadsafe(lambda: (gc.collect(), collected.set()))
-        assert collected.wait(10)
+        assert collected.wait(60)
         gc.collect()
-        thread.join(10)
+        thread.join(60)
     assert not thread.is_alive()
     assert failures == []
