@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install run check test test-board test-full test-long codec-coverage coverage fuzz lock clean
+.PHONY: help install install-test run check test test-board test-full test-long codec-coverage coverage fuzz lock clean
 
 LAB ?= labs/testbed12.yaml
 ARGS ?=
@@ -28,14 +28,17 @@ CODEC_TESTS := tests/fuzz $(addsuffix .py,$(addprefix tests/ocs_drivers/test_,tl
 	http calient_words polatis_rest_words glimmerglass rome_words telescent_words sonic_words))
 EVERY_BRANCH_OF_CODECS := .venv/bin/coverage report --include=$$(.venv/bin/python tests/fuzz/codec_table.py) --fail-under=100
 
-UV_COMPILE := .venv/bin/uv pip compile pyproject.toml --upgrade --quiet --generate-hashes --no-header --no-annotate \
+UV_COMPILE := "$$(tools/install uv)" pip compile --upgrade --quiet --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
-install: ## environments and system packages; does nothing when they are there
+install: ## environments, and what the lab needs of the system; does nothing when they are there
 	@tools/install
+
+install-test: install ## what only tests need of the system
+	@tools/install test
 
 run: install ## the main job on a simulated lab (LAB=file, ARGS=options)
 	@.venv/bin/testbed demo $(LAB) $(ARGS)
@@ -72,11 +75,12 @@ codec-coverage: install ## the tests of the codecs alone, which take every branc
 fuzz: install ## fuzz the codecs until no new edge was reached for ten minutes each
 	.venv/bin/python tests/fuzz/fuzz_codecs.py $(ARGS)
 
-lock: install ## resolve the requirements anew (torch stays unlocked: see docs/decisions/0002)
-	$(UV_COMPILE) --group dev --extra testbed --extra sim --extra hdl --extra serve --extra kit --extra onnx --extra cluster \
+lock: ## resolve the requirements again (torch stays unlocked: see docs/decisions/0002)
+	$(UV_COMPILE) --group installer --output-file requirements/installer.lock
+	$(UV_COMPILE) pyproject.toml --group dev --extra testbed --extra sim --extra hdl --extra serve --extra kit --extra onnx --extra cluster \
 		--override requirements/no-pynq.txt --output-file requirements/ci.lock
-	$(UV_COMPILE) --group board --extra qick --extra pynq --output-file requirements/board.lock
+	$(UV_COMPILE) pyproject.toml --group board --extra qick --extra pynq --output-file requirements/board.lock
 
 clean: ## remove what make made (the results in runs/ stay)
-	rm -rf .venv .venv-host .venv-board build dist htmlcov .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .tools .venv .venv-host .venv-board build dist htmlcov .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache *.egg-info

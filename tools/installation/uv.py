@@ -1,0 +1,182 @@
+"""uv: fetched by pip in the version of `requirements/installer.lock`, and run with pip's configuration."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from tools.installation import system
+from tools.installation.pip_settings import UvSettings, parse_configuration, settings_for_uv
+from tools.installation.processes import Done, InstallError, run
+
+_SYSTEM_CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+_READ_ALL = {"PIP_QUIET": "0", "PIP_VERBOSE": "3"}
+"""A `quiet` in pip's files would silence the list of what they say."""
+_ANYWHERE = {"PIP_REQUIRE_VIRTUALENV": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def nothing() -> None:
+    """Do nothing, while a process runs."""
+
+
+@dataclass
+class Uv:
+    """uv for one checkout and one interpreter."""
+
+    root: Path
+    python: Path
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    @property
+    def folder(self) -> Path:
+        """Where uv lies, and what it needs besides; ignored by git, removed by `make clean`."""
+        return self.root / ".tools"
+
+    @property
+    def lock(self) -> Path:
+        """The version of uv, with hashes."""
+        return self.root / "requirements" / "installer.lock"
+
+    @cached_property
+    def version(self) -> str:
+        """The locked version."""
+        match = re.search(r"^uv==([^ \\]+)", self.lock.read_text(encoding="utf-8"), re.MULTILINE)
+        if match is None:
+            raise InstallError(f"{self.lock} names no version of uv: run make lock, or take the file from git")
+        return match[1]
+
+    @property
+    def path(self) -> Path:
+        """The program."""
+        named = self.environ.get("UV")
+        return Path(named) if named else self.folder / f"uv-{self.version}"
+
+    def is_there(self) -> bool:
+        """Return whether there is nothing to fetch. Raises InstallError when the uv that was named is not there."""
+        if os.access(self.path, os.X_OK):
+            return True
+        if self.environ.get("UV"):
+            raise InstallError(f"UV names {self.path}, which is not a program: name another, or none")
+        return False
+
+    def fetch(self, tick: Callable[[], None] = nothing) -> None:
+        """Download the wheel of uv with pip, which compares its hash, and take the program out of it."""
+        self.folder.mkdir(exist_ok=True)
+        for old in self.folder.glob("uv-*"):
+            old.unlink()
+        with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
+            command = [
+                *self.pip(), "download", "--quiet", "--no-input", "--no-deps", "--only-binary", ":all:",
+                "--require-hashes", "--requirement", self.lock, "--dest", scratch,
+            ]  # fmt: skip
+            done = run(command, environment={**self.environ, **_ANYWHERE}, tick=tick)
+            if done.status:
+                raise InstallError(
+                    f"{done.last_lines}\npip cannot download uv {self.version}, which installs the rest (see above)."
+                    " Without a network, or where the index has another version, name a uv that is installed:"
+                    " make install UV=/path/to/uv"
+                )
+            (wheel,) = Path(scratch).glob("uv-*.whl")
+            with zipfile.ZipFile(wheel) as archive:
+                (member,) = (name for name in archive.namelist() if name.endswith("/scripts/uv"))
+                program = Path(archive.extract(member, scratch))
+            program.chmod(0o755)
+            program.rename(self.path)
+
+    def pip(self) -> list[str | Path]:
+        """Return the command of pip: the interpreter's, or one in an environment of its own.
+
+        Raises InstallError when there is none, and no root to install it.
+        """
+        own = self.folder / "pip" / "bin" / "python"
+        for python in (self.python, own):
+            if self._has_pip(python):
+                return [python, "-m", "pip"]
+        make = [self.python, "-m", "venv", "--clear", self.folder / "pip"]
+        if run(make).status:
+            package = f"{self._major_minor()}-venv"
+            system.apt_install([package])
+            if run(make).status:
+                raise InstallError(
+                    f"{self.python} has no pip, which fetches the installer uv. Run as root: apt-get install {package},"
+                    " or name a uv that is installed: make install UV=/path/to/uv"
+                )
+        return [own, "-m", "pip"]
+
+    def _has_pip(self, python: Path) -> bool:
+        return python.exists() and run([python, "-c", "import pip"]).status == 0
+
+    def _major_minor(self) -> str:
+        return run([self.python, "-c", "import sys; print('python%d.%d' % sys.version_info[:2])"]).output.strip()
+
+    @cached_property
+    def settings(self) -> UvSettings:
+        """pip's configuration, and the folder of the cache."""
+        options = parse_configuration(self._pip_configuration())
+        found = settings_for_uv(
+            options,
+            self.environ,
+            torch_index=self.environ.get("TORCH_INDEX", ""),
+            has_system_certificates=any(os.path.exists(path) for path in _SYSTEM_CERTIFICATES),
+        )
+        environment = {**found.environment, **self._cache(), "UV_PYTHON_DOWNLOADS": "never"}
+        return UvSettings(environment, found.options, found.notes)
+
+    def _pip_configuration(self) -> str:
+        own = self.folder / "pip" / "bin" / "python"
+        for python in (self.python, own):
+            if self._has_pip(python):
+                return run(
+                    [python, "-m", "pip", "config", "list"], environment={**self.environ, **_READ_ALL}
+                ).output
+        return ""  # a uv that was named, and no pip: its own settings are all there is
+
+    def _cache(self) -> dict[str, str]:
+        """Return where uv keeps what it downloads: where the environments can be linked to it, if there is a place."""
+        if self.environ.get("UV_CACHE_DIR"):
+            return {}
+        for folder in (cache_home(self.root, self.environ) / "uv", self.folder / "cache" / "uv"):
+            if can_link(folder, self.root):
+                return {"UV_CACHE_DIR": str(folder)}
+        return {"UV_CACHE_DIR": str(folder), "UV_LINK_MODE": self.environ.get("UV_LINK_MODE", "copy")}
+
+    def run(
+        self,
+        arguments: Sequence[str | Path],
+        *,
+        environment: Mapping[str, str] | None = None,
+        tick: Callable[[], None] = nothing,
+    ) -> Done:
+        """Return how uv ended."""
+        variables = {**self.environ, **self.settings.environment, **(environment or {})}
+        return run([self.path, "--quiet", *arguments], environment=variables, tick=tick)
+
+
+def cache_home(root: Path, environ: Mapping[str, str]) -> Path:
+    """Return the folder for caches: the user's, or one in the checkout where the user has none of his own.
+
+    (With sudo, HOME may be that of another, who could not remove what we leave there.)
+    """
+    home = environ.get("HOME", "")
+    named = Path(environ.get("XDG_CACHE_HOME") or Path(home, ".cache"))
+    nearest = next((folder for folder in (named, *named.parents) if folder.exists()), None)
+    if named.is_absolute() and nearest and os.access(nearest, os.W_OK) and nearest.stat().st_uid == os.geteuid():
+        return named
+    return root / ".tools" / "cache"
+
+
+def can_link(folder: Path, root: Path) -> bool:
+    """Return whether a file in `folder`, which is made, can have a second name in `root`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder) as source, tempfile.TemporaryDirectory(dir=root / ".tools") as target:
+            os.link(source.name, Path(target) / "link")
+    except OSError:
+        return False
+    return True
