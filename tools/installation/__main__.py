@@ -49,7 +49,9 @@ def system_steps(key: str, needs: dict[str, str], without: tuple[str, str]) -> l
         why_not = system.apt_install(missing, line.tick)
         if why_not:
             consequence, remedy = without
-            line.detail = f"not installed: {why_not}. {consequence}, {remedy}: apt-get install {' '.join(missing)}"
+            line.detail = (
+                f"not installed: {why_not}. {consequence}, {remedy}: apt-get install {' '.join(missing)}"
+            )
 
     title = f"Debian packages: {', '.join(missing)}"
     return [Step(key, title, lambda: not (missing or system.left_a_policy()), act)]

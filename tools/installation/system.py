@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -63,7 +64,7 @@ def as_root() -> list[str] | None:
         return ["sudo"]
     if not sys.stdin.isatty():
         return None
-    return ["sudo"] if os.spawnvp(os.P_WAIT, "sudo", ["sudo", "-v"]) == 0 else None
+    return ["sudo"] if subprocess.run(["sudo", "-v"], check=False).returncode == 0 else None
 
 
 def apt_install(packages: Iterable[str], tick: Callable[[], None] = lambda: None) -> str:

@@ -48,7 +48,9 @@ def choose_build(
     here = TorchBuild(f"{best}+cpu", "the CPU build, since there is no GPU here")
     if is_available(here):
         return here
-    theirs = TorchBuild(best, "the CPU build of PyTorch's index, since there is no GPU here", {"UV_TORCH_BACKEND": "cpu"})
+    theirs = TorchBuild(
+        best, "the CPU build of PyTorch's index, since there is no GPU here", {"UV_TORCH_BACKEND": "cpu"}
+    )
     if not no_index and is_available(theirs):
         return theirs
     return TorchBuild(

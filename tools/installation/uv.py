@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
+import sys
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 from tools.installation import system
 from tools.installation.pip_settings import UvSettings, parse_configuration, settings_for_uv
 from tools.installation.processes import Done, InstallError, run
 
-_SYSTEM_CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+_SYSTEM_CERTIFICATES = (
+    Path("/etc/ssl/certs/ca-certificates.crt"),
+    Path("/etc/pki/tls/certs/ca-bundle.crt"),
+)
 _READ_ALL = {"PIP_QUIET": "0", "PIP_VERBOSE": "3"}
 """A `quiet` in pip's files would silence the list of what they say."""
 _ANYWHERE = {"PIP_REQUIRE_VIRTUALENV": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
@@ -48,7 +53,9 @@ class Uv:
         """The locked version."""
         match = re.search(r"^uv==([^ \\]+)", self.lock.read_text(encoding="utf-8"), re.MULTILINE)
         if match is None:
-            raise InstallError(f"{self.lock} names no version of uv: run make lock, or take the file from git")
+            raise InstallError(
+                f"{self.lock} names no version of uv: run make lock, or take the file from git"
+            )
         return match[1]
 
     @property
@@ -70,11 +77,12 @@ class Uv:
         self.folder.mkdir(exist_ok=True)
         for old in self.folder.glob("uv-*"):
             old.unlink()
-        with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
-            command = [
-                *self.pip(), "download", "--quiet", "--no-input", "--no-deps", "--only-binary", ":all:",
-                "--require-hashes", "--requirement", self.lock, "--dest", scratch,
-            ]  # fmt: skip
+        with TemporaryDirectory(dir=self.folder) as scratch:
+            command: list[str | Path] = [
+                *(self._pip_python() or self._make_pip(), "-m", "pip", "download", "--quiet", "--no-input"),
+                *("--no-deps", "--only-binary", ":all:", "--require-hashes", "--requirement", self.lock),
+                *("--dest", scratch),
+            ]
             done = run(command, environment={**self.environ, **_ANYWHERE}, tick=tick)
             if done.status:
                 raise InstallError(
@@ -89,60 +97,54 @@ class Uv:
             program.chmod(0o755)
             program.rename(self.path)
 
-    def pip(self) -> list[str | Path]:
-        """Return the command of pip: the interpreter's, or one in an environment of its own.
-
-        Raises InstallError when there is none, and no root to install it.
-        """
+    def _pip_python(self) -> Path | None:
+        """Return an interpreter that has pip: the one that runs this, or that of an environment made for pip."""
+        if find_spec("pip") is not None:
+            return self.python
         own = self.folder / "pip" / "bin" / "python"
-        for python in (self.python, own):
-            if self._has_pip(python):
-                return [python, "-m", "pip"]
-        make = [self.python, "-m", "venv", "--clear", self.folder / "pip"]
+        return own if own.exists() and run([own, "-m", "pip", "--version"]).status == 0 else None
+
+    def _make_pip(self) -> Path:
+        """Make an environment for pip. Raises InstallError without the module venv and without root to install it."""
+        make: list[str | Path] = [self.python, "-m", "venv", "--clear", self.folder / "pip"]
         if run(make).status:
-            package = f"{self._major_minor()}-venv"
+            package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
             system.apt_install([package])
-            if run(make).status:
+            done = run(make)
+            if done.status:
                 raise InstallError(
-                    f"{self.python} has no pip, which fetches the installer uv. Run as root: apt-get install {package},"
-                    " or name a uv that is installed: make install UV=/path/to/uv"
+                    f"{done.last_lines}\n{self.python} has neither pip nor venv, and pip fetches uv, which installs the"
+                    f" rest. Run as root: apt-get install {package}, or name a uv that is installed:"
+                    " make install UV=/path/to/uv"
                 )
-        return [own, "-m", "pip"]
-
-    def _has_pip(self, python: Path) -> bool:
-        return python.exists() and run([python, "-c", "import pip"]).status == 0
-
-    def _major_minor(self) -> str:
-        return run([self.python, "-c", "import sys; print('python%d.%d' % sys.version_info[:2])"]).output.strip()
+        return self.folder / "pip" / "bin" / "python"
 
     @cached_property
     def settings(self) -> UvSettings:
-        """pip's configuration, and the folder of the cache."""
+        """The configuration of pip, and the folder of the cache."""
         options = parse_configuration(self._pip_configuration())
         found = settings_for_uv(
             options,
             self.environ,
             torch_index=self.environ.get("TORCH_INDEX", ""),
-            has_system_certificates=any(os.path.exists(path) for path in _SYSTEM_CERTIFICATES),
+            has_system_certificates=any(path.exists() for path in _SYSTEM_CERTIFICATES),
         )
         environment = {**found.environment, **self._cache(), "UV_PYTHON_DOWNLOADS": "never"}
         return UvSettings(environment, found.options, found.notes)
 
     def _pip_configuration(self) -> str:
-        own = self.folder / "pip" / "bin" / "python"
-        for python in (self.python, own):
-            if self._has_pip(python):
-                return run(
-                    [python, "-m", "pip", "config", "list"], environment={**self.environ, **_READ_ALL}
-                ).output
-        return ""  # a uv that was named, and no pip: its own settings are all there is
+        python = self._pip_python()
+        if python is None:
+            return ""  # a uv was named, and what is set for it is all there is
+        command: list[str | Path] = [python, "-m", "pip", "config", "list"]
+        return run(command, environment={**self.environ, **_READ_ALL}).output
 
     def _cache(self) -> dict[str, str]:
         """Return where uv keeps what it downloads: where the environments can be linked to it, if there is a place."""
         if self.environ.get("UV_CACHE_DIR"):
             return {}
         for folder in (cache_home(self.root, self.environ) / "uv", self.folder / "cache" / "uv"):
-            if can_link(folder, self.root):
+            if can_link(folder, self.folder):
                 return {"UV_CACHE_DIR": str(folder)}
         return {"UV_CACHE_DIR": str(folder), "UV_LINK_MODE": self.environ.get("UV_LINK_MODE", "copy")}
 
@@ -166,16 +168,22 @@ def cache_home(root: Path, environ: Mapping[str, str]) -> Path:
     home = environ.get("HOME", "")
     named = Path(environ.get("XDG_CACHE_HOME") or Path(home, ".cache"))
     nearest = next((folder for folder in (named, *named.parents) if folder.exists()), None)
-    if named.is_absolute() and nearest and os.access(nearest, os.W_OK) and nearest.stat().st_uid == os.geteuid():
+    if (
+        named.is_absolute()
+        and nearest
+        and os.access(nearest, os.W_OK)
+        and nearest.stat().st_uid == os.geteuid()
+    ):
         return named
     return root / ".tools" / "cache"
 
 
-def can_link(folder: Path, root: Path) -> bool:
-    """Return whether a file in `folder`, which is made, can have a second name in `root`."""
+def can_link(folder: Path, to: Path) -> bool:
+    """Return whether a file in `folder` can have a second name in the folder `to`. Both are made."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder) as source, tempfile.TemporaryDirectory(dir=root / ".tools") as target:
+        for made in (folder, to):
+            made.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=folder) as source, TemporaryDirectory(dir=to) as target:
             os.link(source.name, Path(target) / "link")
     except OSError:
         return False
