@@ -49,7 +49,7 @@ def locked_version(lock: str, package: str) -> str:
     >>> locked_version("numpy==2.4.6 ; sys_platform == 'linux'", "numpy")
     '2.4.6'
     """
-    match = re.search(rf"^{re.escape(package)}==([^ ;\\]+)", lock, re.MULTILINE)
+    match = re.search(rf"^{re.escape(package)}==([^\s;\\]+)", lock, re.MULTILINE)
     if match is None:
         raise InstallError(f"the lock holds no {package}: take requirements/ from git, or run make lock")
     return match[1]
