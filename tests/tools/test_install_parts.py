@@ -1,18 +1,15 @@
-"""The parts of the installer that decide: packages that lack, where the cache lies, which bytecode is shared."""
+"""The parts of the installer that decide: packages that lack, where the cache lies, what is made again."""
 
 from __future__ import annotations
 
-import compileall
 import io
 import os
 import sys
-from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
 
-from tools.installation import system
-from tools.installation.bytecode import link_bytecode
+from tools.installation import environments, system
 from tools.installation.environments import Environment, Installer, digest, locked_version
 from tools.installation.processes import InstallError
 from tools.installation.progress import Line
@@ -66,22 +63,6 @@ def test_a_place_without_links_is_told(tmp_path, monkeypatch):
     assert list((tmp_path / "checkout").iterdir()) == list((tmp_path / "cache").iterdir()) == []
 
 
-def test_the_same_file_shares_its_bytecode(tmp_path):
-    source, target = tmp_path / "source", tmp_path / "target"
-    for folder in (source / "pkg", target / "pkg"):
-        folder.mkdir(parents=True)
-    for name in ("same.py", "other.py"):
-        (source / "pkg" / name).write_text("x = 1\n")
-    (target / "pkg" / "same.py").hardlink_to(source / "pkg" / "same.py")
-    (target / "pkg" / "other.py").write_text("x = 2\n")
-    (target / "alone.py").write_text("x = 3\n")
-    compileall.compile_dir(source, quiet=2)
-    assert sorted(link_bytecode(source, target)) == [target / "alone.py", target / "pkg" / "other.py"]
-    compiled = [Path(cache_from_source(str(root / "pkg" / "same.py"))) for root in (source, target)]
-    assert compiled[0].samefile(compiled[1])
-    assert len(link_bytecode(source, target)) == 2  # again changes nothing
-
-
 def test_a_digest_tells_parts_apart():
     assert digest(("ab", "c")) != digest(("a", "bc"))
     assert digest(("ab", b"c")) == digest((b"ab", "c"))
@@ -106,8 +87,10 @@ def test_uv_is_the_locked_one_or_the_one_that_is_named(tmp_path):
 
 
 @pytest.fixture
-def checkout(tmp_path):
-    """A checkout with nothing but what stamps are made of."""
+def checkout(tmp_path, monkeypatch):
+    """A checkout with nothing but what stamps are made of, where Python writes no bytecode."""
+    monkeypatch.setattr(environments, "is_written_by_python", lambda: False)
+    monkeypatch.setattr(environments, "compile_all", lambda *_: None)
     for name in ("requirements/ci.lock", "requirements/board.lock", "pyproject.toml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("numpy==2.4.6\n")
@@ -127,7 +110,7 @@ def steps_left(root):
 def stamp_all(root, monkeypatch):
     """Go through all steps as if each did its work."""
     for name in dir(Installer):
-        if name.startswith(("_install", "_compile")):
+        if name.startswith("_install"):
             monkeypatch.setattr(Installer, name, lambda *_: None)
     for name in (".venv", ".venv-host", ".venv-board"):
         (root / name).mkdir()
@@ -139,14 +122,14 @@ def stamp_all(root, monkeypatch):
 
 ALL = [
     *(".venv/.locked", ".venv/.torch", ".venv/.compiled", ".venv/.project"),
-    *(".venv-host/.made", ".venv-board/.locked", ".venv-board/.wheel"),
+    *(".venv-host/.made", ".venv-board/.locked", ".venv-board/.wheel", ".venv-board/.compiled"),
 ]
 CHANGES = {
     "requirements/ci.lock": [".venv/.locked", ".venv/.torch", ".venv/.compiled", ".venv/.project"],
-    "requirements/board.lock": [".venv-board/.locked", ".venv-board/.wheel"],
-    "pyproject.toml": [".venv/.project", ".venv-board/.wheel"],
-    "sim/a.py": [".venv-board/.wheel"],
-    "tools/wheel.py": [".venv-board/.wheel"],
+    "requirements/board.lock": [".venv-board/.locked", ".venv-board/.wheel", ".venv-board/.compiled"],
+    "pyproject.toml": [".venv/.project", ".venv-board/.wheel", ".venv-board/.compiled"],
+    "sim/a.py": [".venv-board/.wheel", ".venv-board/.compiled"],
+    "tools/wheel.py": [".venv-board/.wheel", ".venv-board/.compiled"],
     "sim/a.pyc": [],
 }
 
@@ -164,6 +147,11 @@ def test_another_version_of_numpy_remakes_the_hosts_environment(checkout, monkey
     stamp_all(checkout, monkeypatch)
     (checkout / "requirements/ci.lock").write_text("numpy==2.4.7\n")
     assert ".venv-host/.made" in steps_left(checkout)
+
+
+def test_bytecode_is_left_to_python_where_python_writes_it(checkout, monkeypatch):
+    monkeypatch.setattr(environments, "is_written_by_python", lambda: True)
+    assert steps_left(checkout) == [key for key in ALL if not key.endswith(".compiled")]
 
 
 def test_an_environment_that_is_gone_holds_nothing(tmp_path):

@@ -1,66 +1,35 @@
-"""Bytecode of installed packages.
+"""Bytecode of installed packages, where Python would not write it by itself.
 
-pip compiles what it installs and uv does not. Where Python writes no bytecode (PYTHONDONTWRITEBYTECODE, an environment
-of another user), every process would compile all that it imports: two seconds of processor time for torch.
+pip compiles what it installs and uv does not. Python then compiles a module when it is first imported, and keeps that,
+unless PYTHONDONTWRITEBYTECODE is set: then every process would compile all that it imports.
 """
 
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Callable
-from importlib.util import cache_from_source
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tools.installation.processes import run
+from tools.installation.processes import Done, run
 
 _TESTS = r"/tests/"
-"""A fifth of all, and hardly ever imported."""
+"""Tests that packages bring: a fifth of all, and hardly ever imported."""
 
 
-def site_packages(environment: Path) -> Path:
-    """Return the folder of an environment's packages."""
-    (folder,) = environment.glob("lib/python*/site-packages")
-    return folder
+def is_written_by_python() -> bool:
+    """Return whether Python keeps the bytecode of what it imports."""
+    return not sys.dont_write_bytecode
 
 
 def compile_all(environment: Path, tick: Callable[[], None]) -> None:
     """Compile what is not compiled. What cannot be (for another Python) is left to whoever imports it."""
-    run([*_compileall(environment), "-x", _TESTS, site_packages(environment)], tick=tick)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    command = [environment / "bin" / "python", "-m", "compileall", "-q", "-j", "0", "-x", _TESTS, packages]
+    run(command, tick=tick)
 
 
-def share_bytecode(source: Path, target: Path, tick: Callable[[], None]) -> None:
-    """Compile `target`, where a module that is the very file of `source` takes the bytecode from there."""
-    left = link_bytecode(site_packages(source), site_packages(target))
-    if left:
-        with tempfile.NamedTemporaryFile("w", suffix=".txt") as files:
-            files.write("\n".join(map(str, left)))
-            files.flush()
-            run([*_compileall(target), "-i", files.name], tick=tick)
-
-
-def link_bytecode(source: Path, target: Path) -> list[Path]:
-    """Link the bytecode of modules in `source` to those in `target` that are the same file; return the others.
-
-    Bytecode is valid for a time and a size of its module, which are those of the file and not of its name.
-    """
-    left = []
-    for module in target.rglob("*.py"):
-        if "tests" in module.parts:
-            continue
-        twin = source / module.relative_to(target)
-        compiled, wanted = (Path(cache_from_source(str(path))) for path in (twin, module))
-        try:
-            if not twin.samefile(module):
-                raise FileNotFoundError
-            wanted.parent.mkdir(parents=True, exist_ok=True)
-            os.link(compiled, wanted)
-        except FileExistsError:
-            continue
-        except OSError:
-            left.append(module)
-    return left
-
-
-def _compileall(environment: Path) -> list[str | Path]:
-    return [environment / "bin" / "python", "-m", "compileall", "-q", "-j", "0"]
+def import_once(environment: Path, modules: str, tick: Callable[[], None]) -> Done:
+    """Import modules, so that many processes that start at once find their bytecode."""
+    writing: Mapping[str, str] = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    return run([environment / "bin" / "python", "-c", f"import {modules}"], environment=writing, tick=tick)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tools.installation.bytecode import compile_all, share_bytecode
+from tools.installation.bytecode import compile_all, import_once, is_written_by_python
 from tools.installation.processes import Done, InstallError
 from tools.installation.progress import Line
 from tools.installation.torch_build import VERSION, TorchBuild, choose_build, has_gpu, uv_without_patience
@@ -118,7 +118,7 @@ class Installer:
                 self._venv, ".locked", locked, f".venv: {count} locked packages", self._install_locked
             ),
             self._step(self._venv, ".torch", torch, f".venv: torch {VERSION}", self._install_torch),
-            self._step(self._venv, ".compiled", torch, ".venv: bytecode", self._compile),
+            *self._compiling(self._venv, torch),
             self._step(self._venv, ".project", project, ".venv: lightbed, from here", self._install_project),
         ]
 
@@ -140,6 +140,18 @@ class Installer:
             self._step(
                 self._board, ".wheel", wheel, ".venv-board: the wheel of lightbed", self._install_wheel
             ),
+            *self._compiling(self._board, wheel),
+        ]
+
+    def _compiling(self, environment: Environment, made: str) -> list[Step]:
+        """Return the step that compiles what was installed; none where Python does that as it goes."""
+        if is_written_by_python():
+            return []
+        title = f"{environment.folder.name}: bytecode"
+        return [
+            self._step(
+                environment, ".compiled", made, title, lambda line: compile_all(environment.folder, line.tick)
+            )
         ]
 
     def _step(
@@ -161,9 +173,6 @@ class Installer:
         line.detail = self._torch.reason
         self._pip_install_torch(self._venv, line)
 
-    def _compile(self, line: Line) -> None:
-        compile_all(self._venv.folder, line.tick)
-
     def _install_project(self, line: Line) -> None:
         self._pip_install(self._venv, line, "--no-deps", "--no-build-isolation", "--editable", self.root)
         done = self.uv.run(["pip", "check", "--python", self._venv.python])
@@ -175,7 +184,11 @@ class Installer:
     def _install_host(self, line: Line) -> None:
         self._clear(self._host)
         self._pip_install_torch(self._host, line, "numpy")
-        share_bytecode(self._venv.folder, self._host.folder, line.tick)
+        done = import_once(self._host.folder, "torch.distributed, numpy", line.tick)
+        if done.status:
+            raise InstallError(
+                f"{done.last_lines}\ntorch is installed in .venv-host and cannot be imported (see above)"
+            )
 
     def _install_board(self, line: Line) -> None:
         self._clear(self._board)
@@ -198,7 +211,6 @@ class Installer:
             raise InstallError(f"{done.last_lines}\nthe wheel of lightbed cannot be built (see above)")
         (wheel,) = (build / "wheel").glob("lightbed-*.whl")
         self._pip_install(self._board, line, "--no-deps", "--reinstall", wheel)
-        share_bytecode(self._venv.folder, self._board.folder, line.tick)
 
     def _wheel_sources(self) -> list[bytes | str]:
         files = [self.root / name for name in _WHEEL_SOURCES]
