@@ -25,8 +25,8 @@ def is_written_by_python() -> bool:
 def compile_all(environment: Path, tick: Callable[[], None]) -> None:
     """Compile what is not compiled. What cannot be (for another Python) is left to whoever imports it."""
     (packages,) = environment.glob("lib/python*/site-packages")
-    command = [environment / "bin" / "python", "-m", "compileall", "-q", "-j", "0", "-x", _TESTS, packages]
-    run(command, tick=tick)
+    python = environment / "bin" / "python"
+    run([str(python), "-m", "compileall", "-q", "-j", "0", "-x", _TESTS, str(packages)], tick=tick)
 
 
 def import_once(environment: Path, modules: str, tick: Callable[[], None]) -> Done:
