@@ -88,9 +88,13 @@ def install(part: str) -> None:
         return
     durations = cache_home(ROOT, os.environ) / "lightbed" / "install-seconds.json"
     progress = Progress([step.key for step in steps], sys.stderr, read_durations(durations))
-    for step in steps:
-        with progress.step(step.key, step.title) as line:
-            step.act(line)
+    try:
+        for step in steps:
+            with progress.step(step.key, step.title) as line:
+                step.act(line)
+    finally:
+        for note in uv.notes():
+            say(note)
     write_durations(durations, progress.remembered)
     say(f"done in {duration(time.monotonic() - start)}")
 

@@ -132,6 +132,10 @@ class Uv:
         environment = {**found.environment, **self._cache(), "UV_PYTHON_DOWNLOADS": "never"}
         return UvSettings(environment, found.options, found.notes)
 
+    def notes(self) -> tuple[str, ...]:
+        """Return what pip would warn of, if its configuration was used."""
+        return self.settings.notes if "settings" in vars(self) else ()
+
     def _pip_configuration(self) -> str:
         python = self._pip_python()
         if python is None:
