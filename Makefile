@@ -4,8 +4,6 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-# Where an environment asks Python to write no bytecode, every program would compile what it imports again.
-unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help install install-test run check test test-fast test-board test-full test-long codec-coverage coverage fuzz lock clean
 
 LAB ?= labs/testbed12.yaml
@@ -13,7 +11,8 @@ ARGS ?=
 
 # Lanes are expressions over the markers of tests/plugins/needs.py.
 FAST := not (process or socket or hdl or kernel or slow or long)
-PYTEST := .venv/bin/python -m pytest
+# Tests start many programs, each of which would compile again what it imports where no bytecode is written.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest
 # By file: some tests look at what the tests above them saw, and fixtures of a module are made once.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
@@ -22,14 +21,17 @@ BOARD_FOLDERS := tests/sim tests/design tests/fpga/bus tests/fpga/registers test
 CODEC_FOLDERS := tests/ocs_drivers tests/fuzz
 EVERY_BRANCH_OF_CODECS := .venv/bin/coverage report --include=$$(.venv/bin/python tests/fuzz/codec_table.py) --fail-under=100
 
-UV_COMPILE := .venv/bin/uv pip compile pyproject.toml --upgrade --quiet --generate-hashes --no-header --no-annotate \
+UV_COMPILE := "$$(tools/install uv)" pip compile --upgrade --quiet --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --python-version 3.11 --python-platform x86_64-manylinux_2_28
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
-install: ## environments and system packages; does nothing when they are there
+install: ## environments, and what the lab needs of the system; does nothing when they are there
 	@tools/install
+
+install-test: install ## what only tests need of the system
+	@tools/install test
 
 run: install ## the main job on a simulated lab (LAB=file, ARGS=options)
 	@.venv/bin/testbed demo $(LAB) $(ARGS)
@@ -47,7 +49,7 @@ test-fast: install ## what starts no process, opens no socket and takes no more 
 
 test-board: install-test ## what may differ on a board, on the built wheel with a board's numpy
 	@tools/install board
-	PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q $(PARALLEL) -p no:cacheprovider -m "board and not slow" $(BOARD_FOLDERS)
+	env -u PYTHONDONTWRITEBYTECODE PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q $(PARALLEL) -p no:cacheprovider -m "board and not slow" $(BOARD_FOLDERS)
 
 # Tracing branches makes tests take two thirds longer, so only the codecs, where it is a demand, are traced.
 test-full: install-test ## all tests but the long ones and those of the codecs
@@ -69,11 +71,12 @@ codec-coverage: install-test ## the tests of the codecs alone, which take every 
 fuzz: install ## fuzz the codecs until no new edge was reached for ten minutes each
 	.venv/bin/python tests/fuzz/fuzz_codecs.py $(ARGS)
 
-lock: install ## resolve the requirements anew (torch stays unlocked: see docs/decisions/0002)
-	$(UV_COMPILE) --group dev --extra testbed --extra sim --extra hdl --extra serve --extra kit --extra onnx --extra cluster \
+lock: ## resolve the requirements again (torch stays unlocked: see docs/decisions/0002)
+	$(UV_COMPILE) --group installer --output-file requirements/installer.lock
+	$(UV_COMPILE) pyproject.toml --group dev --extra testbed --extra sim --extra hdl --extra serve --extra kit --extra onnx --extra cluster \
 		--override requirements/no-pynq.txt --output-file requirements/ci.lock
-	$(UV_COMPILE) --group board --extra qick --extra pynq --output-file requirements/board.lock
+	$(UV_COMPILE) pyproject.toml --group board --extra qick --extra pynq --output-file requirements/board.lock
 
 clean: ## remove what make made (the results in runs/ stay)
-	rm -rf .venv .venv-host .venv-board build dist htmlcov .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .tools .venv .venv-host .venv-board build dist htmlcov .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache *.egg-info

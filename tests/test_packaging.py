@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import importlib.metadata
+import json
 import shutil
 import subprocess
 import sys
@@ -108,5 +109,6 @@ def test_tests_run_on_what_was_installed():
 
     # A build leaves metadata without an origin in the checkout: look at all there is.
     found = importlib.metadata.distributions(name="lightbed")
-    is_editable = any('"editable": true' in (entry.read_text("direct_url.json") or "") for entry in found)
+    origins = [json.loads(entry.read_text("direct_url.json") or "{}") for entry in found]
+    is_editable = any(origin.get("dir_info", {}).get("editable", False) for origin in origins)
     assert Path(ocs_drivers.__file__).is_relative_to(ROOT / "ocs_drivers") == is_editable

@@ -1,0 +1,158 @@
+"""The parts of the installer that decide: packages that lack, where the cache lies, what is made again."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.installation import environments, system
+from tools.installation.environments import Environment, Installer, digest, locked_version
+from tools.installation.processes import InstallError
+from tools.installation.progress import Line
+from tools.installation.uv import Uv, cache_home, can_link
+
+ROOT = Path(__file__).parents[2]
+
+
+def programs(folder, *names):
+    for name in names:
+        (folder / name).touch(0o755)
+    return str(folder)
+
+
+def test_a_package_is_missing_once_however_many_programs_it_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(system, "_PATH", str(tmp_path / "none"))
+    needs = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables"}
+    path = programs(tmp_path, "ip")
+    assert system.missing_packages(needs, path) == ["iproute2", "nftables"]
+    programs(tmp_path, "tc", "nft")
+    assert system.missing_packages(needs, path) == []
+
+
+def test_a_program_may_have_to_be_in_a_folder_of_its_own(tmp_path):
+    path = programs(tmp_path, "python3")
+    assert system.missing_packages({f"{tmp_path}/none/python3": "python3"}, path) == ["python3"]
+    assert system.missing_packages({f"{tmp_path}/none:{tmp_path}/python3": "python3"}, "") == []
+
+
+def test_caches_lie_in_the_users_folder_or_in_the_checkout(tmp_path, monkeypatch):
+    checkout, home = tmp_path / "checkout", tmp_path / "home"
+    home.mkdir()
+    in_checkout = checkout / ".tools" / "cache"
+    assert cache_home(checkout, {"HOME": str(home)}) == home / ".cache"
+    assert cache_home(checkout, {"HOME": str(home), "XDG_CACHE_HOME": f"{home}/x"}) == home / "x"
+    assert cache_home(checkout, {}) == in_checkout
+    monkeypatch.setattr(os, "geteuid", lambda: home.stat().st_uid + 1)  # as with sudo
+    assert cache_home(checkout, {"HOME": str(home)}) == in_checkout
+
+
+def test_a_place_without_links_is_told(tmp_path, monkeypatch):
+    assert can_link(tmp_path / "cache", tmp_path / "checkout")
+    (tmp_path / "file").touch()
+    assert not can_link(tmp_path / "file" / "cache", tmp_path / "checkout")
+
+    def refused(*_):
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refused)
+    assert not can_link(tmp_path / "cache", tmp_path / "checkout")
+    assert list((tmp_path / "checkout").iterdir()) == list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_digest_tells_parts_apart():
+    assert digest(("ab", "c")) != digest(("a", "bc"))
+    assert digest(("ab", b"c")) == digest((b"ab", "c"))
+
+
+def test_versions_are_those_of_the_lock():
+    lock = "numpydoc==1.9 \\\nnumpy==2.4.6 \\\n    --hash=sha256:0"
+    assert locked_version(lock, "numpy") == "2.4.6"
+    with pytest.raises(InstallError, match="make lock"):
+        locked_version(lock, "nump")
+
+
+def test_uv_is_the_locked_one_or_the_one_that_is_named(tmp_path):
+    locked = Uv(ROOT, Path(sys.executable), {})
+    assert locked.path == ROOT / ".tools" / f"uv-{locked.version}"
+    assert "--hash=sha256:" in locked.lock.read_text()
+    named = tmp_path / "uv"
+    with pytest.raises(InstallError, match="which is not a program"):
+        Uv(ROOT, Path(sys.executable), {"UV": str(named)}).is_there()
+    named.touch(0o755)
+    assert Uv(ROOT, Path(sys.executable), {"UV": str(named)}).is_there()
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A checkout with nothing but what stamps are made of, where Python writes no bytecode."""
+    monkeypatch.setattr(environments, "is_written_by_python", lambda: False)
+    monkeypatch.setattr(environments, "compile_all", lambda *_: None)
+    for name in ("requirements/ci.lock", "requirements/board.lock", "pyproject.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("numpy==2.4.6\n")
+    for name in ("README.md", "LICENSE", "tools/wheel.py", "sim/a.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x\n")
+    return tmp_path
+
+
+def steps_left(root):
+    """The keys of what is to be done."""
+    installer = Installer(root, Path("/usr/bin/python3"), Uv(root, Path("/usr/bin/python3"), {}))
+    steps = [*installer.steps(), *installer.host_steps(), *installer.board_steps()]
+    return [step.key for step in steps if not step.is_done()]
+
+
+def stamp_all(root, monkeypatch):
+    """Go through all steps as if each did its work."""
+    for name in dir(Installer):
+        if name.startswith("_install"):
+            monkeypatch.setattr(Installer, name, lambda *_: None)
+    for name in (".venv", ".venv-host", ".venv-board"):
+        (root / name).mkdir()
+    installer = Installer(root, Path("/usr/bin/python3"), Uv(root, Path("/usr/bin/python3"), {}))
+    line = Line("", io.StringIO(), lambda: 0.0, lambda _: None)
+    for step in (*installer.steps(), *installer.host_steps(), *installer.board_steps()):
+        step.act(line)
+
+
+ALL = [
+    *(".venv/.locked", ".venv/.torch", ".venv/.compiled", ".venv/.project"),
+    *(".venv-host/.made", ".venv-board/.locked", ".venv-board/.wheel", ".venv-board/.compiled"),
+]
+CHANGES = {
+    "requirements/ci.lock": [".venv/.locked", ".venv/.torch", ".venv/.compiled", ".venv/.project"],
+    "requirements/board.lock": [".venv-board/.locked", ".venv-board/.wheel", ".venv-board/.compiled"],
+    "pyproject.toml": [".venv/.project", ".venv-board/.wheel", ".venv-board/.compiled"],
+    "sim/a.py": [".venv-board/.wheel", ".venv-board/.compiled"],
+    "tools/wheel.py": [".venv-board/.wheel", ".venv-board/.compiled"],
+    "sim/a.pyc": [],
+}
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+def test_what_is_made_is_made_again_only_when_something_changed(checkout, monkeypatch, changed):
+    assert steps_left(checkout) == ALL
+    stamp_all(checkout, monkeypatch)
+    assert steps_left(checkout) == []
+    (checkout / changed).write_text("numpy==2.4.6\nscipy==1\n")
+    assert steps_left(checkout) == CHANGES[changed]
+
+
+def test_another_version_of_numpy_remakes_the_hosts_environment(checkout, monkeypatch):
+    stamp_all(checkout, monkeypatch)
+    (checkout / "requirements/ci.lock").write_text("numpy==2.4.7\n")
+    assert ".venv-host/.made" in steps_left(checkout)
+
+
+def test_bytecode_is_left_to_python_where_python_writes_it(checkout, monkeypatch):
+    monkeypatch.setattr(environments, "is_written_by_python", lambda: True)
+    assert steps_left(checkout) == [key for key in ALL if not key.endswith(".compiled")]
+
+
+def test_an_environment_that_is_gone_holds_nothing(tmp_path):
+    assert not Environment(tmp_path / "gone").holds(".locked", "")

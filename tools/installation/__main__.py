@@ -1,0 +1,126 @@
+"""`tools/install [test | board | uv]`: what is missing is installed, one step after the other."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tools.installation import system
+from tools.installation.environments import Installer, Step
+from tools.installation.processes import InstallError
+from tools.installation.progress import Line, Progress, duration, read_durations, write_durations
+from tools.installation.uv import Uv, cache_home
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("all", "test", "board", "uv")
+WITHOUT_LAB = (
+    "Without them there are no hosts in network namespaces: use 'testbed demo --hosts model'",
+    "or install them as root",
+)
+WITHOUT_TESTS = ("Without them the tests that need them are skipped", "install them as root")
+
+
+def say(text: str) -> None:
+    """Print a line for people."""
+    print(f"install: {text}", file=sys.stderr, flush=True)
+
+
+def lock() -> None:
+    """Wait until nobody else installs in this checkout. Held until we, and what we started, have ended."""
+    handle = os.open(ROOT / "tools" / "install", os.O_RDONLY)
+    os.set_inheritable(handle, True)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say("another installation runs in this checkout; waiting for it")
+        fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def system_steps(key: str, needs: dict[str, str], without: tuple[str, str]) -> list[Step]:
+    """Return the step that installs Debian packages. Where that takes root and there is none, it says what follows."""
+    missing = system.missing_packages(needs, os.environ.get("PATH", os.defpath))
+
+    def act(line: Line) -> None:
+        why_not = system.apt_install(missing, line.tick)
+        if why_not:
+            consequence, remedy = without
+            line.detail = (
+                f"not installed: {why_not}. {consequence}, {remedy}: apt-get install {' '.join(missing)}"
+            )
+
+    title = f"Debian packages: {', '.join(missing)}"
+    return [Step(key, title, lambda: not (missing or system.left_a_policy()), act)]
+
+
+def steps_of(part: str, uv: Uv, python: Path) -> list[Step]:
+    """Return what is to be done for a part, in order."""
+
+    def fetch(line: Line) -> None:
+        uv.fetch(line.tick)
+
+    installer = Installer(ROOT, python, uv)
+    uv_step = Step("uv", f"uv {uv.version}, which installs the rest", uv.is_there, fetch)
+    if part == "test":
+        return system_steps("test packages", system.TESTS, WITHOUT_TESTS)
+    if part == "uv":
+        return [uv_step]
+    if part == "board":
+        return [uv_step, *installer.steps(), *installer.board_steps()]
+    return [
+        *system_steps("lab packages", system.LAB, WITHOUT_LAB),
+        uv_step,
+        *installer.steps(),
+        *installer.host_steps(),
+    ]
+
+
+def install(part: str) -> None:
+    """Do what is not done yet."""
+    start = time.monotonic()
+    uv = Uv(ROOT, Path(sys.executable))
+    steps = [step for step in steps_of(part, uv, Path(sys.executable)) if not step.is_done()]
+    if not steps:
+        return
+    durations = cache_home(ROOT, os.environ) / "lightbed" / "install-seconds.json"
+    progress = Progress([step.key for step in steps], sys.stderr, read_durations(durations))
+    try:
+        for step in steps:
+            with progress.step(step.key, step.title) as line:
+                step.act(line)
+    finally:
+        for note in uv.notes():
+            say(note)
+    write_durations(durations, progress.remembered)
+    say(f"done in {duration(time.monotonic() - start)}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Install a part, and return the exit status."""
+    part = arguments[0] if arguments else "all"
+    if part not in PARTS or len(arguments) > 1:
+        say(f"unknown part '{' '.join(arguments)}': {', '.join(PARTS)}")
+        return 2
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    lock()
+    try:
+        install(part)
+    except InstallError as error:
+        for line in str(error).splitlines():
+            say(line)
+        return 1
+    except KeyboardInterrupt:
+        say("interrupted; the same command goes on where this one was")
+        return 130
+    if part == "uv":
+        print(Uv(ROOT, Path(sys.executable)).path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,138 @@
+"""One line a step: what is made, the time that it took, and the time left where earlier installations tell."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+_ERASE = "\r\x1b[K"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as it is said.
+
+    >>> duration(0.4), duration(59.6), duration(154)
+    ('0.4 s', '60 s', '2 min 34 s')
+    """
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def time_left(steps: Sequence[str], remembered: Mapping[str, float], elapsed_s: float) -> float | None:
+    """Return the seconds until all `steps` are done, the first of them running for `elapsed_s`.
+
+    None where a step has not been seen before, or takes longer than it did: then nobody knows.
+
+    >>> time_left(["torch", "host"], {"torch": 10, "host": 2}, 4)
+    8
+    >>> time_left(["torch", "host"], {"torch": 10}, 4) is None
+    True
+    >>> time_left(["torch", "host"], {"torch": 10, "host": 2}, 11) is None
+    True
+    """
+    if not all(step in remembered for step in steps):
+        return None
+    if steps and elapsed_s > remembered[steps[0]]:
+        return None
+    return sum(remembered[step] for step in steps) - elapsed_s
+
+
+def state_of(elapsed_s: float, left_s: float | None, detail: str = "") -> str:
+    """Return the second half of a step's line.
+
+    >>> state_of(12, 31.2, "the CPU build")
+    'the CPU build, 12 s, about 31 s left'
+    """
+    left = "" if left_s is None or left_s < 1 else f"about {duration(round(left_s))} left"
+    return ", ".join(part for part in (detail, duration(elapsed_s), left) if part)
+
+
+@dataclass(slots=True)
+class Line:
+    """The line of a step that runs."""
+
+    title: str
+    stream: TextIO
+    elapsed: Callable[[], float]
+    left: Callable[[float], float | None]
+    detail: str = ""
+    """What was found out while the step ran; printed at the end."""
+
+    def begin(self) -> None:
+        """Print the title, which is all that a file or a pipe sees before the step is done."""
+        self.stream.write(f"{self.title} ... ")
+        self.stream.flush()
+
+    def tick(self) -> None:
+        """Print the time again; on a terminal only."""
+        if self.stream.isatty():
+            elapsed_s = self.elapsed()
+            self.stream.write(f"{_ERASE}{self.title} ... {state_of(elapsed_s, self.left(elapsed_s))}")
+            self.stream.flush()
+
+    def end(self, state: str) -> None:
+        """Print how the step ended, and close the line."""
+        again = f"{_ERASE}{self.title} ... " if self.stream.isatty() else ""
+        self.stream.write(f"{again}{state}\n")
+        self.stream.flush()
+
+
+@dataclass(slots=True)
+class Progress:
+    """The lines of an installation, one a step of `plan` and in its order."""
+
+    plan: Sequence[str]
+    stream: TextIO
+    remembered: dict[str, float] = field(default_factory=dict)
+    """Seconds that each step took the last time."""
+    clock: Callable[[], float] = time.monotonic
+
+    @contextmanager
+    def step(self, key: str, title: str) -> Iterator[Line]:
+        """Print one line for what is done inside, and remember how long it took."""
+        position = self.plan.index(key)
+        following = self.plan[position:]
+        start = self.clock()
+        line = Line(
+            f"install: {position + 1}/{len(self.plan)} {title}",
+            self.stream,
+            lambda: self.clock() - start,
+            lambda elapsed_s: time_left(following, self.remembered, elapsed_s),
+        )
+        line.begin()
+        try:
+            yield line
+        except BaseException:
+            line.end("not done")
+            raise
+        elapsed_s = self.clock() - start
+        line.end(state_of(elapsed_s, time_left(following[1:], self.remembered, 0), line.detail))
+        self.remembered[key] = elapsed_s
+
+
+def read_durations(path: Path) -> dict[str, float]:
+    """Return the remembered seconds of each step; nothing from a file that is not there or not ours."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {str(key): float(value) for key, value in found.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def write_durations(path: Path, durations: Mapping[str, float]) -> None:
+    """Remember the seconds of each step. Where that cannot be written, the next time left is unknown."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            json.dumps({key: round(value, 1) for key, value in durations.items()}), encoding="utf-8"
+        )
+    except OSError:
+        return
