@@ -40,7 +40,16 @@ class _Imported(Mapping[str, Any]):
         return group.commands[name]
 
 
-class CommandGroup(TyperGroup):
+class Group(TyperGroup):
+    """A group without options of its own, which does not parse them where a command is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Leave `--help` out where it cannot stand: typer imports pydantic to find that it is not given."""
+        self.add_help_option = not args or args[0].startswith("-")
+        return super().parse_args(ctx, args)
+
+
+class CommandGroup(Group):
     """Commands of a table. `--help` lists the lines of the table and imports none of them."""
 
     def __init__(self, *, name: str, help: str, package: str, table: Table) -> None:  # noqa: A002  typer's name

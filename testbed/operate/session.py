@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ocs_drivers import OpticalSwitch, open_switch
 from testbed.design.model import Routes, Topology, Wiring
@@ -20,7 +21,6 @@ from testbed.design.strides import Method
 from testbed.design.topology import AllReduceDemand, find_topology
 from testbed.design.wiring import wire
 from testbed.errors import LabStartError, PlanFileError, TopologyError
-from testbed.lab.fleet import Fleet, SshFleet
 from testbed.lab.forwarding import forwarding_plan, install, read_macs
 from testbed.lab.model import Lab
 from testbed.lab.shards import shard_of
@@ -30,6 +30,9 @@ from testbed.operate.journal import Journal
 from testbed.operate.model import ApplyResult, LabPlan, VerifyReport
 from testbed.operate.plan import plan_lab
 from testbed.operate.verify import verify_lab
+
+if TYPE_CHECKING:
+    from testbed.lab.fleet import Fleet, SshFleet
 
 Note = Callable[[str], None]
 
@@ -138,8 +141,13 @@ def open_lab(lab: Lab, journal: Journal, *, model_hosts: bool = False) -> Iterat
     _demand_up(lab)
     with ExitStack() as stack:
         switches = {switch.name: stack.enter_context(open_switch(switch.address)) for switch in lab.switches}
-        fleet = None if model_hosts else stack.enter_context(SshFleet(lab))
-        yield LabSession(lab, switches, fleet, journal)
+        yield LabSession(lab, switches, None if model_hosts else stack.enter_context(_fleet(lab)), journal)
+
+
+def _fleet(lab: Lab) -> SshFleet:
+    from testbed.lab.fleet import SshFleet
+
+    return SshFleet(lab)
 
 
 def _demand_up(lab: Lab) -> None:
