@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +28,7 @@ from testbed.cli.output import CHANGES, DONE, ERROR, print_json, print_lines
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
     from testbed.lab.simulated import HostsChoice
+    from testbed.operate.journal import Journal
     from testbed.operate.session import Design, LabSession
 
 
@@ -40,15 +41,23 @@ def register(app: typer.Typer) -> None:
 
 
 @contextmanager
-def _session(lab: Lab, runs_dir: Path, hosts: HostsChoice | None = None) -> Iterator[LabSession]:
-    """The lab opened: its switches, and its hosts where `hosts` says which."""
+def _session(
+    lab: Lab, hosts: HostsChoice | None = None, *, journal_dir: Path | None = None
+) -> Iterator[LabSession]:
+    """The lab opened: its switches, and its hosts where `hosts` says which; with a journal it may be changed."""
     from testbed.lab.simulated import hosts_of
-    from testbed.operate.journal import journal_in
     from testbed.operate.session import open_lab
 
     modelled = hosts is None or hosts_of(lab, hosts) == "model"
-    with journal_in(runs_dir) as journal, open_lab(lab, journal, model_hosts=modelled) as session:
-        yield session
+    with ExitStack() as stack:
+        journal = stack.enter_context(_journal_in(journal_dir)) if journal_dir else None
+        yield stack.enter_context(open_lab(lab, journal, model_hosts=modelled))
+
+
+def _journal_in(runs_dir: Path) -> Journal:
+    from testbed.operate.journal import journal_in  # SQLAlchemy: only for what writes
+
+    return journal_in(runs_dir)
 
 
 def _heading(lab: Lab, design: Design, hosts: HostsChoice = "auto") -> str:
@@ -82,7 +91,7 @@ def plan(
     patches: Annotated[
         bool, typer.Option("--patch-list", help="Only the patch list; asks no device.")
     ] = False,
-    runs_dir: RunsDirectory = DEFAULT_RUNS,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
     as_json: AsJson = False,
 ) -> int:
     """Say what would change on the switches. Exit code 2 when something would, 0 when nothing."""
@@ -103,7 +112,7 @@ def plan(
             print_lines(rows)
         return DONE
     lab = find_running(lab)
-    with _session(lab, runs_dir) as session:
+    with _session(lab) as session:
         planned = session.plan(design, take_over=take_over)
     if as_json:
         document: dict[str, Any] = plan_json(lab, planned)
@@ -135,11 +144,11 @@ def apply(
     lab = find_running(load_lab(lab_file))
     lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
     if not (lab.simulated or as_json or really_move == lab.name):
-        with _session(lab, runs_dir) as session:
+        with _session(lab) as session:
             print_lines([_heading(lab, design), *describe(lab, session.plan(design, take_over=take_over))])
     require_permission(lab, really_move)
     notes: list[str] = []
-    with _session(lab, runs_dir, hosts) as session:
+    with _session(lab, hosts, journal_dir=runs_dir) as session:
         brought = session.bring_up(
             design, notes.append if as_json else lambda text: print_lines([text]), take_over=take_over
         )
@@ -171,7 +180,7 @@ def verify(
     demand: Groups = None,
     plan_file: PlanFile = None,
     hosts: HostsMode = "auto",
-    runs_dir: RunsDirectory = DEFAULT_RUNS,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
     as_json: AsJson = False,
 ) -> int:
     """Compare switches, optical power and fibres with the plan. Exit code 2 when something differs."""
@@ -181,7 +190,7 @@ def verify(
 
     lab = find_running(load_lab(lab_file))
     lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
-    with _session(lab, runs_dir, hosts) as session:
+    with _session(lab, hosts) as session:
         report = session.verify(session.plan(design, take_over=True))
     findings = [asdict(finding) for finding in report.findings]
     if as_json:
@@ -217,7 +226,7 @@ def path(
     method: Method = "geometric",
     demand: Groups = None,
     plan_file: PlanFile = None,
-    runs_dir: RunsDirectory = DEFAULT_RUNS,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
     as_json: AsJson = False,
 ) -> int:
     """Follow a packet from host A to host B: hops, NICs, switch ports, optical power."""
@@ -231,7 +240,7 @@ def path(
         node_named(lab, name)  # told before any lab is looked for
     lab = find_running(lab)
     lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
-    with _session(lab, runs_dir) as session:
+    with _session(lab) as session:
         hops = follow_path(session, design, node_named(lab, source), node_named(lab, target))
     if as_json:
         print_json({**_about(lab), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]})

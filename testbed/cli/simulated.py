@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from testbed.cli.command_group import Group
 from testbed.cli.options import DEFAULT_RUNS, AsJson, HostsMode, LabFile, RunsDirectory
 from testbed.cli.output import DONE, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from testbed.lab.simulated import SimulatedLab
 
-app = typer.Typer(help="Simulated labs: start, stop, list.", cls=Group)
+app = typer.Typer(help="Simulated labs: start, stop, list.")
 
 
 def register(root: typer.Typer) -> None:

@@ -20,19 +20,19 @@ from testbed.design.routes import find_routes
 from testbed.design.strides import Method
 from testbed.design.topology import AllReduceDemand, find_topology
 from testbed.design.wiring import wire
-from testbed.errors import LabStartError, PlanFileError, TopologyError
+from testbed.errors import JournalError, LabStartError, PlanFileError, TopologyError
 from testbed.lab.forwarding import forwarding_plan, install, read_macs
 from testbed.lab.model import Lab
 from testbed.lab.shards import shard_of
 from testbed.lab.simulated import is_up
 from testbed.operate.apply import apply_plan
-from testbed.operate.journal import Journal
 from testbed.operate.model import ApplyResult, LabPlan, VerifyReport
 from testbed.operate.plan import plan_lab
 from testbed.operate.verify import verify_lab
 
 if TYPE_CHECKING:
     from testbed.lab.fleet import Fleet, SshFleet
+    from testbed.operate.journal import Journal
 
 Note = Callable[[str], None]
 
@@ -133,9 +133,10 @@ def _planes(lab: Lab, degree: int) -> int:
 
 
 @contextmanager
-def open_lab(lab: Lab, journal: Journal, *, model_hosts: bool = False) -> Iterator[LabSession]:
+def open_lab(lab: Lab, journal: Journal | None, *, model_hosts: bool = False) -> Iterator[LabSession]:
     """Open every switch and, unless hosts are only modelled, reach every host; close all on leaving.
 
+    Without a journal the session only looks: nothing can be applied.
     Raises the transport errors of `ocs_drivers` and `HostError`.
     """
     _demand_up(lab)
@@ -167,7 +168,7 @@ class LabSession:
     """
 
     def __init__(
-        self, lab: Lab, switches: Mapping[str, OpticalSwitch], fleet: Fleet | None, journal: Journal
+        self, lab: Lab, switches: Mapping[str, OpticalSwitch], fleet: Fleet | None, journal: Journal | None
     ) -> None:
         self.lab = lab
         self.switches = switches
@@ -181,6 +182,8 @@ class LabSession:
 
     def apply(self, plan: LabPlan) -> ApplyResult:
         """Carry a plan out, journal first. Raises `DriftError`, `ApplyFailed`, and switch errors."""
+        if self.journal is None:
+            raise JournalError("this session only looks: open the lab with a journal to apply a plan")
         return apply_plan(self.lab, plan, self.switches, self.journal)
 
     def install_routes(self, design: Design) -> None:
