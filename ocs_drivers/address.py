@@ -18,15 +18,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoints
 
 ENTRY_POINTS = "ocs_drivers.drivers"
 """Entry point group: name = scheme, value = a `DriverFactory`."""
@@ -172,7 +169,7 @@ def _without_credentials(text: str) -> str:
     return f"{scheme}{separator}***@{rest}" if at and separator else f"***@{rest}" if at else rest
 
 
-def entry_points(**select: str) -> EntryPoints:
+def entry_points(**select: str) -> Any:
     """Return what `importlib.metadata.entry_points` does, imported when it is asked for: most addresses need none."""
     from importlib import metadata
 

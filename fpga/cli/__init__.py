@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fpga.cli.errors import ERROR, of_the_system, tell, tell_message
-from fpga.count_action.diagnostics import CountActionError
 
 if TYPE_CHECKING:
     from fpga.command_group import CommandGroup
+    from fpga.count_action.diagnostics import CountActionError
 
 COMMANDS = {
     "check": ("check", "Say what is wrong with a datapath, or that nothing is."),
@@ -67,7 +67,7 @@ def run_app(arguments: Sequence[str]) -> int:
         result = build_app()(list(arguments), prog_name="countaction", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except CountActionError as error:
+    except _refusal() as error:
         return tell(error.errors, as_json=as_json)
     except OSError as error:
         return tell([of_the_system(error)], as_json=as_json)
@@ -75,6 +75,13 @@ def run_app(arguments: Sequence[str]) -> int:
         message = str(error) if isinstance(error, ImportError) else error.format_message()
         return tell_message(message, as_json=as_json)
     return result if isinstance(result, int) else DONE
+
+
+def _refusal() -> type[CountActionError]:
+    """The error of a text, imported when there is an error."""
+    from fpga.count_action.diagnostics import CountActionError
+
+    return CountActionError
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import typer
 
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE, print_document, warn
-from lightning.compiler.hardware import MEASURED_SIGMA
+from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.errors import InputError, OutOfRange
 
 if TYPE_CHECKING:

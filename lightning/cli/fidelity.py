@@ -210,7 +210,7 @@ def noise_of(
     calibrated: bool,
 ) -> Noise:
     """As given, as measured on the prototype, or as a device's calibration has it."""
-    from lightning.compiler.hardware import MEASURED_SIGMA
+    from lightning.compiler.measured import MEASURED_SIGMA
     from lightning.execution.seam import Noise, Place
 
     where: Place = one_of("noise", place or "per-product", get_args(Place))

@@ -11,7 +11,7 @@ from lightning.errors import AddressError, DeviceGone, LightningError, UnknownSc
 from lightning.optional import needed
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint, EntryPoints
+    from importlib.metadata import EntryPoint
 
 GROUP = "lightning.devices"
 _OURS = {
@@ -59,7 +59,7 @@ def scheme_of(address: str) -> str:
     return scheme
 
 
-def entry_points(**select: str) -> EntryPoints:
+def entry_points(**select: str) -> Any:
     """Return what `importlib.metadata.entry_points` does, imported when it is asked for: it is slow."""
     from importlib import metadata
 

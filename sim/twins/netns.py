@@ -24,7 +24,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeVar
 
-
 _CLONE_NEWNET = 0x40000000
 _NAMED = Path("/run/netns")
 _COMMAND_TIMEOUT_S = 30.0

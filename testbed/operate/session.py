@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from ocs_drivers import OpticalSwitch, open_switch
 from testbed.design.model import Routes, Topology, Wiring
-from testbed.design.plan_file import Plan
 from testbed.design.routes import find_routes
 from testbed.design.strides import Method
 from testbed.design.topology import AllReduceDemand, find_topology
@@ -31,6 +30,7 @@ from testbed.operate.plan import plan_lab
 from testbed.operate.verify import verify_lab
 
 if TYPE_CHECKING:
+    from testbed.design.plan_file import Plan
     from testbed.lab.fleet import Fleet, SshFleet
     from testbed.operate.journal import Journal
 

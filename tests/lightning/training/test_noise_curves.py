@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="pictures need it: pip install 'lightbed[kit]'")
 
-from lightning.compiler.hardware import MEASURED_SIGMA
+from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.pictures.noise_curves import noise_curves
 from lightning.training import Curve
 
