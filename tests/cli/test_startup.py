@@ -129,7 +129,7 @@ def test_a_plan_imports_no_database_and_no_way_to_hosts(lab_file, tmp_path):
 
     imported = imported_by("testbed.cli", "plan", lab_file, "--runs-dir", runs, codes=(2,))
 
-    allowed = TYPER | PYDANTIC | VISA | {"yaml", "concurrent.futures", *METADATA}
+    allowed = TYPER | PYDANTIC | VISA | {"yaml", "cython_runtime", "concurrent.futures", *METADATA}
     assert "testbed.operate.plan" in imported
     assert too_much(imported, allowed) == {}
     assert not runs.exists()
