@@ -6,10 +6,17 @@ fpga.Program            targets, layer by layer
 fpga.Datapath(bus)      the driver: `.load(program)`, `.run(beats)`
 """
 
-from fpga.beats import Beats
-from fpga.bus import BusError, BusFault, BusUnavailable, RegisterBus, open_bus
-from fpga.datapath import BeatsNotTaken, Datapath, DatapathError, Status, WrongHardware
-from fpga.program import Program, ProgramError, program_from_json
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fpga.later import later
+
+if TYPE_CHECKING:
+    from fpga.beats import Beats
+    from fpga.bus import BusError, BusFault, BusUnavailable, RegisterBus, open_bus
+    from fpga.datapath import BeatsNotTaken, Datapath, DatapathError, Status, WrongHardware
+    from fpga.program import Program, ProgramError, program_from_json
 
 __all__ = [
     "Beats",
@@ -27,3 +34,14 @@ __all__ = [
     "open_bus",
     "program_from_json",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = later(
+        __name__,
+        {
+            "beats": "Beats",
+            "bus": "BusError BusFault BusUnavailable RegisterBus open_bus",
+            "datapath": "BeatsNotTaken Datapath DatapathError Status WrongHardware",
+            "program": "Program ProgramError program_from_json",
+        },
+    )

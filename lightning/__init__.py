@@ -11,19 +11,16 @@
     sp.plot_waveform(waveform)
     print(sp.decode_adc_result)
 
-Importing this needs numpy only; QICK and the rest are imported where they are used. PyTorch Lightning is a package
-of the same name: next to it this one refuses to work, and says what to do.
+What is named here is imported when it is asked for, QICK and the rest where they are used. PyTorch Lightning is a
+package of the same name: next to it this one refuses to work, and says what to do.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from fpga.later import later
 from lightning import errors
-from lightning.config import Configuration, LightningConfig, from_lts, from_slide
-from lightning.control import LightningControl
-from lightning.devices import Patience, connect
 from lightning.errors import (
     DeviceGone,
     DeviceStuck,
@@ -32,12 +29,15 @@ from lightning.errors import (
     NoWaveformError,
     ReadoutOverrun,
 )
-from lightning.signal_processing import LightningSignalProcessing
-from lightning.waveform import Waveform
 
 if TYPE_CHECKING:
     from lightning.compute import LightningCompute
+    from lightning.config import Configuration, LightningConfig, from_lts, from_slide
+    from lightning.control import LightningControl
+    from lightning.devices import Patience, connect
     from lightning.devices.recording import record
+    from lightning.signal_processing import LightningSignalProcessing
+    from lightning.waveform import Waveform
 
 __all__ = [
     "Configuration",
@@ -60,14 +60,16 @@ __all__ = [
     "record",
 ]
 
-_LATER = {
-    "LightningCompute": "lightning.compute",
-    "record": "lightning.devices.recording",
-}
-"""Imported when they are asked for."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = later(
+        __name__,
+        {
+            "compute": "LightningCompute",
+            "config": "Configuration LightningConfig from_lts from_slide",
+            "control": "LightningControl",
+            "devices": "Patience connect",
+            "devices.recording": "record",
+            "signal_processing": "LightningSignalProcessing",
+            "waveform": "Waveform",
+        },
+    )

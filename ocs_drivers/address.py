@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from importlib.metadata import entry_points
+from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from ocs_drivers.contract import OpticalSwitch
@@ -167,6 +167,13 @@ def _without_credentials(text: str) -> str:
     hidden, at, rest = text.rpartition("@")
     scheme, separator, _ = hidden.partition("://")
     return f"{scheme}{separator}***@{rest}" if at and separator else f"***@{rest}" if at else rest
+
+
+def entry_points(**select: str) -> Any:
+    """Return what `importlib.metadata.entry_points` does, imported when it is asked for: most addresses need none."""
+    from importlib import metadata
+
+    return metadata.entry_points(**select)
 
 
 def driver_factory(scheme: str) -> DriverFactory:

@@ -45,7 +45,7 @@ def commands_in(text: str) -> Iterator[list[str]]:
 @pytest.fixture(scope="module")
 def command_line():
     """Every command by its words (`sim up`), with the set of its options, those of its group included."""
-    typer = pytest.importorskip("typer")
+    pytest.importorskip("typer")
     from testbed.cli.app import build_app
 
     def walk(command, words=(), inherited=frozenset()):
@@ -56,7 +56,7 @@ def command_line():
         if words and not hasattr(command, "commands"):
             yield " ".join(words), set(options)
 
-    commands = dict(walk(typer.main.get_command(build_app([]))))
+    commands = dict(walk(build_app()))
     commands["sim switch"] |= {  # it hands them on
         option for action in arguments()._actions for option in action.option_strings if option[:2] == "--"
     }
@@ -81,10 +81,9 @@ def programs_in(text: str, program: str) -> Iterator[list[str]]:
 
 def commands_and_options(app) -> dict[str, set[str]]:
     """Every command of an application, with the set of its long options."""
-    typer = pytest.importorskip("typer")
     return {
         name: {option for param in command.params for option in param.opts if option[:2] == "--"}
-        for name, command in typer.main.get_command(app).commands.items()
+        for name, command in app.commands.items()
     }
 
 
@@ -94,7 +93,7 @@ def countaction():
     pytest.importorskip("typer")
     from fpga.cli import build_app
 
-    return commands_and_options(build_app([]))
+    return commands_and_options(build_app())
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +102,7 @@ def lightning():
     pytest.importorskip("typer")
     from lightning.cli import build_app
 
-    return commands_and_options(build_app([]))
+    return commands_and_options(build_app())
 
 
 @by_page

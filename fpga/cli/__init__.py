@@ -10,45 +10,48 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fpga.cli.errors import ERROR, of_the_system, tell, tell_message
-from fpga.count_action.diagnostics import CountActionError
+
+if TYPE_CHECKING:
+    from fpga.command_group import CommandGroup
+    from fpga.count_action.diagnostics import CountActionError
 
 COMMANDS = {
-    "check": "check",
-    "explain": "explain",
-    "sim": "sim",
-    "build": "build",
-    "regs": "regs",
-    "prove": "prove",
-    "test": "cosim",
+    "check": ("check", "Say what is wrong with a datapath, or that nothing is."),
+    "explain": (
+        "explain",
+        "Draw a datapath: counts, targets, actions, who triggers whom, latency in cycles.",
+    ),
+    "sim": ("sim", "Simulate a datapath. Exit code 1 when an expectation of the stimulus is not met."),
+    "build": ("build", "Make everything that hardware and driver need of a datapath."),
+    "regs": ("regs", "Print the register map: a table, or one of the other forms."),
+    "prove": (
+        "prove",
+        "Prove that the RTL of FILE does what the language says, for all inputs and all times.",
+    ),
+    "test": (
+        "cosim",
+        "Run the RTL of FILE and the simulator on the same stimulus, and compare every port in every cycle.",
+    ),
 }
-"""Commands and the modules of this package that hold them."""
+"""Commands, the modules of this package that hold them, and their lines in `--help`."""
 
 DONE = 0
 INTERRUPTED = 130
 
 
-def build_app(arguments: Sequence[str]) -> Any:
-    """The application for these arguments: one command when the first word names it, else all of them."""
-    import typer
+def build_app() -> CommandGroup:
+    """Return the application, none of whose commands is imported yet. Raises `ImportError` without typer."""
+    from fpga.command_group import CommandGroup
 
-    app = typer.Typer(
+    return CommandGroup(
         name="countaction",
         help="Write a module that counts and acts once: check, simulate, prove and build it.",
-        pretty_exceptions_enable=False,
-        add_completion=False,
+        package="fpga.cli",
+        table=COMMANDS,
     )
-    # With a single command typer would leave out its name.
-    app.callback()(lambda: None)
-    named = arguments[0] if arguments else ""
-    for module in [COMMANDS[named]] if named in COMMANDS else dict.fromkeys(COMMANDS.values()):
-        if find_spec(f"fpga.cli.{module}") is not None:
-            import_module(f"fpga.cli.{module}").register(app)
-    return app
 
 
 def run_app(arguments: Sequence[str]) -> int:
@@ -61,11 +64,10 @@ def run_app(arguments: Sequence[str]) -> int:
         return ERROR
     as_json = "--json" in arguments
     try:
-        command = typer.main.get_command(build_app(arguments))
-        result = command(list(arguments), prog_name="countaction", standalone_mode=False)
+        result = build_app()(list(arguments), prog_name="countaction", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except CountActionError as error:
+    except _refusal() as error:
         return tell(error.errors, as_json=as_json)
     except OSError as error:
         return tell([of_the_system(error)], as_json=as_json)
@@ -73,6 +75,13 @@ def run_app(arguments: Sequence[str]) -> int:
         message = str(error) if isinstance(error, ImportError) else error.format_message()
         return tell_message(message, as_json=as_json)
     return result if isinstance(result, int) else DONE
+
+
+def _refusal() -> type[CountActionError]:
+    """The error of a text, imported when there is an error."""
+    from fpga.count_action.diagnostics import CountActionError
+
+    return CountActionError
 
 
 def main() -> None:

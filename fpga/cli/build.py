@@ -10,9 +10,6 @@ import typer
 
 from fpga.cli.errors import tell_message
 from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
-from fpga.count_action import load
-from fpga.hdl.tools import HdlError
-from fpga.registers.build import board_files, build_files, write_files
 
 Folder = Annotated[
     Path, typer.Option("--output", "-o", metavar="DIR", help="Where the files go; it is made.")
@@ -34,6 +31,10 @@ def build(
     as_json: AsJson = False,
 ) -> int:
     """Make everything that hardware and driver need of a datapath."""
+    from fpga.count_action import load
+    from fpga.hdl.tools import HdlError
+    from fpga.registers.build import board_files, build_files, write_files
+
     datapath = load(file, parse_parameters(parameters)).datapath
     try:
         files = {**build_files(datapath), **(board_files(board) if board else {})}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
-from fpga.count_action import Checked, CountActionError, Diagnostic, load
+
+if TYPE_CHECKING:
+    from fpga.count_action import Checked, CountActionError, Diagnostic
 
 
 def register(app: typer.Typer) -> None:
@@ -30,6 +32,8 @@ def check(file: SourceFile, parameters: Parameters = None, *, as_json: AsJson = 
 
 def check_document(file: Path, parameters: list[str] | None = None) -> dict[str, Any]:
     """What `check --json` prints."""
+    from fpga.count_action import CountActionError, load
+
     try:
         return accepted(load(file, parse_parameters(parameters)))
     except CountActionError as error:
@@ -57,6 +61,8 @@ def _dicts(found: tuple[Diagnostic, ...]) -> list[dict[str, str | int]]:
 
 
 def _print(file: Path, document: dict[str, Any]) -> None:
+    from fpga.count_action import Diagnostic
+
     for kind, found in (("error", document["errors"]), ("warning", document["warnings"])):
         for each in found:
             print(f"{kind}: {Diagnostic(**each)}", file=sys.stderr)

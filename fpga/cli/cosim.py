@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
-import numpy as np
 import typer
 
 from fpga.cli.errors import tell_message
 from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
-from fpga.count_action import load
-from fpga.count_action.model import Datapath
-from fpga.count_action.ports import Rows
-from fpga.hdl.cosimulation import Comparison, compare
-from fpga.hdl.stimulus import generated_stimulus
-from fpga.hdl.tools import HdlError
+
+if TYPE_CHECKING:
+    from fpga.count_action.model import Datapath
+    from fpga.count_action.ports import Rows
+    from fpga.hdl.cosimulation import Comparison
 
 EPISODE = 500
 """Cycles from one reset to the next: a count that has jumped over its target is silent until then."""
@@ -57,6 +55,9 @@ def cosimulate(
     as_json: AsJson = False,
 ) -> int:
     """Run the RTL of FILE and the simulator on the same stimulus, and compare every port in every cycle."""
+    from fpga.count_action import load
+    from fpga.hdl.tools import HdlError
+
     datapath = load(file, parse_parameters(parameters)).datapath
     try:
         found = [
@@ -78,6 +79,7 @@ def _compare(datapath: Datapath, simulator: str, cycles: int, seed: int) -> Comp
     from fpga.count_action.simulate import compile_datapath
     from fpga.hdl import icarus
     from fpga.hdl import verilator as verilated
+    from fpga.hdl.cosimulation import compare
 
     inputs = stimulus(datapath, cycles, seed)
     if simulator == "icarus":
@@ -89,6 +91,10 @@ def _compare(datapath: Datapath, simulator: str, cycles: int, seed: int) -> Comp
 
 def stimulus(datapath: Datapath, cycles: int, seed: int) -> Rows:
     """Generated inputs, new ones for every episode."""
+    import numpy as np
+
+    from fpga.hdl.stimulus import generated_stimulus
+
     parts = range(0, cycles, EPISODE)
     rows = [generated_stimulus(datapath, min(EPISODE, cycles - first), seed + first) for first in parts]
     return np.concatenate(rows)
@@ -96,6 +102,8 @@ def stimulus(datapath: Datapath, cycles: int, seed: int) -> Rows:
 
 def in_episodes(simulator: Simulator, inputs: Rows) -> Rows:
     """Run the rows, from reset again after every episode."""
+    import numpy as np
+
     outputs = []
     for first in range(0, len(inputs), EPISODE):
         simulator.reset()

@@ -7,8 +7,10 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fpga.count_action.diagnostics import Diagnostic
+if TYPE_CHECKING:
+    from fpga.count_action.diagnostics import Diagnostic
 
 ERROR = 1
 _REASONS: dict[type[OSError], tuple[str, str]] = {
@@ -45,6 +47,8 @@ def tell_message(message: str, *, as_json: bool) -> int:
 
 def without_place(message: str, hint: str = "") -> Diagnostic:
     """An error that is in no line of a file."""
+    from fpga.count_action.diagnostics import Diagnostic
+
     return Diagnostic("", 0, 0, message, hint)
 
 

@@ -6,15 +6,14 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
-from fpga.count_action import Checked, load
-from fpga.count_action.drawing import draw
-from fpga.count_action.explain import explain as explanation_of
-from fpga.count_action.svg import draw_svg
+
+if TYPE_CHECKING:
+    from fpga.count_action import Checked
 
 SvgFile = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the drawing as SVG, too.")]
 
@@ -28,6 +27,11 @@ def explain(
     file: SourceFile, parameters: Parameters = None, svg: SvgFile = None, *, as_json: AsJson = False
 ) -> None:
     """Draw a datapath: counts, targets, actions, who triggers whom, latency in cycles."""
+    from fpga.count_action import load
+    from fpga.count_action.drawing import draw
+    from fpga.count_action.explain import explain as explanation_of
+    from fpga.count_action.svg import draw_svg
+
     checked = load(file, parse_parameters(parameters))
     explanation = explanation_of(checked.datapath)
     if svg is not None:

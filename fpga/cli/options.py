@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from fpga.count_action.diagnostics import CountActionError, Diagnostic, quoted
-
 SourceFile = Annotated[Path, typer.Argument(metavar="FILE", help="Text of a datapath, e.g. streamer.ca.")]
 Parameters = Annotated[
     list[str] | None,
@@ -19,6 +17,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stand
 
 def parse_parameters(given: list[str] | None) -> dict[str, int]:
     """`["num_DACs=4"]` as values. Raises `CountActionError` that shows the form."""
+    from fpga.count_action.diagnostics import CountActionError, Diagnostic, quoted
+
     values: dict[str, int] = {}
     for text in given or ():
         name, equals, value = text.partition("=")

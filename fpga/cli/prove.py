@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fpga.cli.errors import tell_message
 from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
-from fpga.count_action import load
-from fpga.formal import Proof, Verdict, prove
-from fpga.formal.properties import PROPERTIES
-from fpga.formal.sby import COVER_DEPTH
-from fpga.hdl.tools import HdlError
+
+if TYPE_CHECKING:
+    from fpga.formal import Proof
 
 ModuleName = Annotated[str | None, typer.Option("--module", metavar="NAME", help="Prove this module alone.")]
 Vcd = Annotated[
@@ -36,6 +34,10 @@ def prove_file(
     as_json: AsJson = False,
 ) -> int:
     """Prove that the RTL of FILE does what the language says, for all inputs and all times."""
+    from fpga.count_action import load
+    from fpga.formal import prove
+    from fpga.hdl.tools import HdlError
+
     datapath = load(file, parse_parameters(parameters)).datapath
     try:
         proof = prove(datapath, module)
@@ -73,6 +75,10 @@ def as_document(proof: Proof) -> dict[str, Any]:
 
 def as_lines(proof: Proof) -> list[str]:
     """A line for every property of every module, what was reached, and the counterexample."""
+    from fpga.formal import Verdict
+    from fpga.formal.properties import PROPERTIES
+    from fpga.formal.sby import COVER_DEPTH
+
     says = {fact.name: fact.says for fact in PROPERTIES}
     lines = []
     for module in dict.fromkeys(each.module for each in proof.results):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
-from fpga.count_action import load
-from fpga.registers import RegisterMap, register_map, to_json, to_markdown, to_rdl
+
+if TYPE_CHECKING:
+    from fpga.registers import RegisterMap
 
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="A page in Markdown.")]
 AsRdl = Annotated[bool, typer.Option("--rdl", help="SystemRDL 2.0.")]
@@ -28,6 +29,9 @@ def regs(
     rdl: AsRdl = False,
 ) -> int:
     """Print the register map: a table, or one of the other forms."""
+    from fpga.count_action import load
+    from fpga.registers import register_map, to_json, to_markdown, to_rdl
+
     if as_json + markdown + rdl > 1:
         raise typer.BadParameter("--json, --markdown and --rdl are three forms: choose one")
     table = register_map(load(file, parse_parameters(parameters)).datapath)

@@ -6,23 +6,17 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
-from fpga.count_action import load
-from fpga.count_action.model import Datapath
-from fpga.count_action.ports import Rows
-from fpga.count_action.simulate.checking import Failure, failures, window
-from fpga.count_action.simulate.collector import Stimulus, idle_rows
-from fpga.count_action.simulate.example import example_stimulus
-from fpga.count_action.simulate.fused import compile_datapath
-from fpga.count_action.simulate.narration import explain_run
-from fpga.count_action.simulate.reference import Reference
-from fpga.count_action.simulate.signals import output_wires
-from fpga.count_action.simulate.stimulus import load_stimulus
+
+if TYPE_CHECKING:
+    from fpga.count_action.model import Datapath
+    from fpga.count_action.ports import Rows
+    from fpga.count_action.simulate.checking import Failure
+    from fpga.count_action.simulate.collector import Stimulus
 
 SHORT = 20_000
 """Cycles times counts up to which plain Python is done before the fast simulator is compiled."""
@@ -73,6 +67,10 @@ def sim(
     as_json: AsJson = False,
 ) -> int:
     """Simulate a datapath. Exit code 1 when an expectation of the stimulus is not met."""
+    from fpga.count_action import load
+    from fpga.count_action.simulate.narration import explain_run
+    from fpga.count_action.simulate.stimulus import load_stimulus
+
     datapath = load(file, parse_parameters(parameters)).datapath
     if init is not None:
         return _init(datapath, init, as_json=as_json)
@@ -90,6 +88,8 @@ def sim(
 
 
 def _init(datapath: Datapath, path: Path, *, as_json: bool) -> int:
+    from fpga.count_action.simulate.example import example_stimulus
+
     with path.open("x", encoding="utf-8") as file:  # a stimulus somebody has written is not replaced
         file.write(example_stimulus(datapath))
     if as_json:
@@ -102,6 +102,10 @@ def _init(datapath: Datapath, path: Path, *, as_json: bool) -> int:
 
 
 def _simulated(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Run:
+    from fpga.count_action.simulate.checking import failures
+    from fpga.count_action.simulate.fused import compile_datapath
+    from fpga.count_action.simulate.reference import Reference
+
     if cycles is not None:
         stimulus = _at_least(datapath, stimulus, cycles)
     counts = sum(1 for _ in datapath.counts())
@@ -112,6 +116,10 @@ def _simulated(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _R
 
 def _at_least(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
     """The stimulus, and nothing coming in after it until there are so many cycles."""
+    import numpy as np
+
+    from fpga.count_action.simulate.collector import Stimulus, idle_rows
+
     idle = idle_rows(datapath, max(0, cycles - len(stimulus.rows)))
     return Stimulus(np.concatenate([stimulus.rows, idle]), stimulus.expectations)
 
@@ -130,6 +138,8 @@ def _write(run: _Run, vcd: Path | None, png: Path | None) -> list[str]:
 
 
 def _fires(run: _Run) -> dict[str, int]:
+    from fpga.count_action.simulate.signals import output_wires
+
     wires = [wire for wire in output_wires(run.datapath) if wire.name.startswith("fire_o")]
     names = [f"{module.name}.{count.name}" for module, count in run.datapath.counts()]
     return {name: sum(wire.series(run.outputs)) for name, wire in zip(names, wires, strict=True)}
@@ -167,6 +177,8 @@ def _summary(run: _Run, stimulus: Path, written: list[str]) -> list[str]:
 
 
 def _print_failures(run: _Run, stimulus: Path) -> None:
+    from fpga.count_action.simulate.checking import window
+
     for failure in run.failed[:SHOWN]:
         print(f"error: {stimulus}:{failure.expected.line}:1: {failure}", file=sys.stderr)
     if len(run.failed) > SHOWN:

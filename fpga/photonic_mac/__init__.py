@@ -9,9 +9,16 @@
 Blocks, number path and cycles: docs/reference/photonic-mac.md.
 """
 
-from fpga.photonic_mac.cycles import LayerCycles, Timing, cycles_of, total_cycles
-from fpga.photonic_mac.network import Network, accuracy, layer_results, quantised
-from fpga.photonic_mac.optics import Optics
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fpga.later import later
+
+if TYPE_CHECKING:
+    from fpga.photonic_mac.cycles import LayerCycles, Timing, cycles_of, total_cycles
+    from fpga.photonic_mac.network import Network, accuracy, layer_results, quantised
+    from fpga.photonic_mac.optics import Optics
 
 __all__ = [
     "LayerCycles",
@@ -24,3 +31,13 @@ __all__ = [
     "quantised",
     "total_cycles",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = later(
+        __name__,
+        {
+            "cycles": "LayerCycles Timing cycles_of total_cycles",
+            "network": "Network accuracy layer_results quantised",
+            "optics": "Optics",
+        },
+    )

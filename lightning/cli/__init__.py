@@ -9,53 +9,74 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 from lightning.errors import LightningError, ProgramError
 
+if TYPE_CHECKING:
+    from fpga.command_group import CommandGroup
+
 COMMANDS = {
-    "multiply": "multiply",
-    "dot": "dot",
-    "scope": "scope",
-    "calibrate": "calibrate",
-    "sweep": "sweep",
-    "run": "run",
-    "doctor": "doctor",
-    "compile": "compile",
-    "explain": "explain",
-    "infer": "infer",
-    "evaluate": "evaluate",
-    "sensitivity": "sensitivity",
-    "energy": "energy",
-    "serve": "serve",
-    "load": "load",
+    "multiply": ("multiply", "Multiply two numbers by light: A times B over 255, rounded."),
+    "dot": (
+        "dot",
+        "Add up products of two vectors by light, many in one acquisition: sum of weights times inputs over 255.",
+    ),
+    "scope": ("scope", "Draw what the detector sees, and decode it where there is a calibration."),
+    "calibrate": (
+        "calibrate",
+        "Set up a kit step by step, measure its modulators, and keep the calibration.",
+    ),
+    "sweep": ("sweep", "Sweep the gain word of a modulator, and fit its transfer curve."),
+    "run": ("run", "Run a QICK script with a device as its QickSoc; the exit code is the script's."),
+    "doctor": (
+        "doctor",
+        "Look at this environment, and at a device if one is named; exit code 1 when something is bad.",
+    ),
+    "compile": (
+        "compile",
+        "Quantise a trained network, tile it over lanes, wavelengths and cores, and say what became of every layer.",
+    ),
+    "explain": (
+        "explain",
+        "Say layer by layer what light computes and what not, and why; cycles, memory, and where the model comes from.",
+    ),
+    "infer": ("infer", "Ask a model what a picture shows."),
+    "evaluate": ("evaluate", "Count right answers of a model on data."),
+    "sensitivity": (
+        "sensitivity",
+        "Say what noise in each layer costs, and which sigma or averaging keeps the loss small.",
+    ),
+    "energy": (
+        "energy",
+        "What an image costs: time, energy with and without converters, and digital hardware beside it.",
+    ),
+    "serve": (
+        "serve",
+        "Answer questions over the network until SIGINT or SIGTERM: Open Inference Protocol over HTTP, and UDP.",
+    ),
+    "load": (
+        "load",
+        "Ask a server at random times (Poisson), whether it answers or not; latency counts from the scheduled time.",
+    ),
 }
-"""Commands and the modules of this package that hold them."""
+"""Commands, the modules of this package that hold them, and their lines in `--help`."""
 
 DONE = 0
 ERROR = 1
 INTERRUPTED = 130
 
 
-def build_app(arguments: Sequence[str]) -> Any:
-    """The application for these arguments: one command when the first word names it, else all of them."""
-    import typer
+def build_app() -> CommandGroup:
+    """Return the application, none of whose commands is imported yet. Raises `ImportError` without typer."""
+    from fpga.command_group import CommandGroup
 
-    app = typer.Typer(
+    return CommandGroup(
         name="lightning",
         help="Compute with light: with the Lightning kit, or with its twin (sim://kit), which needs no hardware.",
-        pretty_exceptions_enable=False,
-        add_completion=False,
+        package="lightning.cli",
+        table=COMMANDS,
     )
-    # With a single command typer would leave out its name.
-    app.callback()(lambda: None)
-    named = arguments[0] if arguments else ""
-    for module in [COMMANDS[named]] if named in COMMANDS else dict.fromkeys(COMMANDS.values()):
-        if find_spec(f"lightning.cli.{module}") is not None:
-            import_module(f"lightning.cli.{module}").register(app)
-    return app
 
 
 def run_app(arguments: Sequence[str]) -> int:
@@ -69,8 +90,7 @@ def run_app(arguments: Sequence[str]) -> int:
     # After `run SCRIPT` the words may be the script's.
     as_json = "--json" in arguments and arguments[0] != "run"
     try:
-        command = typer.main.get_command(build_app(arguments))
-        result = command(list(arguments), prog_name="lightning", standalone_mode=False)
+        result = build_app()(list(arguments), prog_name="lightning", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except LightningError as error:

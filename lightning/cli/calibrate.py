@@ -9,18 +9,18 @@ import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightning.calibration import store
-from lightning.calibration.document import Outcome
-from lightning.calibration.guided import GuidedRun, guided_run
 from lightning.cli.options import TWIN, AsJson, Device, Png, Shots
 from lightning.cli.output import DONE, ERROR, print_document
-from lightning.devices import connect
-from lightning.devices.identity import DeviceIdentity, identity_of
 from lightning.errors import AddressError, CalibrationError, LightningError, MissingLibrary
+
+if TYPE_CHECKING:
+    from lightning.calibration.document import Outcome
+    from lightning.calibration.guided import GuidedRun
+    from lightning.devices.identity import DeviceIdentity
 
 ROLES = ("laser", "bias", "meter")
 OWN = "bench"
@@ -66,6 +66,10 @@ def calibrate(
     that twin begins anew with every command and forgets what its supply was set to. The calibration is kept when
     all steps pass. For example: lightning calibrate --device sim://kit
     """
+    from lightning.calibration.guided import guided_run
+    from lightning.devices import connect
+    from lightning.devices.identity import identity_of
+
     soc = connect(device)
     whose = identity_of(soc)
     asked = {role: each for role, each in zip(ROLES, (laser, bias, meter), strict=True) if each}
@@ -154,6 +158,8 @@ def _turn_paddles(brightness: Callable[[], float]) -> None:
 
 def _keep(run: GuidedRun, png: Path | None, whose: DeviceIdentity) -> Path | None:
     """Save what passed; the picture also of what did not, where there are sweeps."""
+    from lightning.calibration import store
+
     if png is not None and run.calibration is not None:
         from lightning import pictures
         from lightning.pictures.curves import kept_sweeps

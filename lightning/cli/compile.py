@@ -5,21 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, cast
-from zipfile import BadZipFile
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import numpy as np
 import typer
 
-from lightning.cli.explain import summary
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE, print_document, warn
-from lightning.compiler import CompiledModel, Hardware, Options, load_or_compile, save_model
-from lightning.compiler.explain import report
-from lightning.compiler.hardware import MEASURED_SIGMA
-from lightning.compiler.options import Ranges, Scheme
+from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.errors import InputError, OutOfRange
-from lightning.networks.network import Preprocessing
+
+if TYPE_CHECKING:
+    from lightning.compiler import CompiledModel
+    from lightning.networks.network import Preprocessing
 
 Network = Annotated[
     Path, typer.Argument(metavar="NETWORK", help="An .onnx, or an .npz of w1, w2, ... (b1, ...).")
@@ -98,6 +95,11 @@ def compile_file(
 
     For example: lightning compile digits.onnx --samples digits --scale 0.00392 -o digits.lng
     """
+    from lightning.cli.explain import summary
+    from lightning.compiler import Hardware, Options, load_or_compile, save_model
+    from lightning.compiler.explain import report
+    from lightning.compiler.options import Ranges, Scheme
+
     hardware = Hardware(lanes, wavelengths, cores, skip_zeros=skip_zeros)
     scheme = scheme or ("published" if perfect_scaling else None)
     options = Options(
@@ -134,6 +136,10 @@ def _doubts(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
 
 def raw_samples(name: str) -> Any:
     """Raw inputs in a .npy, as `x` in an .npz, or of the training part of a data set. Raises `InputError`."""
+    from zipfile import BadZipFile
+
+    import numpy as np
+
     if Path(name).suffix not in {".npy", ".npz"}:
         return _of_training(name)
     if not Path(name).is_file():
@@ -172,6 +178,8 @@ def _preprocessing(
     scale: float | None, mean: str | None, deviation: str | None, layout: str | None
 ) -> Preprocessing | None:
     """What was asked for; nothing where no option was given, so that the importer's own stands."""
+    from lightning.networks.network import Preprocessing
+
     if scale is None and mean is None and deviation is None and layout is None:
         return None
     return Preprocessing(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lightning import doctor as facts
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE, ERROR, print_document
+
+if TYPE_CHECKING:
+    from lightning import doctor as facts
 
 MaybeDevice = Annotated[
     str | None,
@@ -44,6 +46,8 @@ def doctor(device: MaybeDevice = None, *, as_json: AsJson = False) -> int:
 
 
 def _all(device: str | None) -> Iterable[facts.Finding]:
+    from lightning import doctor as facts
+
     yield from facts.environment()
     if device is not None:
         yield from facts.device(device)

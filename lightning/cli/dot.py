@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Device
 from lightning.cli.output import DONE, marked, print_document
-from lightning.devices import connect
-from lightning.devices.identity import identity_of
 from lightning.errors import OutOfRange
 
 _HOW = "Whole numbers of -255 to 255 with commas, or a file (.npy, or text with commas and lines)."
@@ -34,6 +31,11 @@ def dot(
 
     For example: lightning dot 10,20,30,40 255,128,64,0
     """
+    import numpy as np
+
+    from lightning.devices import connect
+    from lightning.devices.identity import identity_of
+
     rows, column = numbers(weights), numbers(inputs)
     soc = connect(device)
     whose = identity_of(soc)
@@ -51,6 +53,8 @@ def dot(
 
 def numbers(text: str) -> Any:
     """An array of whole numbers from a list or a file. Raises `OutOfRange`."""
+    import numpy as np
+
     try:
         found = _read(text)
     except (OSError, ValueError) as error:
@@ -61,6 +65,8 @@ def numbers(text: str) -> Any:
 
 
 def _read(text: str) -> Any:
+    import numpy as np
+
     if Path(text).suffix == ".npy":
         return np.load(text, allow_pickle=False)
     if Path(text).is_file():
@@ -69,4 +75,6 @@ def _read(text: str) -> Any:
 
 
 def _listed(values: Any) -> str:
+    import numpy as np
+
     return ", ".join(f"{each:g}" for each in np.atleast_1d(values).ravel())

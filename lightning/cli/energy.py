@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lightning.cli.options import AsJson, Png
 from lightning.cli.output import DONE, print_document
-from lightning.compiler import CompiledModel, load_or_compile
-from lightning.compiler.archive import model_hash
-from lightning.compiler.compilation import toolkit_version
-from lightning.costs import BASELINES, PRESETS, Costs, Figure, costs_of
-from lightning.costs.figures import in_joules
-from lightning.costs.shot_noise import FEW_PHOTONS, SEEDS, ShotPoint, shot_noise_curve
+from lightning.costs import PRESETS
+
+if TYPE_CHECKING:
+    from lightning.compiler import CompiledModel
+    from lightning.costs import Costs, Figure
+    from lightning.costs.shot_noise import ShotPoint
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A .lng, or an .npz of weights without biases.")]
 Presets = Annotated[
@@ -48,6 +48,10 @@ def energy(
 
     For example: lightning energy model.lng --preset chip
     """
+    from lightning.compiler import load_or_compile
+    from lightning.costs import costs_of
+    from lightning.costs.shot_noise import SEEDS
+
     compiled = load_or_compile(model)
     costs = [costs_of(compiled, name) for name in (PRESETS if preset == "all" else [preset])]
     points, exact = _shot_points(compiled, shot_limit, limit) if shot_limit else ((), 0.0)
@@ -67,6 +71,9 @@ def energy(
 
 
 def _origin(compiled: CompiledModel) -> dict[str, Any]:
+    from lightning.compiler.archive import model_hash
+    from lightning.compiler.compilation import toolkit_version
+
     return {
         "version": toolkit_version(),
         "model": compiled.network.name,
@@ -76,6 +83,7 @@ def _origin(compiled: CompiledModel) -> dict[str, Any]:
 
 
 def _shot_points(compiled: CompiledModel, data: str, limit: int) -> tuple[tuple[ShotPoint, ...], float]:
+    from lightning.costs.shot_noise import shot_noise_curve
     from lightning.evaluation import load_dataset
     from lightning.execution import open_executor
 
@@ -93,6 +101,8 @@ def _draw(png: Path, costs: list[Costs], points: tuple[ShotPoint, ...], exact: f
 
 
 def _document(costs: list[Costs]) -> dict[str, Any]:
+    from lightning.costs import BASELINES
+
     return {
         "presets": {each.preset.name: _of(each) for each in costs},
         "baselines": [{**asdict(each), "joules_per_mac": each.joules_per_mac} for each in BASELINES],
@@ -114,6 +124,8 @@ def _of(costs: Costs) -> dict[str, Any]:
 
 
 def _table(costs: Costs) -> list[str]:
+    from lightning.costs.figures import in_joules
+
     cycles = f"{costs.work.cycles:,} cycles at {costs.clock_hz / 1e6:g} MHz"
     lines = [
         f"{costs.preset.name}: {costs.preset.title}",
@@ -134,6 +146,8 @@ def _table(costs: Costs) -> list[str]:
 
 
 def _each(figure: Figure) -> str:
+    from lightning.costs.figures import in_joules
+
     return in_joules(figure.value) if figure.unit == "J" else f"{figure.value:.4g} {figure.unit}"
 
 
@@ -142,6 +156,9 @@ def _sourced(figure: Figure) -> str:
 
 
 def _baseline_table(macs: int) -> list[str]:
+    from lightning.costs import BASELINES
+    from lightning.costs.figures import in_joules
+
     lines = [f"digital hardware, {macs:,} MACs an image"]
     lines += [
         f"  {each.name:<32}{in_joules(each.joules_per_mac * macs):>10}   {in_joules(each.joules_per_mac)} a MAC:"
@@ -152,6 +169,9 @@ def _baseline_table(macs: int) -> list[str]:
 
 
 def _shot_table(points: tuple[ShotPoint, ...], exact: float) -> list[str]:
+    from lightning.costs.figures import in_joules
+    from lightning.costs.shot_noise import FEW_PHOTONS
+
     head = f"shot noise alone (accuracy without noise: {100 * exact:.2f} %)"
     lines = [
         f"  {point.photons:>8g} photons a multiply  {in_joules(point.joules):>10}  {100 * point.accuracy:6.2f} %"

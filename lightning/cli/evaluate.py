@@ -6,22 +6,22 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from lightning.cli import fidelity as how
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE, print_document, saturation, warn
-from lightning.compiler import CompiledModel
 from lightning.errors import ConfigError, OutOfRange
-from lightning.evaluation.accuracy import Evaluation, evaluate
-from lightning.evaluation.dataset import NAMES, Dataset, load_dataset
-from lightning.evaluation.doubts import activations_counted, doubts_of_clipping, doubts_of_data
-from lightning.evaluation.models import compiled_for
-from lightning.evaluation.result import Provenance, prepared, rounded
-from lightning.execution.seam import Noise
+from lightning.evaluation.sources import NAMES
+
+if TYPE_CHECKING:
+    from lightning.compiler import CompiledModel
+    from lightning.evaluation.accuracy import Evaluation
+    from lightning.evaluation.dataset import Dataset
+    from lightning.evaluation.result import Provenance
+    from lightning.execution.seam import Noise
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=f"{NAMES}.")]
 Seeds = Annotated[
@@ -69,6 +69,12 @@ def evaluate_command(
 
     For example: lightning evaluate weights.npz mnist:DIR --noise per-product --seeds 5
     """
+    from lightning.evaluation.dataset import load_dataset
+    from lightning.evaluation.doubts import doubts_of_clipping, doubts_of_data
+    from lightning.evaluation.models import compiled_for
+    from lightning.evaluation.result import prepared, rounded
+    from lightning.execution.seam import Noise
+
     how.one_of("compare", compare or "onnxruntime", ("onnxruntime",))
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
     if fault and compare:
@@ -115,6 +121,8 @@ def part_of(dataset: Dataset, part: str) -> Dataset:
 
 def counted(run: how.Run, model: CompiledModel, dataset: Dataset, seeds: Sequence[int]) -> list[Evaluation]:
     """One evaluation a seed."""
+    from lightning.evaluation.accuracy import evaluate
+
     found = []
     for seed in seeds:
         executor = run.open(model, seed)
@@ -128,6 +136,9 @@ def counted(run: how.Run, model: CompiledModel, dataset: Dataset, seeds: Sequenc
 
 def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
     """Means over seeds, and what they are means of."""
+    import numpy as np
+
+    from lightning.evaluation.result import rounded
     from lightning.evaluation.table import spread_of
 
     each = [evaluation.accuracy for evaluation in found]
@@ -160,6 +171,8 @@ def _table(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: Sequence
 
 
 def _say(origin: Provenance, dataset: Dataset, found: Sequence[Evaluation]) -> None:
+    from lightning.evaluation.doubts import activations_counted
+
     told = figures(found)
     document = origin.document
     print(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fpga.photonic_mac.cycles import LINES
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE, print_document
-from lightning.compiler import CompiledModel, load_or_compile
-from lightning.compiler.explain import NodeReport, Report, report
+
+if TYPE_CHECKING:
+    from lightning.compiler import CompiledModel
+    from lightning.compiler.explain import NodeReport, Report
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A .lng, or an .npz of weights without biases.")]
 
@@ -27,6 +28,9 @@ def explain(model: Model, *, as_json: AsJson = False) -> int:
 
     For example: lightning explain model.lng
     """
+    from lightning.compiler import load_or_compile
+    from lightning.compiler.explain import report
+
     compiled = load_or_compile(model)
     found = report(compiled)
     if as_json:
@@ -51,6 +55,8 @@ def summary(found: Report) -> list[str]:
 
 def cycle_table(found: Report) -> list[str]:
     """Cycles of one image: a line a layer, a column a kind."""
+    from fpga.photonic_mac.cycles import LINES
+
     layers = [node for node in found.nodes if node.cycles is not None]
     rows = [[node.name, *_cycles([node])] for node in layers]
     rows.append(["all", *_cycles(layers)])
@@ -96,6 +102,8 @@ def _row(node: NodeReport) -> list[str]:
 
 def _cycles(layers: Sequence[NodeReport]) -> list[str]:
     """Every line, then all of them, added up over layers."""
+    from fpga.photonic_mac.cycles import LINES
+
     return [f"{sum(getattr(node.cycles, line) for node in layers):,}" for line in (*LINES, "total")]
 
 

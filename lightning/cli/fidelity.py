@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from lightning.cli.options import TWIN
-from lightning.compiler import CompiledModel
-from lightning.compiler.hardware import MEASURED_SIGMA
-from lightning.devices.identity import DeviceIdentity
 from lightning.errors import ConfigError, OutOfRange
-from lightning.evaluation.result import Provenance
-from lightning.execution.published import EMULATOR, Faults
-from lightning.execution.seam import Executor, Fidelity, Noise, Place
+from lightning.execution.faults import EMULATOR, Faults
+
+if TYPE_CHECKING:
+    from lightning.compiler import CompiledModel
+    from lightning.evaluation.result import Provenance
+    from lightning.execution.seam import Executor, Fidelity, Noise, Place
 
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A .lng, an .onnx, or an .npz of weights w1, w2, ...")
@@ -118,6 +118,9 @@ class Run:
         return replace(self._provenance(model, seeds), faults=names_of(self.faults))
 
     def _provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
+        from lightning.devices.identity import DeviceIdentity
+        from lightning.evaluation.result import Provenance
+
         if self.fidelity == "datapath":
             return Provenance(model, self.fidelity, seeds, device=DeviceIdentity(self.bus, simulated=True))
         if self.fidelity != "device":
@@ -143,6 +146,8 @@ def chosen(
     calibrated: bool = False,
 ) -> Run:
     """What the options amount to. Raises `OutOfRange` and `ConfigError` for what does not go together."""
+    from lightning.execution.seam import Fidelity
+
     told = calibrated or any(each is not None for each in (place, sigma, mean))
     kind = one_of("fidelity", fidelity or ("noisy" if told else "exact"), get_args(Fidelity))
     if told and kind != "noisy":
@@ -205,6 +210,9 @@ def noise_of(
     calibrated: bool,
 ) -> Noise:
     """As given, as measured on the prototype, or as a device's calibration has it."""
+    from lightning.compiler.measured import MEASURED_SIGMA
+    from lightning.execution.seam import Noise, Place
+
     where: Place = one_of("noise", place or "per-product", get_args(Place))
     if not calibrated:
         return Noise(where, MEASURED_SIGMA if sigma is None else sigma, mean or 0.0, average=average)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from lightning.cli import fidelity as how
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE, print_document, saturation, warn
-from lightning.compiler import CompiledModel
-from lightning.compiler.source import load_or_compile
-from lightning.evaluation.doubts import doubts_of_clipping, doubts_of_data
-from lightning.evaluation.images import Raw, loses_colours, read_input
-from lightning.execution.seam import Answers
+
+if TYPE_CHECKING:
+    from lightning.compiler import CompiledModel
+    from lightning.evaluation.images import Raw
+    from lightning.execution.seam import Answers
 
 Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="A picture (.png), or an .npy of raw values.")]
 Resize = Annotated[bool, typer.Option("--resize", help="Scale a picture of another size.")]
@@ -55,6 +54,10 @@ def infer(
 
     For example: lightning infer model.lng seven.png --fidelity noisy
     """
+    from lightning.compiler.source import load_or_compile
+    from lightning.evaluation.doubts import doubts_of_clipping
+    from lightning.evaluation.images import read_input
+
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
     seed = run.seed_of(seed)
     compiled = load_or_compile(model)
@@ -75,6 +78,8 @@ def infer(
 
 
 def _answered(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int) -> Answers:
+    import numpy as np
+
     executor = run.open(compiled, seed)
     try:
         with saturation():
@@ -84,6 +89,9 @@ def _answered(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: i
 
 
 def _doubts(compiled: CompiledModel, image: Path, raw: Raw) -> Iterator[str]:
+    from lightning.evaluation.doubts import doubts_of_data
+    from lightning.evaluation.images import loses_colours
+
     yield from doubts_of_data(compiled, image.name, raw)
     if loses_colours(image, compiled.network):
         yield f"{image.name} has colours, and {compiled.network.name} takes grey levels: they are mixed"
@@ -91,6 +99,8 @@ def _doubts(compiled: CompiledModel, image: Path, raw: Raw) -> Iterator[str]:
 
 def best_of(answers: Answers) -> list[dict[str, Any]]:
     """The largest scores of the one image, the first of equal ones first."""
+    import numpy as np
+
     scores = answers.scores[0].ravel()
     order = np.argsort(-scores, kind="stable")[:BEST]
     return [{"class": int(each), "score": float(scores[each])} for each in order]

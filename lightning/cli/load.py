@@ -7,19 +7,17 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lightning.cli.options import AsJson, Png
 from lightning.cli.output import DONE, ERROR, document_of_error, print_document, written
-from lightning.compiler.compilation import toolkit_version
-from lightning.load import Outcome, drive_datagrams, drive_http
-from lightning.load.echo import running_echo
-from lightning.load.errors import LoadError
-from lightning.load.http import CONNECTIONS, ECHOED, only_model
-from lightning.load.outcome import unanswered
-from lightning.load.targets import Target, target_of
+from lightning.load.targets import CONNECTIONS
+
+if TYPE_CHECKING:
+    from lightning.load import Outcome
+    from lightning.load.targets import Target
 
 Url = Annotated[
     str, typer.Argument(metavar="URL", help="http://HOST:PORT or udp://HOST:PORT; http or udp with --echo.")
@@ -80,6 +78,11 @@ def load(
 
     For example: lightning load udp://127.0.0.1:8500 --size 784 --rate 5000 --rate 10000 --png latency.png
     """
+    from lightning.compiler.compilation import toolkit_version
+    from lightning.load import drive_datagrams, drive_http
+    from lightning.load.http import ECHOED, only_model
+    from lightning.load.outcome import unanswered
+
     with _server(url, echo=echo) as target:
         model = model or (only_model(target) if target.scheme == "http" and not echo else FIRST)
         common: dict[str, Any] = {"data": data, "deadline_us": deadline_us}
@@ -110,6 +113,10 @@ def load(
 
 @contextlib.contextmanager
 def _server(url: str, *, echo: bool) -> Iterator[Target]:
+    from lightning.load.echo import running_echo
+    from lightning.load.errors import LoadError
+    from lightning.load.targets import target_of
+
     if not echo:
         yield target_of(url)
         return
@@ -121,6 +128,8 @@ def _server(url: str, *, echo: bool) -> Iterator[Target]:
 
 
 def _number(model: str) -> int:
+    from lightning.load.errors import LoadError
+
     if not model.isdecimal() or int(model) >= 1 << 32:
         raise LoadError(
             f"packets name models by number, and {model!r} is none",

@@ -8,9 +8,6 @@ import typer
 
 from lightning.cli.options import TWIN, AsJson, Device, Shots
 from lightning.cli.output import DONE, marked, print_document, saturation
-from lightning.compute import LightningCompute
-from lightning.devices import connect
-from lightning.devices.identity import identity_of
 
 First = Annotated[int, typer.Argument(metavar="A", help="A whole number of -255 to 255.")]
 Second = Annotated[int, typer.Argument(metavar="B", help="A whole number of -255 to 255.")]
@@ -26,6 +23,10 @@ def multiply(a: First, b: Second, device: Device = TWIN, shots: Shots = 4, *, as
 
     For example: lightning multiply 100 50 --device sim://kit
     """
+    from lightning.compute import LightningCompute
+    from lightning.devices import connect
+    from lightning.devices.identity import identity_of
+
     soc = connect(device)
     compute = LightningCompute(soc, shots=shots)
     with saturation() as too_bright:

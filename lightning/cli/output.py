@@ -9,10 +9,12 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lightning.devices.identity import DeviceIdentity
 from lightning.errors import DarkWarning, LightningError, SaturationWarning
+
+if TYPE_CHECKING:
+    from lightning.devices.identity import DeviceIdentity
 
 DONE = 0
 ERROR = 1

@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from lightning.run_script import run_script
-
 Script = Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python script that uses QickSoc.")]
 Device = Annotated[
     str,
@@ -31,4 +29,6 @@ def run(context: typer.Context, script: Script, device: Device = "sim://kit") ->
 
     For example: lightning run talk.py --device sim://kit
     """
+    from lightning.run_script import run_script
+
     return run_script(script, device, context.args)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lightning.cli.options import TWIN, AsJson, Csv, Device
 from lightning.cli.output import DONE, marked, print_document, saturation, write_csv, written
-from lightning.config import Configuration
-from lightning.control import LightningControl
-from lightning.devices import connect
 from lightning.errors import ConfigError, LightningError, NotCalibrated, OutOfRange
-from lightning.signal_processing import LightningSignalProcessing
-from lightning.waveform import Waveform
+
+if TYPE_CHECKING:
+    from lightning.config import Configuration
+    from lightning.waveform import Waveform
 
 Values = Annotated[
     list[int] | None, typer.Argument(metavar="[VALUES]...", help="Of modulators 0 to 3, each 0 to 255.")
@@ -52,6 +51,9 @@ def scope(
     session is kept, also when it fails, and anybody can look at it again with --device replay://FILE. For example:
     lightning scope 100 50 --png waveform.png
     """
+    from lightning.control import LightningControl
+    from lightning.devices import connect
+
     soc = connect(device)
     config = configured(values or [], settings or [], soc if device.startswith("replay://") else None)
     with _recorded(soc, record) as used:
@@ -78,6 +80,8 @@ def configured(values: list[int], settings: list[str], recording: Any = None) ->
 
     Raises `ConfigError` and what `Configuration` raises.
     """
+    from lightning.config import Configuration
+
     if len(values) > 4:
         raise OutOfRange(f"{len(values)} values are given", cure="Give at most four, one per modulator")
     config: Configuration = recording.config if recording is not None else Configuration()
@@ -118,6 +122,8 @@ def _recorded(soc: Any, file: Path | None) -> Iterator[Any]:
 
 def decoded(waveform: Waveform) -> tuple[int | None, str]:
     """The product (0..255) or the sum of two (0..510), or why there is none."""
+    from lightning.signal_processing import LightningSignalProcessing
+
     try:
         return LightningSignalProcessing().decode(waveform), ""
     except NotCalibrated as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,11 +13,11 @@ from lightning.cli import fidelity as how
 from lightning.cli.evaluate import Data, Limit, Part, part_of
 from lightning.cli.options import AsJson, Png
 from lightning.cli.output import DONE, print_document, written
-from lightning.evaluation.dataset import Dataset, load_dataset
-from lightning.evaluation.models import compiled_for
-from lightning.evaluation.result import Provenance, rounded
-from lightning.evaluation.sensitivity import Sensitivity, points
-from lightning.evaluation.sensitivity import sensitivity as look
+
+if TYPE_CHECKING:
+    from lightning.evaluation.dataset import Dataset
+    from lightning.evaluation.result import Provenance
+    from lightning.evaluation.sensitivity import Sensitivity
 
 Loss = Annotated[float, typer.Option("--loss", help="Points of accuracy that may be lost.")]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Seeds of which every figure is the mean.")]
@@ -50,6 +50,10 @@ def sensitivity(
 
     For example: lightning sensitivity model.lng digits --loss 1 --png layers.png
     """
+    from lightning.evaluation.dataset import load_dataset
+    from lightning.evaluation.models import compiled_for
+    from lightning.evaluation.sensitivity import sensitivity as look
+
     run = how.chosen("noisy", noise, sigma, mean, average, device, calibrated=calibrated)
     assert run.noise is not None
     compiled, dataset = compiled_for(model, part_of(load_dataset(data), part))
@@ -79,6 +83,8 @@ def _draw(png: Path, found: Sensitivity, model: str, data: str) -> None:
 
 def document_of(found: Sensitivity) -> dict[str, Any]:
     """Plain values; `factor` and `sigma` are null where no limit was found."""
+    from lightning.evaluation.result import rounded
+
     bounded = math.isfinite(found.factor)
     return {
         "exact": round(found.exact, 6),
@@ -124,6 +130,8 @@ def in_points(lost: float) -> str:
 
 def bearable(found: Sensitivity) -> str:
     """The noise that keeps the loss small, in words."""
+    from lightning.evaluation.sensitivity import points
+
     told = f"for a loss of at most {points(found.allowed)}"
     if not found.factor:
         return f"no sigma is small enough {told}: the mean error alone costs more"

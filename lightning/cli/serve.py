@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,9 +18,9 @@ from lightning.cli import fidelity as how
 from lightning.cli.options import AsJson
 from lightning.cli.output import DONE
 from lightning.errors import ConfigError
-from lightning.evaluation.result import Provenance
-from lightning.optional import needed
-from lightning.serving.repository import Repository
+
+if TYPE_CHECKING:
+    from lightning.evaluation.result import Provenance
 
 Models = Annotated[
     list[Path],
@@ -67,6 +67,9 @@ def serve(
 
     For example: lightning serve lenet.lng --fidelity noisy --udp 8500
     """
+    from lightning.optional import needed
+    from lightning.serving.repository import Repository
+
     if realtime and udp is None:
         raise ConfigError("--realtime is for packets, and none are taken", cure="Give --udp PORT, too")
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lightning.calibration.document import Outcome
-from lightning.calibration.steps import Bench, delay, light
-from lightning.calibration.transfer import Sweep, sweep_all
 from lightning.cli.options import TWIN, AsJson, Csv, Device, Png, Shots
 from lightning.cli.output import DONE, marked, print_document, write_csv, written
-from lightning.devices import connect
-from lightning.devices.identity import DeviceIdentity, identity_of
 from lightning.errors import CalibrationError
+
+if TYPE_CHECKING:
+    from lightning.calibration.document import Outcome
+    from lightning.calibration.steps import Bench
+    from lightning.calibration.transfer import Sweep
+    from lightning.devices.identity import DeviceIdentity
 
 Modulator = Annotated[int, typer.Argument(min=0, max=3, metavar="MODULATOR", help="0 to 3.")]
 Points = Annotated[int, typer.Option(min=16, max=4096, help="Gain words over the range.")]
@@ -39,6 +40,9 @@ def sweep(
     Its partner stands open meanwhile, and the other pair is dark. No calibration is needed, and none is changed. For
     example: lightning sweep 0 --png curve.png
     """
+    from lightning.devices import connect
+    from lightning.devices.identity import identity_of
+
     soc = connect(device)
     whose = identity_of(soc)
     found = measured(soc, modulator, points, shots)
@@ -61,6 +65,10 @@ def sweep(
 
 def measured(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
     """Find when light answers, how bright it is, and sweep. Raises `CalibrationError` where no light answers."""
+    from lightning.calibration.steps import Bench, delay, light
+    from lightning.calibration.transfer import sweep_all
+    from lightning.devices.identity import identity_of
+
     bench = Bench(soc, shots=shots)
     try:
         for step in (delay, light):
@@ -79,6 +87,8 @@ def measured(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
 
 
 def _pass(outcome: Outcome, bench: Bench) -> None:
+    from lightning.devices.identity import identity_of
+
     if not outcome.passed:
         raise CalibrationError(
             f"{outcome.step}: {outcome.figure}; wanted is {outcome.limit}",

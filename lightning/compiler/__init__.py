@@ -16,17 +16,24 @@
 | `explain` | `report`: layer by layer, what light computes and what not |
 """
 
-from lightning.compiler.archive import load_model, model_hash, save_model
-from lightning.compiler.compilation import compile_network
-from lightning.compiler.cycles import cycles_of, cycles_of_model, work_of
-from lightning.compiler.explain import Report, report
-from lightning.compiler.hardware import Hardware, LayerWork
-from lightning.compiler.memory import memory_plan
-from lightning.compiler.model import CompiledModel, Geometry, PhotonicLayer
-from lightning.compiler.options import Options
-from lightning.compiler.program import program_of
-from lightning.compiler.schedule import readouts_of, schedule_of
-from lightning.compiler.source import load_or_compile
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fpga.later import later
+
+if TYPE_CHECKING:
+    from lightning.compiler.archive import load_model, model_hash, save_model
+    from lightning.compiler.compilation import compile_network
+    from lightning.compiler.cycles import cycles_of, cycles_of_model, work_of
+    from lightning.compiler.explain import Report, report
+    from lightning.compiler.hardware import Hardware, LayerWork
+    from lightning.compiler.memory import memory_plan
+    from lightning.compiler.model import CompiledModel, Geometry, PhotonicLayer
+    from lightning.compiler.options import Options
+    from lightning.compiler.program import program_of
+    from lightning.compiler.schedule import readouts_of, schedule_of
+    from lightning.compiler.source import load_or_compile
 
 __all__ = [
     "CompiledModel",
@@ -50,3 +57,21 @@ __all__ = [
     "schedule_of",
     "work_of",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = later(
+        __name__,
+        {
+            "archive": "load_model model_hash save_model",
+            "compilation": "compile_network",
+            "cycles": "cycles_of cycles_of_model work_of",
+            "explain": "Report report",
+            "hardware": "Hardware LayerWork",
+            "memory": "memory_plan",
+            "model": "CompiledModel Geometry PhotonicLayer",
+            "options": "Options",
+            "program": "program_of",
+            "schedule": "readouts_of schedule_of",
+            "source": "load_or_compile",
+        },
+    )

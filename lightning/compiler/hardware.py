@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from fpga.photonic_mac.cycles import CLOCK_HZ
 from lightning.errors import OutOfRange
 
-MEASURED_SIGMA = 1.6569279459762971
-"""Noise of a readout, of 255: measured on Lightning's prototype, as its artifact states."""
-
 
 @dataclass(frozen=True, slots=True)
 class Hardware:

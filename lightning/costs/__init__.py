@@ -19,9 +19,25 @@ An optical figure alone is no system figure: converters and memory are most of i
 
 from __future__ import annotations
 
-from lightning.costs.baselines import BASELINES, Baseline
-from lightning.costs.cost import Costs, Line, costs_of
-from lightning.costs.figures import Figure
-from lightning.costs.presets import PRESETS, Preset
+from typing import TYPE_CHECKING
+
+from fpga.later import later
+
+if TYPE_CHECKING:
+    from lightning.costs.baselines import BASELINES, Baseline
+    from lightning.costs.cost import Costs, Line, costs_of
+    from lightning.costs.figures import Figure
+    from lightning.costs.presets import PRESETS, Preset
 
 __all__ = ["BASELINES", "PRESETS", "Baseline", "Costs", "Figure", "Line", "Preset", "costs_of"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = later(
+        __name__,
+        {
+            "baselines": "BASELINES Baseline",
+            "cost": "Costs Line costs_of",
+            "figures": "Figure",
+            "presets": "PRESETS Preset",
+        },
+    )

@@ -11,7 +11,21 @@
 
 from __future__ import annotations
 
-from lightning.devices.address import connect
-from lightning.devices.deadline import Patience
+from typing import TYPE_CHECKING
+
+from fpga.later import later
+
+if TYPE_CHECKING:
+    from lightning.devices.address import connect
+    from lightning.devices.deadline import Patience
 
 __all__ = ["Patience", "connect"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = later(
+        __name__,
+        {
+            "address": "connect",
+            "deadline": "Patience",
+        },
+    )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lightning.devices.deadline import Patience
 from lightning.errors import AddressError, DeviceGone, LightningError, UnknownScheme
 from lightning.optional import needed
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "lightning.devices"
 _OURS = {
@@ -57,8 +59,17 @@ def scheme_of(address: str) -> str:
     return scheme
 
 
+def entry_points(**select: str) -> Any:
+    """Return what `importlib.metadata.entry_points` does, imported when it is asked for: it is slow."""
+    from importlib import metadata
+
+    return metadata.entry_points(**select)
+
+
 def schemes() -> dict[str, EntryPoint]:
     """What is installed, by scheme; nobody replaces ours."""
+    from importlib.metadata import EntryPoint
+
     others = {each.name: each for each in entry_points(group=GROUP)}
     return {**others, **{name: EntryPoint(name, value, GROUP) for name, value in _OURS.items()}}
 

@@ -20,7 +20,21 @@
 
 from __future__ import annotations
 
-from lightning.evaluation.accuracy import Evaluation, evaluate
-from lightning.evaluation.dataset import Dataset, load_dataset
+from typing import TYPE_CHECKING
+
+from fpga.later import later
+
+if TYPE_CHECKING:
+    from lightning.evaluation.accuracy import Evaluation, evaluate
+    from lightning.evaluation.dataset import Dataset, load_dataset
 
 __all__ = ["Dataset", "Evaluation", "evaluate", "load_dataset"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = later(
+        __name__,
+        {
+            "accuracy": "Evaluation evaluate",
+            "dataset": "Dataset load_dataset",
+        },
+    )

@@ -25,12 +25,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import DatasetError
+from lightning.evaluation.sources import NAMES
 from lightning.optional import needed
 
 Raw = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]
 
-NAMES = "digits, mnist:DIR, nsl-kdd:DIR or FILE.npz"
 DIGITS_OF_TRAINING = 1297
 SAMPLES = 500
 """Images by which ranges of activations are measured: enough for them to be stable, few enough to be quick."""

@@ -12,9 +12,16 @@
 | `datapath` | a count-action datapath on a bus, light simulated |
 """
 
-from lightning.execution.opening import open_executor
-from lightning.execution.published import EMULATOR, Faults
-from lightning.execution.seam import Answers, Executor, Fidelity, Multiplier, Noise
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fpga.later import later
+
+if TYPE_CHECKING:
+    from lightning.execution.faults import EMULATOR, Faults
+    from lightning.execution.opening import open_executor
+    from lightning.execution.seam import Answers, Executor, Fidelity, Multiplier, Noise
 
 __all__ = [
     "EMULATOR",
@@ -26,3 +33,13 @@ __all__ = [
     "Noise",
     "open_executor",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = later(
+        __name__,
+        {
+            "opening": "open_executor",
+            "faults": "EMULATOR Faults",
+            "seam": "Answers Executor Fidelity Multiplier Noise",
+        },
+    )

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.errors import CompileError
 from lightning.execution.activations import steps_of
+from lightning.execution.faults import Faults
 from lightning.execution.links import Links, links_of
 from lightning.execution.noisy import checked_noise, may_clip, output_numbers, row_noise
-from lightning.execution.published import Faults
 from lightning.execution.seam import Noise
 from lightning.execution.weights import OrderedWeights, groups_of
 from lightning.networks.operations import apply

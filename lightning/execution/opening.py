@@ -9,8 +9,8 @@ from typing import Any, get_args
 from lightning.compiler.model import CompiledModel
 from lightning.errors import OutOfRange
 from lightning.execution.exact import exact_multiplier
+from lightning.execution.faults import Faults
 from lightning.execution.noisy import checked_average, checked_noise, checked_seed, may_clip
-from lightning.execution.published import Faults
 from lightning.execution.seam import Executor, Fidelity, Multiplier, Noise
 from lightning.execution.walk import WalkingExecutor
 from lightning.optional import needed

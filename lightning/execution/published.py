@@ -6,7 +6,6 @@ Facts: Lightning, SIGCOMM 2023 artifact, `rtl/tb/lightning_emulator.py` and `rtl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,25 +18,6 @@ EXPONENTS = (1, 3, 7, 20, 55, 148, 403, 1096, 2980, 8103, 22026, 59874)
 """exp(0) .. exp(11) in the log-softmax block, rounded to whole numbers: exp(11) is 59874.14."""
 MISPRINTED = 2206
 """What its table holds for exp(10)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Faults:
-    """Departures of the published artifact. All are off unless asked for; then results are those of the datapath.
-
-    Two more are properties of a model: sums of the emulator do not wrap, and those of the datapath do (`wrap`); the
-    emulator has an option to scale activations exactly (`perfect_scaling`).
-    """
-
-    last_layer_normalised: bool = False
-    """The emulator normalises the last layer's results, too, as it does activations but with their signs; the datapath
-    hands them out as they are. Equal classes, unless a small difference is shifted away."""
-    signs_dropped: bool = False
-    """Inputs are reduced to magnitudes before they are sent: a negative one counts as its positive."""
-
-
-EMULATOR = Faults(last_layer_normalised=True, signs_dropped=True)
-"""As the published emulator computes."""
 
 
 def shift_normalised(sums: npt.NDArray[np.float32] | Integers) -> Activations:

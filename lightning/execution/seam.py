@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.hardware import MEASURED_SIGMA
+from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.compiler.model import CompiledModel, PhotonicLayer
 
 Keys = npt.NDArray[np.uint64]

@@ -12,9 +12,10 @@ import numpy.typing as npt
 from lightning.compiler.cycles import cycles_of_model
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.execution.activations import quantised, real_of, wrapped
+from lightning.execution.faults import Faults
 from lightning.execution.inputs import as_array, checked_keys, raw_shape
 from lightning.execution.patches import patches, pixels
-from lightning.execution.published import Faults, last_normalised, perfectly_scaled, shift_normalised
+from lightning.execution.published import last_normalised, perfectly_scaled, shift_normalised
 from lightning.execution.seam import Activations, Answers, Fidelity, Keys, Multiplier
 from lightning.networks.network import Node
 from lightning.networks.operations import apply

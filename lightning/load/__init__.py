@@ -7,9 +7,25 @@ to any server that does; `drive_datagrams` sends inference packets. Both give an
 
 from __future__ import annotations
 
-from lightning.load.datagrams import drive_datagrams
-from lightning.load.http import drive_http
-from lightning.load.outcome import Outcome
-from lightning.load.schedule import poisson_schedule
+from typing import TYPE_CHECKING
+
+from fpga.later import later
+
+if TYPE_CHECKING:
+    from lightning.load.datagrams import drive_datagrams
+    from lightning.load.http import drive_http
+    from lightning.load.outcome import Outcome
+    from lightning.load.schedule import poisson_schedule
 
 __all__ = ["Outcome", "drive_datagrams", "drive_http", "poisson_schedule"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = later(
+        __name__,
+        {
+            "datagrams": "drive_datagrams",
+            "http": "drive_http",
+            "outcome": "Outcome",
+            "schedule": "poisson_schedule",
+        },
+    )

@@ -24,9 +24,8 @@ from lightning.load.http_messages import ModelInput, input_of, reply_in, request
 from lightning.load.inputs import rows_of
 from lightning.load.outcome import WAITING, Outcome, Traces, traces_of
 from lightning.load.schedule import Times, poisson_schedule
-from lightning.load.targets import Target
+from lightning.load.targets import CONNECTIONS, Target
 
-CONNECTIONS = 16
 GRACE_S = 2.0
 """How long answers are waited for after the last request was due."""
 SPIN_NS = 1_500_000

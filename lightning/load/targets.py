@@ -9,6 +9,9 @@ from urllib.parse import urlsplit
 
 from lightning.load.errors import LoadError
 
+CONNECTIONS = 16
+"""To a server of HTTP, unless another number is asked for."""
+
 
 @dataclass(frozen=True)
 class Target:

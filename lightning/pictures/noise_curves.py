@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from lightning.compiler.hardware import MEASURED_SIGMA
+from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.pictures.canvas import FAINT, INK, SERIES, Picture, headed, legend, plain, sheet
 
 NEARLY_NONE = 0.35

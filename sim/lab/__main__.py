@@ -10,7 +10,6 @@ Without WIRING_FILE the wiring document is one line of JSON on standard input.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import signal
@@ -26,6 +25,8 @@ from sim.lab.found import end_labs, find_labs, remove_debris
 from sim.twins.netns import KernelFault
 
 if TYPE_CHECKING:
+    import asyncio
+
     from sim.lab.document import Document
 
 _STDIN = 0
@@ -73,6 +74,8 @@ def _down(lab_ids: Sequence[str], *, everything: bool) -> list[str]:
 
 
 def _supervise(wiring: Path | None, *, detached: bool) -> int:
+    import asyncio  # late, like all that --status and --down do not need
+
     document = _parse(_read(wiring))
     return asyncio.run(_run(document, detached=detached))
 
@@ -110,6 +113,8 @@ def _first_line() -> str:
 
 async def _run(document: Document, *, detached: bool) -> int:
     """Keeps the lab until somebody asks for its end; then, or on an error, takes it down."""
+    import asyncio
+
     ready = asyncio.Event()
     life = asyncio.create_task(_live(document, ready))
     _end_with(life, detached=detached)
@@ -122,6 +127,8 @@ async def _run(document: Document, *, detached: bool) -> int:
 
 
 async def _live(document: Document, ready: asyncio.Event) -> None:
+    import asyncio
+
     # Imported late, like `parse`.
     from sim.lab.supervisor import start_lab
 
@@ -137,6 +144,8 @@ def _end_with(life: asyncio.Task[None], *, detached: bool) -> None:
 
     They do so once: a second request must not cut short the taking down.
     """
+    import asyncio
+
     loop = asyncio.get_running_loop()
     asked = False
 

@@ -24,8 +24,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from sim.twins.listener import bound_socket
-
 _CLONE_NEWNET = 0x40000000
 _NAMED = Path("/run/netns")
 _COMMAND_TIMEOUT_S = 30.0
@@ -204,6 +202,8 @@ def socket_in(namespace: str | None, host: str, port: int) -> socket.socket:
 
     Raises `KernelFault`, with code `address_in_use` when somebody else has the address.
     """
+    from sim.twins.listener import bound_socket  # imports asyncio, which listing labs does without
+
     try:
         if namespace is None:
             return bound_socket(host, port)

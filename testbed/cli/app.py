@@ -1,55 +1,60 @@
-"""The commands of `testbed` and the modules that hold them.
+"""The commands of `testbed`, the modules that hold them, and their lines in `testbed --help`.
 
-A module is imported only when its command is asked for: `testbed topology` need not wait for SSH and databases.
+A module is imported only when its command is asked for, and imports at its head what `--help` of the command needs:
+`typer` and the options. What the command works with is imported in the functions that do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib import import_module
-
-import typer
+from testbed.cli.command_group import CommandGroup
 
 COMMANDS = {
-    "demo": "demo",
-    "topology": "topology",
-    "plan": "circuits",
-    "apply": "circuits",
-    "verify": "circuits",
-    "path": "circuits",
-    "repair": "repair",
-    "nccl": "nccl",
-    "optimise": "optimise",
-    "simulate": "simulate",
-    "compare": "compare",
-    "reproduce": "reproduce",
-    "runs": "results",
-    "report": "results",
-    "doctor": "doctor",
-    "switch": "switch",
-    "sim": "simulated",
+    "demo": (
+        "demo",
+        "Patch a topology, prove it, measure collectives, re-patch, measure again, write a report.",
+    ),
+    "topology": ("topology", "Find a topology for so many hosts of so many NICs."),
+    "plan": (
+        "circuits",
+        "Say what would change on the switches. Exit code 2 when something would, 0 when nothing.",
+    ),
+    "apply": ("circuits", "Patch the topology, install the hosts' routes, and prove both."),
+    "verify": (
+        "circuits",
+        "Compare switches, optical power and fibres with the plan. Exit code 2 when something differs.",
+    ),
+    "path": ("circuits", "Follow a packet from host A to host B: hops, NICs, switch ports, optical power."),
+    "repair": (
+        "repair",
+        "Look for lost fibres and say how to mend the topology without them. Exit code 2 when something is lost.",
+    ),
+    "nccl": ("nccl", "Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."),
+    "optimise": ("optimise", "Find a strategy and a topology for a workload, and write them down as a plan."),
+    "simulate": ("simulate", "Simulate one iteration of a workload or a task graph on a fabric."),
+    "compare": (
+        "compare",
+        "Simulate one iteration of a workload on several fabrics and compare time and cost.",
+    ),
+    "reproduce": (
+        "reproduce",
+        "Make figures of a paper again: CSV, picture, and a table of published and own numbers.",
+    ),
+    "runs": ("results", "List the runs of a results directory, the newest first."),
+    "report": ("results", "Write a run's report anew from what is stored, and say where it is."),
+    "doctor": (
+        "doctor",
+        "Check this machine, and a lab file if given; exit code 1 when something needs a cure.",
+    ),
+    "switch": ("switch", "One optical switch or patch panel by its address, without a lab file."),
+    "sim": ("simulated", "Simulated labs: start, stop, list."),
 }
 
 
-GROUPS = frozenset({"sim", "switch"})
-"""Commands that have commands of their own."""
-
-
-def build_app(arguments: Sequence[str]) -> typer.Typer:
-    """The application for these arguments: one command when the first word names it, else all of them."""
-    named = arguments[0] if arguments else ""
-    app = typer.Typer(
+def build_app() -> CommandGroup:
+    """Return the application, none of whose commands is imported yet."""
+    return CommandGroup(
         name="testbed",
         help="Patch an optical direct-connect testbed and measure collectives on it, on hardware and on none.",
-        pretty_exceptions_enable=False,
-        add_completion=False,
+        package="testbed.cli",
+        table=COMMANDS,
     )
-    # With a single command typer would leave out its name.
-    app.callback()(lambda: None)
-    for command in [named] if named in COMMANDS else COMMANDS:
-        module = import_module(f"testbed.cli.{COMMANDS[command]}")
-        if command in GROUPS:
-            app.add_typer(module.app, name=command)
-        else:
-            app.command(command)(getattr(module, command))
-    return app

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed.cli.designs import chosen_design
 from testbed.cli.options import (
     DEFAULT_RUNS,
     AsJson,
@@ -25,31 +24,46 @@ from testbed.cli.options import (
     TakeOver,
 )
 from testbed.cli.output import CHANGES, DONE, ERROR, print_json, print_lines
-from testbed.design.topology import as_json as topology_json
-from testbed.design.wiring import patch_list
-from testbed.lab.inventory import load_lab
-from testbed.lab.model import Lab
-from testbed.lab.simulated import HostsChoice, find_running, hosts_of
-from testbed.operate.apply import require_permission
-from testbed.operate.journal import journal_in
-from testbed.operate.path import describe_path, follow_path, node_named
-from testbed.operate.plan import describe, plan_json
-from testbed.operate.session import (
-    Design,
-    LabSession,
-    open_lab,
-)
+
+if TYPE_CHECKING:
+    from testbed.lab.model import Lab
+    from testbed.lab.simulated import HostsChoice
+    from testbed.operate.journal import Journal
+    from testbed.operate.session import Design, LabSession
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("plan")(plan)
+    app.command("apply")(apply)
+    app.command("verify")(verify)
+    app.command("path")(path)
 
 
 @contextmanager
-def _session(lab: Lab, runs_dir: Path, hosts: HostsChoice | None = None) -> Iterator[LabSession]:
-    """The lab opened: its switches, and its hosts where `hosts` says which."""
+def _session(
+    lab: Lab, hosts: HostsChoice | None = None, *, journal_dir: Path | None = None
+) -> Iterator[LabSession]:
+    """The lab opened: its switches, and its hosts where `hosts` says which; with a journal it may be changed."""
+    from testbed.lab.simulated import hosts_of
+    from testbed.operate.session import open_lab
+
     modelled = hosts is None or hosts_of(lab, hosts) == "model"
-    with journal_in(runs_dir) as journal, open_lab(lab, journal, model_hosts=modelled) as session:
-        yield session
+    with ExitStack() as stack:
+        journal = stack.enter_context(_journal_in(journal_dir)) if journal_dir else None
+        yield stack.enter_context(open_lab(lab, journal, model_hosts=modelled))
+
+
+def _journal_in(runs_dir: Path) -> Journal:
+    from testbed.operate.journal import journal_in  # SQLAlchemy: only for what writes
+
+    return journal_in(runs_dir)
 
 
 def _heading(lab: Lab, design: Design, hosts: HostsChoice = "auto") -> str:
+    from testbed.design.topology import as_json as topology_json
+    from testbed.lab.simulated import hosts_of
+
     topology = topology_json(design.topology)
     kind = "one-way links" if design.topology.simplex else "links"
     only = f", only {', '.join(host.name for host in lab.hosts)}" if lab.others else ""
@@ -62,6 +76,8 @@ def _heading(lab: Lab, design: Design, hosts: HostsChoice = "auto") -> str:
 
 def _about(lab: Lab, hosts: HostsChoice = "auto") -> dict[str, Any]:
     """What every document says first: which lab, and how real it is."""
+    from testbed.lab.simulated import hosts_of
+
     return {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab, hosts)}
 
 
@@ -75,10 +91,17 @@ def plan(
     patches: Annotated[
         bool, typer.Option("--patch-list", help="Only the patch list; asks no device.")
     ] = False,
-    runs_dir: RunsDirectory = DEFAULT_RUNS,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
     as_json: AsJson = False,
 ) -> int:
     """Say what would change on the switches. Exit code 2 when something would, 0 when nothing."""
+    from testbed.cli.designs import chosen_design
+    from testbed.design.topology import as_json as topology_json
+    from testbed.design.wiring import patch_list
+    from testbed.lab.inventory import load_lab
+    from testbed.lab.simulated import find_running
+    from testbed.operate.plan import describe, plan_json
+
     lab = load_lab(lab_file)
     lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
     if patches:
@@ -89,7 +112,7 @@ def plan(
             print_lines(rows)
         return DONE
     lab = find_running(lab)
-    with _session(lab, runs_dir) as session:
+    with _session(lab) as session:
         planned = session.plan(design, take_over=take_over)
     if as_json:
         document: dict[str, Any] = plan_json(lab, planned)
@@ -112,14 +135,20 @@ def apply(
     as_json: AsJson = False,
 ) -> int:
     """Patch the topology, install the hosts' routes, and prove both."""
+    from testbed.cli.designs import chosen_design
+    from testbed.lab.inventory import load_lab
+    from testbed.lab.simulated import find_running
+    from testbed.operate.apply import require_permission
+    from testbed.operate.plan import describe
+
     lab = find_running(load_lab(lab_file))
     lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
     if not (lab.simulated or as_json or really_move == lab.name):
-        with _session(lab, runs_dir) as session:
+        with _session(lab) as session:
             print_lines([_heading(lab, design), *describe(lab, session.plan(design, take_over=take_over))])
     require_permission(lab, really_move)
     notes: list[str] = []
-    with _session(lab, runs_dir, hosts) as session:
+    with _session(lab, hosts, journal_dir=runs_dir) as session:
         brought = session.bring_up(
             design, notes.append if as_json else lambda text: print_lines([text]), take_over=take_over
         )
@@ -151,13 +180,17 @@ def verify(
     demand: Groups = None,
     plan_file: PlanFile = None,
     hosts: HostsMode = "auto",
-    runs_dir: RunsDirectory = DEFAULT_RUNS,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
     as_json: AsJson = False,
 ) -> int:
     """Compare switches, optical power and fibres with the plan. Exit code 2 when something differs."""
+    from testbed.cli.designs import chosen_design
+    from testbed.lab.inventory import load_lab
+    from testbed.lab.simulated import find_running
+
     lab = find_running(load_lab(lab_file))
     lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
-    with _session(lab, runs_dir, hosts) as session:
+    with _session(lab, hosts) as session:
         report = session.verify(session.plan(design, take_over=True))
     findings = [asdict(finding) for finding in report.findings]
     if as_json:
@@ -193,16 +226,21 @@ def path(
     method: Method = "geometric",
     demand: Groups = None,
     plan_file: PlanFile = None,
-    runs_dir: RunsDirectory = DEFAULT_RUNS,
+    runs_dir: RunsDirectory = DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
     as_json: AsJson = False,
 ) -> int:
     """Follow a packet from host A to host B: hops, NICs, switch ports, optical power."""
+    from testbed.cli.designs import chosen_design
+    from testbed.lab.inventory import load_lab
+    from testbed.lab.simulated import find_running
+    from testbed.operate.path import describe_path, follow_path, node_named
+
     lab = load_lab(lab_file)
     for name in (source, target):
         node_named(lab, name)  # told before any lab is looked for
     lab = find_running(lab)
     lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
-    with _session(lab, runs_dir) as session:
+    with _session(lab) as session:
         hops = follow_path(session, design, node_named(lab, source), node_named(lab, target))
     if as_json:
         print_json({**_about(lab), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,10 +24,14 @@ from testbed.cli.workload_options import (
     StrategyChoice,
     Workload,
 )
-from testbed.design.comparison import Row, compare_fabrics, rows_of
-from testbed.design.comparison_picture import draw_comparison
-from testbed.design.jobs import open_job
-from testbed.design.workload_choice import WorkloadChoice, parse_settings
+
+if TYPE_CHECKING:
+    from testbed.design.comparison import Row
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("compare")(compare)
 
 
 def compare(
@@ -53,6 +57,11 @@ def compare(
     as_json: AsJson = False,
 ) -> int:
     """Simulate one iteration of a workload on several fabrics and compare time and cost."""
+    from testbed.design.comparison import compare_fabrics, rows_of
+    from testbed.design.comparison_picture import draw_comparison
+    from testbed.design.jobs import open_job
+    from testbed.design.workload_choice import WorkloadChoice, parse_settings
+
     job = open_job(
         WorkloadChoice(workload, preset, parse_settings(settings), device, profile), nodes, strategy
     )

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from testbed.cli.options import DEFAULT_RUNS, AsJson, Deadline, HostsMode, LabFile, ReallyMove, RunsDirectory
 from testbed.cli.output import DONE, narrate, print_json, print_lines, print_table
 from testbed.cli.sizes import Sizes, parse_sizes
-from testbed.lab.inventory import load_lab
-from testbed.lab.model import Lab
-from testbed.measure.job import JobResult, run_job
-from testbed.measure.standing import ONE_RING
-from testbed.operate.journal import journal_in
-from testbed.operate.plan import describe
-from testbed.operate.session import design_for, open_lab
+
+if TYPE_CHECKING:
+    from testbed.lab.model import Lab
+    from testbed.measure.job import JobResult
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("demo")(demo)
 
 
 def demo(
@@ -28,6 +32,9 @@ def demo(
     as_json: AsJson = False,
 ) -> int:
     """Patch a topology, prove it, measure collectives, re-patch, measure again, write a report."""
+    from testbed.lab.inventory import load_lab
+    from testbed.measure.job import run_job
+
     # The second job is small: interpreted it is planned in a moment, translating would take half a minute.
     os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
     lab = load_lab(lab_file)
@@ -52,11 +59,17 @@ def demo(
 
 def _show_plan(lab: Lab, runs_dir: Path) -> None:
     """A real lab that nobody allowed to move: say what would be done."""
+    from testbed.operate.journal import journal_in
+    from testbed.operate.plan import describe
+    from testbed.operate.session import design_for, open_lab
+
     with journal_in(runs_dir) as journal, open_lab(lab, journal, model_hosts=True) as session:
         print_lines(describe(lab, session.plan(design_for(lab))))
 
 
 def _document(result: JobResult) -> dict[str, Any]:
+    from testbed.measure.standing import ONE_RING
+
     configurations = list(dict.fromkeys(row.configuration for row in result.timings))
     all_rings = next(name for name in configurations if name.endswith(" rings"))
     one, every = (result.best_busbw_mbps(name) for name in (ONE_RING, all_rings))

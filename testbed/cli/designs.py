@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from testbed.cli.options import parse_demands
-from testbed.design.plan_file import read_plan
 from testbed.design.strides import Method
 from testbed.errors import PlanFileError
 from testbed.lab.model import Lab
@@ -30,6 +29,8 @@ def chosen_design(
         raise PlanFileError(
             f"--plan {plan_file} says which topology is meant: leave out --simplex, --method and --demand"
         )
+    from testbed.design.plan_file import read_plan  # with all workloads that a plan may be for
+
     plan = read_plan(plan_file)
     here = lab_of_plan(lab, plan)
     return here, design_of_plan(here, plan)

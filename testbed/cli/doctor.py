@@ -10,8 +10,11 @@ import typer
 
 from testbed.cli.options import AsJson
 from testbed.cli.output import DONE, ERROR, print_json, print_lines
-from testbed.lab.checkup import check_lab, check_machine
-from testbed.lab.inventory import load_lab
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("doctor")(doctor)
 
 
 def doctor(
@@ -21,6 +24,9 @@ def doctor(
     as_json: AsJson = False,
 ) -> int:
     """Check this machine, and a lab file if given; exit code 1 when something needs a cure."""
+    from testbed.lab.checkup import check_lab, check_machine
+    from testbed.lab.inventory import load_lab
+
     checks = [*check_machine(), *(check_lab(load_lab(lab_file)) if lab_file else ())]
     well = all(check.ok for check in checks)
     if as_json:

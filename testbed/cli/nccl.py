@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from testbed.cli.designs import chosen_design
 from testbed.cli.options import (
     DEFAULT_RUNS,
     AsJson,
@@ -23,17 +22,12 @@ from testbed.cli.options import (
 from testbed.cli.output import DONE, ERROR, narrate, print_json, print_lines, print_table
 from testbed.cli.sizes import Sizes, parse_sizes
 from testbed.errors import ResultsError
-from testbed.lab.inventory import load_lab
-from testbed.lab.model import Lab
-from testbed.lab.simulated import find_running, hosts_of
-from testbed.measure.model import CollectiveResult
-from testbed.measure.nccl_import import import_nccl
-from testbed.measure.nccl_launch import NcclSettings, NcclTest
-from testbed.measure.nccl_table import NcclTable, table_json, table_text
-from testbed.measure.standing import NcclTestsResult, measure_nccl_tests, measure_standing
-from testbed.measure.store import RunStore
-from testbed.operate.journal import journal_in
-from testbed.operate.session import open_lab
+
+if TYPE_CHECKING:
+    from testbed.lab.model import Lab
+    from testbed.measure.model import CollectiveResult
+    from testbed.measure.nccl_table import NcclTable
+    from testbed.measure.standing import NcclTestsResult
 
 Program = Annotated[
     Literal["auto", "gloo", "nccl", "nccl-tests"],
@@ -42,6 +36,11 @@ Program = Annotated[
         help="Our program on CPUs (gloo) or GPUs (nccl; auto: where all hosts have one), or real nccl-tests.",
     ),
 ]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("nccl")(nccl)
 
 
 def nccl(
@@ -65,6 +64,16 @@ def nccl(
     as_json: AsJson = False,
 ) -> int:
     """Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."""
+    from testbed.cli.designs import chosen_design
+    from testbed.lab.inventory import load_lab
+    from testbed.lab.simulated import find_running, hosts_of
+    from testbed.measure.nccl_import import import_nccl
+    from testbed.measure.nccl_launch import NcclSettings, NcclTest
+    from testbed.measure.standing import measure_nccl_tests, measure_standing
+    from testbed.measure.store import RunStore
+    from testbed.operate.journal import journal_in
+    from testbed.operate.session import open_lab
+
     if (lab_file is None) == (import_file is None):
         raise ResultsError("give either a lab file to measure, or --import FILE with results of nccl-tests")
     if import_file is not None:
@@ -102,6 +111,8 @@ def nccl(
 
 
 def _show_table(table: NcclTable, *, as_json: bool) -> int:
+    from testbed.measure.nccl_table import table_json, table_text
+
     document: dict[str, Any] = table_json(table)
     if as_json:
         print_json(document)
@@ -113,6 +124,8 @@ def _show_table(table: NcclTable, *, as_json: bool) -> int:
 
 
 def _show_tests(tested: NcclTestsResult, *, as_json: bool) -> int:
+    from testbed.measure.nccl_table import table_json
+
     if as_json:
         rings = [asdict(finding) for finding in tested.rings]
         print_json(table_json(tested.table) | {"ring_findings": rings})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,15 +20,12 @@ from testbed.cli.workload_options import (
     Settings,
     Workload,
 )
-from testbed.design.plan_file import Plan, check_writable, plan_json, write_plan
-from testbed.design.planning import Effort, Servers, make_plan
-from testbed.design.search import Progress
-from testbed.design.wiring import patch_list
-from testbed.design.workload_choice import WorkloadChoice, parse_settings
 from testbed.errors import PlanFileError, TopologyError
-from testbed.lab.inventory import load_lab
-from testbed.lab.shards import shard_of
-from testbed.operate.session import check_fits, degree_of, design_of_plan, lab_of_plan
+
+if TYPE_CHECKING:
+    from testbed.design.plan_file import Plan
+    from testbed.design.planning import Servers
+    from testbed.design.search import Progress
 
 Lab = Annotated[
     Path | None, typer.Option("--lab", metavar="LAB", help="Lab file; says hosts, NICs and rate.")
@@ -36,6 +33,11 @@ Lab = Annotated[
 HostsOf = Annotated[
     str, typer.Option("--hosts-of", metavar="A,B,C", help="Only these hosts of the lab, as nodes 0, 1, 2.")
 ]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("optimise")(optimise)
 
 
 def optimise(
@@ -77,6 +79,10 @@ def optimise(
     as_json: AsJson = False,
 ) -> int:
     """Find a strategy and a topology for a workload, and write them down as a plan."""
+    from testbed.design.plan_file import check_writable, plan_json, write_plan
+    from testbed.design.planning import Effort, make_plan
+    from testbed.design.workload_choice import WorkloadChoice, parse_settings
+
     choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)
     servers = _servers(lab_file, hosts_of, nodes, degree, rate_gbps, simplex=simplex)
     check_writable(out)
@@ -108,6 +114,11 @@ def _servers(
     *,
     simplex: bool,
 ) -> Servers:
+    from testbed.design.planning import Servers
+    from testbed.lab.inventory import load_lab
+    from testbed.lab.shards import shard_of
+    from testbed.operate.session import check_fits, degree_of
+
     if lab_file is None:
         if hosts_of:
             raise PlanFileError("--hosts-of names hosts of a lab: give --lab too")
@@ -131,6 +142,10 @@ def _servers(
 
 def _patches(lab_file: Path | None, plan: Plan, out: Path) -> list[str]:
     """What is to be patched on the lab; raises `TopologyError` when its switches cannot hold the topology."""
+    from testbed.design.wiring import patch_list
+    from testbed.lab.inventory import load_lab
+    from testbed.operate.session import design_of_plan, lab_of_plan
+
     if lab_file is None:
         return []
     here = lab_of_plan(load_lab(lab_file), plan)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from testbed.design.strides import Method as StrideMethod
-from testbed.design.topology import AllReduceDemand
 from testbed.errors import TopologyError
+
+if TYPE_CHECKING:
+    from testbed.design.topology import AllReduceDemand
 
 LabFile = Annotated[Path, typer.Argument(metavar="LAB", help="Lab file (YAML), e.g. labs/testbed12.yaml.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
@@ -56,6 +58,8 @@ DEFAULT_RUNS = Path("runs")
 
 def parse_demands(texts: list[str] | None) -> tuple[AllReduceDemand, ...]:
     """`["12:1e9", "4:4e9"]` as demands. Raises `TopologyError` that shows the form."""
+    from testbed.design.topology import AllReduceDemand
+
     demands = []
     for text in texts or ():
         group, _, size = text.partition(":")

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from typer.exceptions import TyperException
 
 from ocs_drivers.errors import OcsError
 from ocs_drivers.model import ApplyReport
 from testbed.cli.app import build_app
 from testbed.errors import Interrupted, TestbedError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 DONE = 0
 ERROR = 1
@@ -42,6 +42,9 @@ def print_lines(lines: Sequence[str]) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table for people. Numbers are aligned to the right when every cell of a column is one."""
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(header_style="bold")
     for index, column in enumerate(columns):
         numeric = all(_is_number(row[index]) for row in rows)
@@ -145,6 +148,9 @@ def narrate() -> Iterator[PlainNarrator | RichNarrator]:
     if not sys.stderr.isatty():
         yield PlainNarrator()
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield RichNarrator(progress)
@@ -153,9 +159,8 @@ def narrate() -> Iterator[PlainNarrator | RichNarrator]:
 def run_app(arguments: Sequence[str]) -> int:
     """Run the command line and turn every ending into an exit code: 0, 1, 2 or 130."""
     as_json = "--json" in arguments
-    command: Callable[..., Any] = typer.main.get_command(build_app(arguments))
     try:
-        result = command(list(arguments), prog_name="testbed", standalone_mode=False)
+        result: Any = build_app()(list(arguments), prog_name="testbed", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
     except Interrupted as error:

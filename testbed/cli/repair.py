@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
-from testbed.cli.designs import chosen_design
 from testbed.cli.options import (
     DEFAULT_RUNS,
     AsJson,
@@ -25,27 +22,24 @@ from testbed.cli.options import (
     Simplex,
 )
 from testbed.cli.output import CHANGES, DONE, ERROR, print_json, print_lines
-from testbed.design.plan_file import read_plan
-from testbed.lab.inventory import load_lab
-from testbed.lab.model import Lab
-from testbed.lab.simulated import find_running, hosts_of
-from testbed.measure.store import RunStore
-from testbed.operate.apply import require_permission
-from testbed.operate.journal import journal_in
-from testbed.operate.loss import Sight
-from testbed.operate.mended import Mended
-from testbed.operate.repair import (
-    LabRepair,
-    Repaired,
-    carry_out,
-    demand_in_force,
-    look_at,
-    plan_lab_repair,
-)
-from testbed.operate.repair_report import describe_repair, describe_unpatched, repair_json
-from testbed.operate.session import Design, LabSession, open_lab
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from testbed.lab.model import Lab
+    from testbed.measure.store import RunStore
+    from testbed.operate.loss import Sight
+    from testbed.operate.mended import Mended
+    from testbed.operate.repair import LabRepair, Repaired
+    from testbed.operate.session import Design, LabSession
 
 REPAIR, REPAIR_BEGUN = "repair", "repair begun"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("repair")(repair)
 
 
 def repair(
@@ -61,6 +55,16 @@ def repair(
     as_json: AsJson = False,
 ) -> int:
     """Look for lost fibres and say how to mend the topology without them. Exit code 2 when something is lost."""
+    from testbed.cli.designs import chosen_design
+    from testbed.lab.inventory import load_lab
+    from testbed.lab.simulated import find_running, hosts_of
+    from testbed.measure.store import RunStore
+    from testbed.operate.apply import require_permission
+    from testbed.operate.journal import journal_in
+    from testbed.operate.repair import look_at, plan_lab_repair
+    from testbed.operate.repair_report import repair_json
+    from testbed.operate.session import open_lab
+
     lab = find_running(load_lab(lab_file))
     lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
     if apply:
@@ -92,6 +96,8 @@ def repair(
 
 def _earlier(store: RunStore, lab: Lab, design: Design, sight: Sight) -> Mended | None:
     """The repair of this topology that stands, if one does."""
+    from testbed.operate.mended import Mended
+
     records = (Mended.from_json(lab, phase.data) for phase in store.phases_of(lab.name, REPAIR_BEGUN))
     return next((one for one in records if one and one.stands(lab, design.wiring, sight.seen)), None)
 
@@ -99,11 +105,14 @@ def _earlier(store: RunStore, lab: Lab, design: Design, sight: Sight) -> Mended 
 def _sent_by_pairs(plan_file: Path) -> NDArray[np.float64] | None:
     # Imported here: it brings the models of workloads along, and most looks find nothing lost.
     from testbed.design.jobs import sent_by_pairs
+    from testbed.design.plan_file import read_plan
 
     return sent_by_pairs(read_plan(plan_file))
 
 
 def _lines(lab: Lab, design: Design, sight: Sight, planned: LabRepair | None) -> Iterator[str]:
+    from testbed.operate.repair_report import describe_repair, describe_unpatched
+
     if planned is None:
         yield from describe_unpatched(lab, design, sight)
         yield "no fibre is lost"
@@ -117,6 +126,10 @@ def _carry_out(
     session: LabSession, planned: LabRepair, standing: str, runs_dir: Path, *, as_json: bool
 ) -> Repaired:
     """Do it, with a run on record that says what was lost, what was done and how long it took."""
+    from testbed.measure.store import RunStore
+    from testbed.operate.repair import carry_out, demand_in_force
+    from testbed.operate.repair_report import repair_json
+
     demand_in_force(planned)
     lab = session.lab
     with RunStore(runs_dir).begin(lab, lab.simulated, standing, seeds={}) as run:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from testbed.cli.options import AsJson
 from testbed.cli.output import DONE, PlainNarrator, RichNarrator, narrate, print_json, print_table
-from testbed.design.reproductions.comparison import HEADER
-from testbed.design.reproductions.figure import Figure
-from testbed.design.reproductions.page import page
-from testbed.design.reproductions.table import Table
-from testbed.design.reproductions.topoopt import MODULES, figure
-from testbed.design.reproductions.topoopt.setup import PAPER, QUICK, Scale
 from testbed.errors import WorkloadError
 
+if TYPE_CHECKING:
+    from testbed.design.reproductions.figure import Figure
+    from testbed.design.reproductions.table import Table
+    from testbed.design.reproductions.topoopt.setup import Scale
+
 Narrator = PlainNarrator | RichNarrator
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("reproduce")(reproduce)
 
 
 def reproduce(
@@ -34,6 +38,10 @@ def reproduce(
     as_json: AsJson = False,
 ) -> int:
     """Make figures of a paper again: CSV, picture, and a table of published and own numbers."""
+    from testbed.design.reproductions.comparison import HEADER
+    from testbed.design.reproductions.topoopt import MODULES
+    from testbed.design.reproductions.topoopt.setup import PAPER, QUICK
+
     figures = [_figure(number) for number in numbers or MODULES]
     folder = out / paper
     folder.mkdir(parents=True, exist_ok=True)
@@ -53,6 +61,8 @@ def reproduce(
 
 
 def _figure(number: int) -> Figure[Scale]:
+    from testbed.design.reproductions.topoopt import figure
+
     try:
         return figure(number)
     except ValueError as error:
@@ -63,7 +73,9 @@ def _write(
     wanted: Figure[Scale], table: Table, folder: Path, ending: str, narrator: Narrator
 ) -> dict[str, Any]:
     """The files of a figure, and the document of it."""
+    from testbed.design.reproductions.comparison import HEADER
     from testbed.design.reproductions.drawing import draw
+    from testbed.design.reproductions.page import page
 
     name = f"figure{wanted.number}"
     (folder / f"{name}.csv").write_text(table.csv, encoding="utf-8")

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from testbed.cli.options import DEFAULT_RUNS, AsJson, RunsDirectory
 from testbed.cli.output import DONE, print_json, print_lines, print_table
-from testbed.measure.records import RunSummary
-from testbed.measure.report import write_report
-from testbed.measure.store import RunStore
+
+if TYPE_CHECKING:
+    from testbed.measure.records import RunSummary
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("runs")(runs)
+    app.command("report")(report)
 
 
 def runs(runs_dir: RunsDirectory = DEFAULT_RUNS, as_json: AsJson = False) -> int:
     """List the runs of a results directory, the newest first."""
+    from testbed.measure.store import RunStore
+
     found = RunStore(runs_dir).list_runs()
     if as_json:
         print_json({"runs": [_summary_json(run) for run in found]})
@@ -52,6 +60,9 @@ def report(
     as_json: AsJson = False,
 ) -> int:
     """Write a run's report anew from what is stored, and say where it is."""
+    from testbed.measure.report import write_report
+    from testbed.measure.store import RunStore
+
     stored = RunStore(runs_dir).load(run_id)
     path = stored.summary.directory / "report.html"
     write_report(stored, path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,19 +25,19 @@ from testbed.cli.workload_options import (
     StrategyChoice,
     Workload,
 )
-from testbed.design.fabric_choice import FABRICS, SWITCHED, ChosenFabric, fabric_by_name
-from testbed.design.jobs import Job, open_job
-from testbed.design.simulation import (
-    Execution,
-    draw_timeline,
-    figures,
-    flowing,
-    simulate_on,
-    write_trace,
-)
-from testbed.design.workload_choice import WorkloadChoice, parse_settings
+from testbed.design.fabric_names import FABRICS, SWITCHED
+
+if TYPE_CHECKING:
+    from testbed.design.fabric_choice import ChosenFabric
+    from testbed.design.jobs import Job
+    from testbed.design.simulation import Execution
 
 DIRECT_DEGREE = 4
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("simulate")(simulate)
 
 
 def simulate(
@@ -70,6 +70,11 @@ def simulate(
     as_json: AsJson = False,
 ) -> int:
     """Simulate one iteration of a workload or a task graph on a fabric."""
+    from testbed.design.fabric_choice import fabric_by_name
+    from testbed.design.jobs import open_job
+    from testbed.design.simulation import figures, flowing, simulate_on, write_trace
+    from testbed.design.workload_choice import WorkloadChoice, parse_settings
+
     choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)
     job = open_job(choice, nodes, strategy)
     # At equal cost a Fat-tree stands beside direct connect, so that it is as many links that are paid for.
@@ -101,6 +106,8 @@ def simulate(
 
 
 def _draw(job: Job, done: Execution, fabric: str, timeline: Path | None, heat_map: Path | None) -> None:
+    from testbed.design.simulation import draw_timeline
+
     if timeline:
         draw_timeline(done, timeline, f"SIMULATED: {job.name} on {fabric}, {done.iteration_s * 1e3:.2f} ms")
     if heat_map:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from testbed.cli.options import DEFAULT_RUNS, AsJson, HostsMode, LabFile, RunsDirectory
 from testbed.cli.output import DONE, print_json, print_lines, print_table
-from testbed.lab.inventory import load_lab, render_lab
-from testbed.lab.simulated import SimulatedLab, lab_down, lab_status, start_lab
+
+if TYPE_CHECKING:
+    from testbed.lab.simulated import SimulatedLab
 
 app = typer.Typer(help="Simulated labs: start, stop, list.")
+
+
+def register(root: typer.Typer) -> None:
+    """Add the group."""
+    root.add_typer(app, name="sim")
 
 
 @app.command()
@@ -31,6 +37,9 @@ def up(
 
     A lab that had to move (another subnet, or no namespaces) gets a lab file of its own, whose path is printed.
     """
+    from testbed.lab.inventory import load_lab
+    from testbed.lab.simulated import start_lab
+
     asked = load_lab(lab_file)
     started = start_lab(asked, hosts=hosts, detached=True, move=move)
     stands_at = lab_file if started.lab.management == asked.management else _leave_lab_file(started, runs_dir)
@@ -53,6 +62,8 @@ def up(
 
 
 def _leave_lab_file(started: SimulatedLab, runs_dir: Path) -> Path:
+    from testbed.lab.inventory import render_lab
+
     path = runs_dir / "labs" / f"{started.lab_id}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(render_lab(started.lab), encoding="utf-8")
@@ -66,6 +77,8 @@ def down(
     as_json: AsJson = False,
 ) -> int:
     """Remove labs whose supervisor is gone; a living one only when named or with --all."""
+    from testbed.lab.simulated import lab_down, lab_status
+
     before = {entry["lab_id"] for entry in lab_status()}
     lab_down(lab_ids or (), all_labs=all_labs)
     left = {entry["lab_id"] for entry in lab_status()}
@@ -82,6 +95,8 @@ def down(
 @app.command()
 def status(as_json: AsJson = False) -> int:
     """List the simulated labs of this machine, living or left over."""
+    from testbed.lab.simulated import lab_status
+
     labs = lab_status()
     if as_json:
         print_json({"labs": labs})

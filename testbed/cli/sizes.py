@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from testbed.errors import CollectiveError
-from testbed.measure.collectives import doubling_sizes
 
 Sizes = Annotated[str, typer.Option("--sizes", metavar="MIN:MAX", help="Message sizes, doubling: 1KiB:8MiB.")]
 
@@ -22,6 +21,8 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     >>> parse_sizes("1KiB:4KiB")
     (1024, 2048, 4096)
     """
+    from testbed.measure.collectives import doubling_sizes
+
     smallest, _, largest = text.partition(":")
     sizes = [_parse_size(word) for word in (smallest, largest or smallest)]
     if not 4 <= sizes[0] <= sizes[1]:

@@ -54,6 +54,11 @@ Yes = Annotated[bool, typer.Option("--yes", help="Move a real switch without ask
 Pairs = Annotated[list[str], typer.Argument(metavar="INPUT:OUTPUT...", help="By number or by name.")]
 
 
+def register(root: typer.Typer) -> None:
+    """Add the group."""
+    root.add_typer(app, name="switch")
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What stands before the command: which switch, and how to talk to it."""

@@ -8,9 +8,11 @@ import typer
 
 from testbed.cli.options import AsJson, Groups, Method, Simplex, parse_demands
 from testbed.cli.output import DONE, print_json, print_lines
-from testbed.design.topology import as_json as topology_json
-from testbed.design.topology import find_topology
-from testbed.design.wiring import patch_list, wire
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("topology")(topology)
 
 
 def topology(
@@ -22,6 +24,10 @@ def topology(
     as_json: AsJson = False,
 ) -> int:
     """Find a topology for so many hosts of so many NICs."""
+    from testbed.design.topology import as_json as topology_json
+    from testbed.design.topology import find_topology
+    from testbed.design.wiring import patch_list, wire
+
     found = find_topology(nodes, degree, simplex=simplex, method=method, demands=parse_demands(demand))
     document = topology_json(found)
     if as_json:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from testbed.design.fabric_choice import FABRICS, ChosenFabric, fabric_by_name
+from testbed.design.fabric_choice import ChosenFabric, fabric_by_name
+from testbed.design.fabric_names import FABRICS
 from testbed.design.jobs import Job
 from testbed.design.simulation import figures, flowing, simulate_on
 from testbed.errors import TopologyError, WorkloadError

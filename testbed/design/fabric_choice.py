@@ -36,6 +36,7 @@ from sim.models.network.fluid import fluid, position_strides
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.demand import Demand, demand_of
+from testbed.design.fabric_names import FABRICS, SWITCHED
 from testbed.design.finder import find
 from testbed.design.model import Topology
 from testbed.design.rates import check_rate
@@ -43,9 +44,6 @@ from testbed.design.strides import directed_strides
 from testbed.design.topology import circulant_edges
 from testbed.errors import TopologyError
 
-FABRICS = ("ideal", "fattree", "oversub", "direct", "expander", "circuits", "circuits-forwarding")
-SWITCHED = frozenset({"ideal", "fattree", "oversub"})
-"""Fabrics of packet switches: a host has one link, and nobody forwards for others."""
 RANKED_ROUNDING = 0.01
 """Ends are rounded so while a search ranks its finalists: a hundredth of the computing."""
 

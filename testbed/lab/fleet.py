@@ -15,9 +15,7 @@ import tarfile
 from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Protocol, Self
-
-import asyncssh
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from testbed.errors import HostError
 from testbed.lab.event_loop import LoopThread, gather, within
@@ -32,6 +30,9 @@ from testbed.lab.launch import (
     unfinished,
 )
 from testbed.lab.model import Lab, LabHost
+
+if TYPE_CHECKING:
+    import asyncssh
 
 __all__ = ["Completed", "Fleet", "Launch", "SshFleet", "SshLaunch"]
 
@@ -138,6 +139,8 @@ class SshFleet:
             raise HostError(message, host=host) from None
 
     async def _connect_all(self) -> None:
+        import asyncssh  # takes longer to import than all the rest of a `plan`, which needs no host
+
         async def connect(host: LabHost) -> None:
             self._connections[host.name] = await asyncssh.connect(
                 str(host.management), port=host.ssh_port, username=host.user, **self._options

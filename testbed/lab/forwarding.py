@@ -13,12 +13,14 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from testbed.design.model import Link, Routes, Wiring
 from testbed.errors import HostError
-from testbed.lab.fleet import Completed, Fleet
 from testbed.lab.model import Lab, LabHost
+
+if TYPE_CHECKING:
+    from testbed.lab.fleet import Completed, Fleet
 
 Macs = Mapping[str, Mapping[str, str]]
 """MAC addresses by host and NIC."""

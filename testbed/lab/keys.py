@@ -6,8 +6,6 @@ import os
 import tempfile
 from pathlib import Path
 
-import asyncssh
-
 
 def ensure_key(path: Path) -> str:
     """Make the ed25519 key unless it exists, and return its public line (`ssh-ed25519 AAAA... lightbed`).
@@ -16,6 +14,8 @@ def ensure_key(path: Path) -> str:
     if nobody was first. Raises `OSError` when the directory cannot be written, `asyncssh.KeyImportError`
     when the file is not a key.
     """
+    import asyncssh
+
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _place(path, asyncssh.generate_private_key("ssh-ed25519", comment="lightbed").export_private_key())

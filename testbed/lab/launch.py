@@ -9,12 +9,13 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol, Self
-
-import asyncssh
+from typing import TYPE_CHECKING, Protocol, Self
 
 from testbed.errors import HostError
 from testbed.lab.event_loop import LoopThread, gather
+
+if TYPE_CHECKING:
+    import asyncssh
 
 CONNECT_TIMEOUT_S = 10.0
 END_TIMEOUT_S = 3.0
@@ -95,6 +96,8 @@ class SshLaunch:
             raise unfinished(failed, CONNECT_TIMEOUT_S)
 
     async def _follow(self, host: str, process: asyncssh.SSHClientProcess[str]) -> Completed:
+        import asyncssh
+
         errors = asyncio.create_task(_read_all(process.stderr))
         stdout: list[str] = []
         try:
@@ -178,6 +181,8 @@ async def end_marked(connection: asyncssh.SSHClientConnection, mark: str) -> Non
 
     SSH's own way, the signal request, is refused by OpenSSH when one logs in as root.
     """
+    import asyncssh
+
     find = f"grep -lzsxF {MARK}={mark} /proc/[0-9]*/environ | cut -d/ -f3"
     with suppress(asyncssh.Error, OSError, TimeoutError):
         async with asyncio.timeout(END_TIMEOUT_S):
@@ -185,6 +190,8 @@ async def end_marked(connection: asyncssh.SSHClientConnection, mark: str) -> Non
 
 
 async def _read_all(stream: asyncssh.SSHReader[str]) -> str:
+    import asyncssh
+
     try:
         return await stream.read()
     except (asyncssh.Error, OSError) as error:

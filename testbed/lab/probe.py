@@ -8,11 +8,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from testbed.errors import HostError
-from testbed.lab.fleet import Fleet, Launch
 from testbed.lab.model import Lab, LabHost
+
+if TYPE_CHECKING:
+    from testbed.lab.fleet import Fleet, Launch
 
 READY_TIMEOUT_S = 20.0
 

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from testbed.errors import LabStartError
-from testbed.lab.inventory import relocate
-from testbed.lab.keys import ensure_key
-from testbed.lab.model import Lab
 from testbed.lab.supervisor import START_TIMEOUT_S, StartRefused, Supervisor, ask, start
-from testbed.lab.wiring_document import HostsMode, wiring_document
+
+if TYPE_CHECKING:
+    from testbed.lab.model import Lab
+    from testbed.lab.wiring_document import HostsMode
 
 HostsChoice = Literal["kernel", "model", "auto"]
 StandingHosts = Literal["real", "kernel", "model"]
@@ -78,6 +78,8 @@ def start_lab(
         raise LabStartError(
             f"lab '{lab.name}' is real and runs already; only a lab with 'simulated: true' is started"
         )
+    from testbed.lab.keys import ensure_key
+
     public_key = ensure_key(lab.ssh_key)
     mode, reason = _choose_mode(hosts)
     return _start_somewhere(lab, mode, reason, public_key, detached=detached, move=move, timeout_s=timeout_s)
@@ -98,6 +100,9 @@ def _start_somewhere(
     lab: Lab, mode: HostsMode, reason: str, public_key: str, *, detached: bool, move: bool, timeout_s: float
 ) -> SimulatedLab:
     """Start in the lab's own subnet or, when allowed, in the first candidate that is free."""
+    from testbed.lab.inventory import relocate
+    from testbed.lab.wiring_document import wiring_document
+
     taken: StartRefused | None = None
     for subnet in candidate_subnets(lab.management, mode, move=move):
         moved = lab if subnet == lab.management else relocate(lab, subnet)
@@ -156,6 +161,8 @@ def find_running(lab: Lab) -> Lab:
         raise LabStartError(
             f"{what}; name the lab file that `testbed sim up` printed for yours, or end the others"
         )
+    from testbed.lab.inventory import relocate
+
     return relocate(lab, IPv4Network(subnets[0]))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.device_lock import DeviceLock, lock_names
@@ -20,9 +20,11 @@ from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Snapshot, Sta
 from ocs_drivers.transaction import report_of
 from testbed.errors import ApplyFailed, DriftError, JournalError, RefusedToMove
 from testbed.lab.model import Lab
-from testbed.operate.journal import Journal
 from testbed.operate.model import ApplyResult, LabPlan, SwitchPlan
 from testbed.operate.plan import pair_label, port_owners
+
+if TYPE_CHECKING:
+    from testbed.operate.journal import Journal  # SQLAlchemy: not for a plan
 
 Pair = tuple[int, int]
 T = TypeVar("T")

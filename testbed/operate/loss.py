@@ -13,17 +13,19 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.model import Power, Snapshot
 from testbed.design.model import Link, Nic
 from testbed.errors import HostError
-from testbed.lab.fleet import Fleet
 from testbed.lab.model import Lab, LabHost
 from testbed.operate.light import SwitchReading, read_ports
 from testbed.operate.model import Circuit
 from testbed.operate.plan import own_ports
+
+if TYPE_CHECKING:
+    from testbed.lab.fleet import Fleet
 
 Fibre = Literal["transmit", "receive"]
 Verdict = Literal["lit", "transmit", "receive", "either", "unpatched"]

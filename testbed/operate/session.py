@@ -11,25 +11,28 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ocs_drivers import OpticalSwitch, open_switch
 from testbed.design.model import Routes, Topology, Wiring
-from testbed.design.plan_file import Plan
 from testbed.design.routes import find_routes
 from testbed.design.strides import Method
 from testbed.design.topology import AllReduceDemand, find_topology
 from testbed.design.wiring import wire
-from testbed.errors import LabStartError, PlanFileError, TopologyError
-from testbed.lab.fleet import Fleet, SshFleet
+from testbed.errors import JournalError, LabStartError, PlanFileError, TopologyError
 from testbed.lab.forwarding import forwarding_plan, install, read_macs
 from testbed.lab.model import Lab
 from testbed.lab.shards import shard_of
 from testbed.lab.simulated import is_up
 from testbed.operate.apply import apply_plan
-from testbed.operate.journal import Journal
 from testbed.operate.model import ApplyResult, LabPlan, VerifyReport
 from testbed.operate.plan import plan_lab
 from testbed.operate.verify import verify_lab
+
+if TYPE_CHECKING:
+    from testbed.design.plan_file import Plan
+    from testbed.lab.fleet import Fleet, SshFleet
+    from testbed.operate.journal import Journal
 
 Note = Callable[[str], None]
 
@@ -130,16 +133,22 @@ def _planes(lab: Lab, degree: int) -> int:
 
 
 @contextmanager
-def open_lab(lab: Lab, journal: Journal, *, model_hosts: bool = False) -> Iterator[LabSession]:
+def open_lab(lab: Lab, journal: Journal | None, *, model_hosts: bool = False) -> Iterator[LabSession]:
     """Open every switch and, unless hosts are only modelled, reach every host; close all on leaving.
 
+    Without a journal the session only looks: nothing can be applied.
     Raises the transport errors of `ocs_drivers` and `HostError`.
     """
     _demand_up(lab)
     with ExitStack() as stack:
         switches = {switch.name: stack.enter_context(open_switch(switch.address)) for switch in lab.switches}
-        fleet = None if model_hosts else stack.enter_context(SshFleet(lab))
-        yield LabSession(lab, switches, fleet, journal)
+        yield LabSession(lab, switches, None if model_hosts else stack.enter_context(_fleet(lab)), journal)
+
+
+def _fleet(lab: Lab) -> SshFleet:
+    from testbed.lab.fleet import SshFleet
+
+    return SshFleet(lab)
 
 
 def _demand_up(lab: Lab) -> None:
@@ -159,7 +168,7 @@ class LabSession:
     """
 
     def __init__(
-        self, lab: Lab, switches: Mapping[str, OpticalSwitch], fleet: Fleet | None, journal: Journal
+        self, lab: Lab, switches: Mapping[str, OpticalSwitch], fleet: Fleet | None, journal: Journal | None
     ) -> None:
         self.lab = lab
         self.switches = switches
@@ -173,6 +182,8 @@ class LabSession:
 
     def apply(self, plan: LabPlan) -> ApplyResult:
         """Carry a plan out, journal first. Raises `DriftError`, `ApplyFailed`, and switch errors."""
+        if self.journal is None:
+            raise JournalError("this session only looks: open the lab with a journal to apply a plan")
         return apply_plan(self.lab, plan, self.switches, self.journal)
 
     def install_routes(self, design: Design) -> None:

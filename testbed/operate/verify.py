@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ocs_drivers.contract import OpticalSwitch
-from testbed.lab.fleet import Fleet
 from testbed.lab.model import Lab
 from testbed.lab.probe import probe_links
 from testbed.operate.hearing import compare, links_heard
 from testbed.operate.light import judge_circuits, read_light
 from testbed.operate.model import Circuit, LabPlan, LinkFinding, VerifyReport
+
+if TYPE_CHECKING:
+    from testbed.lab.fleet import Fleet
 
 
 def verify_circuits(

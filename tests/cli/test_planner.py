@@ -196,7 +196,7 @@ def test_a_plan_that_the_lab_cannot_hold_is_kept(testbed_here, tmp_path, monkeyp
     def cannot(*_):
         raise TopologyError("there is no such split")
 
-    monkeypatch.setattr("testbed.cli.optimise.design_of_plan", cannot)
+    monkeypatch.setattr("testbed.operate.session.design_of_plan", cannot)
     asked = ("--lab", LAB, "--hosts-of", "a,b,c", "--degree", 2, "--steps", 0, "--set", "batch_per_device=2")
     ran = testbed_here("optimise", "vgg16", *asked, "-o", "kept.json")
 

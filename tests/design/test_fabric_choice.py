@@ -10,7 +10,8 @@ from sim.models.network.fabrics.cost import fat_tree_cost, patch_panel_cost
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.comparison import ROWS, compare_fabrics, rows_of
 from testbed.design.demand import AllReduceDemand, demand_of
-from testbed.design.fabric_choice import FABRICS, fabric_by_name, fabric_of, ring_strides
+from testbed.design.fabric_choice import fabric_by_name, fabric_of, ring_strides
+from testbed.design.fabric_names import FABRICS
 from testbed.design.finder import find
 from testbed.design.jobs import Job, open_job
 from testbed.design.plan_file import Plan, write_plan

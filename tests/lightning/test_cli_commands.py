@@ -176,12 +176,10 @@ def test_a_sweep_in_the_dark_says_so():
 
 
 def test_a_sweep_in_which_no_curve_is_found_says_so(monkeypatch):
-    import lightning.cli.sweep as command
-
     def flat(*args, **options):
         raise ValueError("a fringe needs 16 finite points or more")
 
-    monkeypatch.setattr(command, "sweep_all", flat)
+    monkeypatch.setattr("lightning.calibration.transfer.sweep_all", flat)
     error = refused("sweep", "0")
     assert error["code"] == "calibration"
     assert "16 finite points" in error["message"]
@@ -306,12 +304,10 @@ def test_a_device_is_named_by_the_environment_too(monkeypatch):
 
 
 def test_an_interruption_has_a_code_of_its_own(monkeypatch):
-    import lightning.cli.multiply as command
-
     def interrupted(address):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "connect", interrupted)
+    monkeypatch.setattr("lightning.devices.connect", interrupted)
     assert ran("multiply", "1", "2") == (130, "", "")
 
 

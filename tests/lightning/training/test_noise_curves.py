@@ -7,7 +7,7 @@ from libraries import skip_without
 
 skip_without("matplotlib", reason="pictures need it: pip install 'lightbed[kit]'")
 
-from lightning.compiler.hardware import MEASURED_SIGMA
+from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.pictures.noise_curves import noise_curves
 from lightning.training import Curve
 

@@ -1,0 +1,123 @@
+"""Processor time until a command has answered: `--help` of every command, and the commands that only look.
+
+A line of the interpreter and the libraries alone, then a line a command: user and system time of its process and of
+those that it waits for, the median of five runs of the installed console script. Switches answer as twins; a
+simulated lab with modelled hosts is up for `plan` and `sim status`. Needs no root.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from fpga.cli import build_app as countaction_app
+from lightning.cli import build_app as lightning_app
+from testbed.cli.app import build_app as testbed_app
+from testbed.lab.inventory import load_lab, render_lab
+from testbed.lab.simulated import start_lab
+
+LAB = Path(__file__).parents[1] / "labs" / "testbed12.yaml"
+SCRIPTS = Path(sys.executable).parent
+REPEATS = 5
+LIBRARIES = {"python": "sys", "typer": "typer", "typer with rich": "typer.rich_utils", "pydantic": "pydantic"}
+LIBRARIES |= {"numpy": "numpy", "SQLAlchemy": "sqlalchemy", "asyncssh": "asyncssh"}
+SSH = ("telescent", "rome", "afm", "sonic")
+TELNET_OR_TCP = ("polatis", "calient", "glimmerglass", "dicon", "mosw", "scpi-1xn")
+ASKED_HELP_S = 0.45
+ASKED_READ_S = 0.4
+ASKED_SSH_READ_S = 0.8
+ASKED_STATUS_S = 0.45
+ASKED_PLAN_S = 1.0
+
+
+def processor_s(command: list[str], allowed: tuple[int, ...] = (0,)) -> float:
+    """Median processor time of a command. Raises `RuntimeError` when it ends otherwise than is `allowed`."""
+    times = []
+    for _ in range(REPEATS):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode not in allowed:
+            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
+        times.append(used.ru_utime + used.ru_stime)
+    return statistics.median(times)
+
+
+def report(words: list[str], asked_s: float, allowed: tuple[int, ...] = (0,)) -> None:
+    script = str(SCRIPTS / words[0])
+    found = processor_s([script, *words[1:]], allowed)
+    line = {"benchmark": "startup", "command": " ".join(words), "processor_s": round(found, 3)}
+    print(json.dumps({**line, "asked_processor_s": asked_s}), flush=True)
+
+
+def helps() -> Iterator[list[str]]:
+    """Every program, command and sub-command, with `--help`."""
+    for program, app in (
+        ("testbed", testbed_app()),
+        ("lightning", lightning_app()),
+        ("countaction", countaction_app()),
+    ):
+        yield [program, "--help"]
+        for name, command in app.commands.items():
+            yield [program, name, "--help"]
+            inner = [program, name, "polatis+scpi://10.99.0.2"] if name == "switch" else [program, name]
+            for under in getattr(command, "commands", ()):
+                yield [*inner, under, "--help"]
+
+
+@contextmanager
+def twin(family: str) -> Iterator[dict[str, str]]:
+    """The ready line of a twin that is up."""
+    command = [sys.executable, "-m", "sim.twins", family, "--speed=1000"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())
+        finally:
+            process.stdin.close()
+
+
+def reads() -> None:
+    for family in (*TELNET_OR_TCP, *SSH):
+        with twin(family) as ready:
+            for front, address in ready.items():
+                if front in {"ready", "simulated", "family", "control"}:
+                    continue
+                is_ssh = family in SSH and front != "telnet"
+                report(["testbed", "switch", address, "read"], ASKED_SSH_READ_S if is_ssh else ASKED_READ_S)
+
+
+def labs() -> None:
+    lab = replace(load_lab(LAB), name=f"startup-{os.getpid()}")
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        running = stack.enter_context(start_lab(lab, hosts="model", move=True))
+        file = scratch / "lab.yaml"
+        file.write_text(render_lab(running.lab), encoding="utf-8")
+        report(["testbed", "sim", "status"], ASKED_STATUS_S)
+        report(["testbed", "sim", "status", "--json"], ASKED_STATUS_S)
+        changes = (2,)  # nothing is patched yet
+        report(["testbed", "plan", str(file), "--runs-dir", str(scratch)], ASKED_PLAN_S, changes)
+
+
+def main() -> None:
+    alone = {name: processor_s([sys.executable, "-c", f"import {of}"]) for name, of in LIBRARIES.items()}
+    rounded = {name: round(seconds, 3) for name, seconds in alone.items()}
+    print(json.dumps({"benchmark": "startup", "processors": os.cpu_count(), "processor_s": rounded}))
+    labs()
+    reads()
+    for words in helps():
+        report(words, ASKED_HELP_S)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,3 @@
+"""Data by name, as commands take it."""
+
+NAMES = "digits, mnist:DIR, nsl-kdd:DIR or FILE.npz"

@@ -1,0 +1,81 @@
+"""The tables by which the programs list their commands, and names that packages import later."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from fpga.later import later
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PACKAGES = [
+    ".".join(path.parent.relative_to(ROOT).parts)
+    for room in ("fpga", "lightning")
+    for path in sorted((ROOT / room).rglob("__init__.py"))
+    if "= later(" in path.read_text(encoding="utf-8")
+]
+
+
+def paragraph(text: str) -> str:
+    return " ".join(inspect.cleandoc(text).split("\n\n")[0].split())
+
+
+@pytest.mark.parametrize("module", ["testbed.cli.app", "lightning.cli", "fpga.cli"])
+def test_a_line_of_the_table_is_what_the_command_says_of_itself(module):
+    room = import_module(module)
+    commands = room.build_app().commands
+
+    told = {name: paragraph(command.help or "") for name, command in commands.items()}
+
+    assert told == {name: line for name, (_, line) in room.COMMANDS.items()}
+    assert all(command.name == name for name, command in commands.items())
+
+
+def test_both_rooms_hold_the_same_group():
+    texts = {(ROOT / room / "command_group.py").read_text("utf-8") for room in ("fpga", "testbed/cli")}
+    assert len(texts) == 1
+
+
+def test_values_are_converted_all_the_same(testbed_here):
+    given = testbed_here("topology", "--nodes", "12", "--degree", "4", "--demand", "4:4e9", "--json")
+    wrong = testbed_here("topology", "--nodes", "twelve", "--degree", "4")
+
+    assert given.code == 0
+    assert given.json["nodes"] == 12
+    assert (wrong.code, "twelve" in wrong.err or "nodes" in wrong.err) == (1, True)
+
+
+def test_packages_with_later_names_were_found():
+    assert {"fpga", "lightning", "lightning.compiler"} <= set(PACKAGES)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_name_of_a_package_is_there(package):
+    module = import_module(package)
+    star: dict[str, object] = {}
+    exec(f"from {package} import *", star)
+
+    assert set(module.__all__) <= set(dir(module))
+    assert set(module.__all__) <= star.keys()
+    assert not any(isinstance(star[name], ModuleType) for name in module.__all__ if name != "errors")
+    with pytest.raises(AttributeError, match="has no attribute 'nobody'"):
+        _ = module.nobody
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_later_name_is_that_of_a_module(package):
+    folder = ROOT.joinpath(*package.split("."))
+    modules = {path.stem for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert modules & set(import_module(package).__all__) - {"errors"} == set()
+
+
+def test_a_later_name_is_imported_once():
+    find, names = later("fpga", {"beats": "Beats"})
+
+    assert find("Beats") is import_module("fpga.beats").Beats
+    assert "Beats" in names()
