@@ -92,6 +92,20 @@ def cc(**pairs) -> CrossConnects:
     return CrossConnects({int(name[1:]): output for name, output in pairs.items()})
 
 
+@pytest.mark.parametrize(
+    ("found", "conflicts"), [({1: 9}, True), ({3: 7}, True), ({3: 9}, False), ({}, False)]
+)
+def test_a_step_conflicts_with_whoever_took_one_of_its_ports(found, conflicts):
+    step = Step("add", cc(i1=7), cc(i2=8), cc(i1=7, i2=8), 0.1)
+    try:
+        transaction.require_unmoved(step, CrossConnects({2: 8} | found), device="memory://switch")
+    except Conflict as conflict:
+        assert conflicts
+        assert conflict.ports == tuple(sorted((*found.keys(), *found.values())))
+    else:
+        assert not conflicts
+
+
 def test_unchanged_target_sends_only_the_read():
     switch = Memory({1: 6})
     report = transaction.apply(switch, cc(i1=6))
