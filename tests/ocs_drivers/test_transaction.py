@@ -92,18 +92,20 @@ def cc(**pairs) -> CrossConnects:
     return CrossConnects({int(name[1:]): output for name, output in pairs.items()})
 
 
-@pytest.mark.parametrize(
-    ("found", "conflicts"), [({1: 9}, True), ({3: 7}, True), ({3: 9}, False), ({}, False)]
-)
-def test_a_step_conflicts_with_whoever_took_one_of_its_ports(found, conflicts):
-    step = Step("add", cc(i1=7), cc(i2=8), cc(i1=7, i2=8), 0.1)
-    try:
-        transaction.require_unmoved(step, CrossConnects({2: 8} | found), device="memory://switch")
-    except Conflict as conflict:
-        assert conflicts
-        assert conflict.ports == tuple(sorted((*found.keys(), *found.values())))
-    else:
-        assert not conflicts
+ADDING = Step("add", CrossConnects({1: 7}), CrossConnects({2: 8}), CrossConnects({1: 7, 2: 8}), 0.1)
+
+
+@pytest.mark.parametrize("taken", [(1, 9), (3, 7)])
+def test_a_step_conflicts_with_whoever_took_one_of_its_ports(taken):
+    found = CrossConnects({(2, 8), taken})
+    with pytest.raises(Conflict) as caught:
+        transaction.require_unmoved(ADDING, found, device="memory://switch")
+    assert caught.value.ports == tuple(sorted(taken))
+
+
+@pytest.mark.parametrize("found", [{2: 8, 3: 9}, {}])
+def test_what_others_do_with_other_ports_stops_no_step(found):
+    transaction.require_unmoved(ADDING, CrossConnects(found), device="memory://switch")
 
 
 def test_unchanged_target_sends_only_the_read():
