@@ -395,6 +395,18 @@ def test_a_killed_rank_is_the_culprit_not_those_who_noticed(run):
     assert run.seconds < 5
 
 
+def test_a_killed_rank_ends_the_others_though_nobody_noticed(run):
+    def answer(host, heard):
+        if heard != "job":
+            return healthy(host, heard)
+        return [at(), *([guard(status=-9)] if host == "g" else [])]
+
+    with pytest.raises(CollectiveError, match=r"rank 6 \(g, .*\) was ended by signal 9"):
+        run(answer)
+    assert run.fleet.launch.closed
+    assert run.seconds < 5
+
+
 def test_a_rank_that_fails_ends_the_others_at_once(run):
     def answer(host, heard):
         if heard != "job":
