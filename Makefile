@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install run check test test-board test-full test-long codec-coverage coverage fuzz lock clean
+.PHONY: help install run check test test-board test-full test-long planted codec-coverage coverage fuzz lock clean
 
 LAB ?= labs/testbed12.yaml
 ARGS ?=
@@ -63,6 +63,9 @@ coverage: install ## which lines and branches the whole suite takes
 
 test-long: install ## the tests that take minutes
 	HYPOTHESIS_PROFILE=long .venv/bin/python -m pytest -m long
+
+planted: install ## plant faults, each in a copy, and see that the named tests find them
+	.venv/bin/python -m pytest -q -n 2 -m "" tests/planted
 
 codec-coverage: export COVERAGE_FILE := .coverage-codecs
 codec-coverage: install ## the tests of the codecs alone, which take every branch of every codec
