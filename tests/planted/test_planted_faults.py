@@ -94,11 +94,14 @@ class TestPlanted:
         alone = any(fault.alone for fault in faults if fault.room == room)
         verdict = copy.test(tests, alone=alone)
         assert verdict.failed == {}, verdict.output
-        assert [test for test in tests if not of_test(test, verdict.passed)] == [], verdict.output
+        ran = verdict.passed | verdict.skipped
+        assert [test for test in tests if not of_test(test, ran)] == [], verdict.output
 
     def test_the_named_test_finds_the_fault(self, copy, fault):
         with copy.with_fault(fault):
             verdict = copy.test([fault.found_by], "-x", alone=fault.alone)
+        if of_test(fault.found_by, verdict.skipped) and not verdict.passed | verdict.failed.keys():
+            pytest.skip(f"this machine cannot run {fault.found_by}")
         found = of_test(fault.found_by, verdict.failed)
         assert found, verdict.output
         message = verdict.failed[found[0]]
