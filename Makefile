@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install install-test run check test test-fast test-board test-full test-long codec-coverage coverage fuzz lock clean
+.PHONY: help install install-test run check test test-fast test-board test-full test-long planted codec-coverage coverage fuzz lock clean
 
 LAB ?= labs/testbed12.yaml
 ARGS ?=
@@ -62,6 +62,9 @@ test-long: install-test ## the tests that take minutes
 coverage: install-test ## which lines and branches the whole suite takes
 	$(PYTEST) $(PARALLEL) --cov --cov-report= -m "not (kernel or long)"
 	$(PYTEST) --cov --cov-append --cov-report=term -m "kernel and not long"
+
+planted: install-test ## plant faults, each in a copy, and see that the named tests find them
+	$(PYTEST) -q -n 2 -m "long or not long" tests/planted
 
 codec-coverage: export COVERAGE_FILE := .coverage-codecs
 codec-coverage: install-test ## the tests of the codecs alone, which take every branch of every codec

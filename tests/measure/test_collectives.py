@@ -26,6 +26,7 @@ from testbed.lab.launch import Completed
 from testbed.measure import collectives
 from testbed.measure.collective_rows import misplaced
 from testbed.measure.collective_spec import CollectiveSpec, Configuration, all_to_all, doubling_sizes
+from testbed.measure.rank_reports import RankReports
 
 LAB = load_lab(Path(__file__).parents[2] / "labs" / "testbed12.yaml")
 NAMES = [host.name for host in LAB.hosts]
@@ -394,6 +395,14 @@ def test_a_killed_rank_is_the_culprit_not_those_who_noticed(run):
         run(answer)
     assert not isinstance(caught.value, CollectiveTimeout)
     assert run.seconds < 5
+
+
+@pytest.mark.parametrize(("status", "failed"), [(0, False), (1, True), (-9, True)])
+def test_a_rank_has_failed_when_it_gave_up_and_when_it_was_killed(status, failed):
+    """Then the others wait in vain; some never notice."""
+    said = RankReports()
+    said.take("g", json.dumps(guard(status=status)))
+    assert said.failed is failed
 
 
 def test_a_rank_that_fails_ends_the_others_at_once(run):

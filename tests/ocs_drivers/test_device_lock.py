@@ -42,6 +42,12 @@ def test_another_process_is_refused_until_the_outermost_release():
     assert lock_path(ADDRESS).read_text() == ""
 
 
+def test_names_are_taken_in_one_order_whoever_names_them():
+    """Or two drivers of one device would each hold one of its names and wait for the other."""
+    orders = [[holder.address for holder in DeviceLock(*names)._holders] for names in ("ab", "ba")]
+    assert orders == [["a", "b"], ["a", "b"]]
+
+
 def test_threads_of_one_process_take_turns():
     inside, most_inside, turns = 0, 0, []
 

@@ -131,6 +131,30 @@ def test_two_controllers_during_an_apply_over_tl1_after_a_reconnect(bench):
     assert made.truth() == {2: 11}
 
 
+@pytest.mark.parametrize(
+    "scheme", ["calient+tl1", "glimmerglass+tl1"]
+)  # over polatis+tl1 a removal looks anyway
+def test_a_report_in_the_middle_of_a_read_is_news(bench, scheme):
+    """The second moves input 1 when the first has heard what it is connected to, and reads on."""
+    made, switch = bench(scheme)
+    switch.connect({1: 9})
+    read = switch._read
+
+    def read_and_hear() -> Any:
+        snapshot = read()
+        if not meanwhile:
+            meanwhile.append(made.do("operator", disconnect=[1], connect=[[1, 12]]))
+            switch.ports()
+        return snapshot
+
+    meanwhile: list[Any] = []
+    switch._read = read_and_hear
+    (step,) = switch.plan(CrossConnects(), switch.read(), [1])
+    with pytest.raises(Conflict):
+        switch.execute(step)
+    assert made.truth() == {1: 12}
+
+
 @pytest.mark.parametrize("scheme", ["polatis+tl1", "calient+tl1", "glimmerglass+tl1"])
 def test_a_break_between_two_questions_of_a_read_hides_no_change(bench, scheme, monkeypatch):
     made, switch = bench(scheme)

@@ -76,6 +76,13 @@ def test_a_recording_holds_no_password(tl1_twin, tmp_path):
     assert "ACT-USER" in path.read_text()
 
 
+def test_what_led_to_a_crash_is_in_the_file_already(tl1_twin, tmp_path):
+    path = tmp_path / "polatis+tl1.jsonl"
+    with recording(path), open_switch(tl1_twin, credentials=("admin", "s3cret-word")):
+        whats = [json.loads(line)["what"] for line in path.read_text().splitlines()]
+    assert whats[:3] == ["open", "sent", "received"]
+
+
 def test_a_recording_is_never_written_over(tmp_path):
     path = tmp_path / "kept.jsonl"
     path.write_text("kept")

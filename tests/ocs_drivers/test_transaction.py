@@ -92,6 +92,22 @@ def cc(**pairs) -> CrossConnects:
     return CrossConnects({int(name[1:]): output for name, output in pairs.items()})
 
 
+ADDING = Step("add", CrossConnects({1: 7}), CrossConnects({2: 8}), CrossConnects({1: 7, 2: 8}), 0.1)
+
+
+@pytest.mark.parametrize("taken", [(1, 9), (3, 7)])
+def test_a_step_conflicts_with_whoever_took_one_of_its_ports(taken):
+    found = CrossConnects({(2, 8), taken})
+    with pytest.raises(Conflict) as caught:
+        transaction.require_unmoved(ADDING, found, device="memory://switch")
+    assert caught.value.ports == tuple(sorted(taken))
+
+
+@pytest.mark.parametrize("found", [{2: 8, 3: 9}, {}])
+def test_what_others_do_with_other_ports_stops_no_step(found):
+    transaction.require_unmoved(ADDING, CrossConnects(found), device="memory://switch")
+
+
 def test_unchanged_target_sends_only_the_read():
     switch = Memory({1: 6})
     report = transaction.apply(switch, cc(i1=6))

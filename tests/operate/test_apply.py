@@ -132,6 +132,18 @@ def test_a_switch_that_cannot_be_read_afterwards_leaves_circuits_unknown(testbed
     assert (row["outcome"], row["read_back"]) == ("unknown", None)
 
 
+def test_nothing_is_sent_after_a_step_of_which_nobody_knows_what_became(testbed12, memory_switch, journal):
+    switch = memory_switch(
+        held=CrossConnects({1: 57}), blind_after=True, capabilities=Capabilities(48, 48, bulk_add=True)
+    )
+    plan = plan_lab(testbed12, WIRING, {"ocs1": switch})
+    assert [step.kind for step in plan.switches[0].steps] == ["remove", "add"]
+    with pytest.raises(ApplyFailed) as caught:
+        apply_plan(testbed12, plan, {"ocs1": switch}, journal)
+    assert switch.writes == 1
+    assert [row["outcome"] for row in journal.history(caught.value.result.operation)] == ["unknown"]
+
+
 def test_without_a_written_intent_nothing_is_sent(testbed12, memory_switch, journal, monkeypatch):
     def full(*_):
         raise JournalError("the journal cannot be written (disk full)")

@@ -143,6 +143,16 @@ def test_a_process_killed_in_the_middle_is_recognised_while_its_number_is_still_
         child.wait()
 
 
+def test_a_process_whose_number_another_one_has_now_does_not_live(journal):
+    with journal.operation("lab") as operation:
+        journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
+        with sqlite3.connect(journal.path) as database:
+            database.execute("update operations set owner = ?", (f"{os.getpid()} another-boot/1",))
+        database.close()
+        (step,) = journal.unfinished()
+        assert step.operation == operation
+
+
 @pytest.mark.parametrize(
     ("found", "status"),
     [(AFTER, Status.DONE), (BEFORE, Status.FAILED), (CrossConnects({7: 60}), Status.UNKNOWN)],

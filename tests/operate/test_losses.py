@@ -16,10 +16,11 @@ from testbed.design.topology import find_topology
 from testbed.design.wiring import wire
 from testbed.design.workloads.layout import Strategy, data_layout
 from testbed.lab.inventory import render_lab
+from testbed.lab.launch import Completed
 from testbed.measure.store import RunStore
 from testbed.operate.journal import Journal
 from testbed.operate.light import SwitchReading
-from testbed.operate.loss import Loss, judge_losses
+from testbed.operate.loss import Loss, judge_losses, read_carriers
 from testbed.operate.model import Circuit
 from testbed.operate.plan import circuits_of
 from testbed.operate.repair import carry_out, look_at, plan_lab_repair
@@ -37,6 +38,24 @@ def judged(*, held=((1, 12), (2, 11)), power=(), dark=()):
     carriers = {nic: nic not in dark for nic in (Nic(0, 0), Nic(1, 0))}
     there = tuple(one for one in CIRCUITS if (one.input_port, one.output_port) in held)
     return judge_losses(CIRCUITS, there, {"ocs1": reading}, carriers)
+
+
+class OneDarkNic:
+    """Hosts whose kernels have carrier on all NICs of the command but the very first."""
+
+    def run(self, commands):
+        words = {
+            host: ["1"] * command.partition(";")[0].count("/sys/class/net/")
+            for host, command in commands.items()
+        }
+        words[next(iter(words))][0] = "0"
+        return {host: Completed(host, 0, "\n".join(each), "") for host, each in words.items()}
+
+
+def test_a_nic_receives_light_where_the_kernel_says_1(testbed12):
+    carriers = read_carriers(OneDarkNic(), testbed12)
+    assert len(carriers) == 48
+    assert [nic for nic, is_lit in carriers.items() if not is_lit] == [Nic(0, 0)]
 
 
 def test_a_lit_pair_has_lost_nothing():

@@ -21,6 +21,10 @@ def test_losses_in_db_are_factors_in_milliwatts(source_dbm, losses_db):
     assert milliwatt(received) == pytest.approx(expected)
 
 
+def test_ten_decibels_are_a_factor_of_ten():
+    assert [milliwatt(power_dbm) for power_dbm in (-10.0, 0.0, 10.0)] == pytest.approx([0.1, 1.0, 10.0])
+
+
 @given(powers, st.lists(st.floats(0.0, 100.0), max_size=5))
 def test_never_below_the_floor_and_never_above_the_source(source_dbm, losses_db):
     assert DARK_FLOOR_DBM <= received_power_dbm(source_dbm, losses_db) <= source_dbm

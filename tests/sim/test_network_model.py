@@ -53,6 +53,13 @@ def test_rates_are_max_min_fair():
     assert min(seen["different rates"], seen["unloaded flow"]) >= 15, seen
 
 
+def test_a_step_costs_the_software_of_all_rings_that_its_busiest_member_serves():
+    """By hand: two steps, in each of which node 0 serves two rings at a second a message."""
+    slow_hosts = Network(8, efficiency=1, link_latency_s=0, relay_latency_s=0, message_overhead_s=1.0)
+    rings = [ring((0, 1), (0, 1), 1e6), ring((0, 2), (2, 3), 1e6)]
+    assert allreduce_time_s(rings, slow_hosts) == pytest.approx(1.0 + 2 * 2 * 1.0)
+
+
 def test_two_rings_on_one_way_halve():
     rings = [ring((0, 1), (0, 1), 1e6), ring((0, 1), (0, 1), 1e6)]
     assert transfer_times_s(rings, IDEAL).tolist() == [2.0, 2.0]

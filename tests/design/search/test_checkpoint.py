@@ -32,6 +32,17 @@ def test_an_older_file_stays_when_the_new_one_cannot_be_written(tmp_path, states
     assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
 
 
+def test_an_older_file_is_whole_until_the_new_one_has_its_place(tmp_path, states):
+    """Who has the old one open reads it to its end: it was not written over."""
+    path = tmp_path / "c.json"
+    write(path, "here", states)
+    before = path.read_text()
+    with path.open() as old:
+        write(path, "there", states)
+        assert old.read() == before
+    assert read(path, "there", 2) == states
+
+
 def _with_cost(state, cost):
     return replace(state, at=state.at._replace(cost_s=cost))
 

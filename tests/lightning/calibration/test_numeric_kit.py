@@ -98,7 +98,8 @@ def test_numbers_give_numbers_and_arrays_arrays(numeric_kit):
     compute = compute_on(numeric_kit())
     assert compute.multiply(100, 50) == 20
     assert isinstance(compute.multiply(100, 50), int)
-    assert compute.multiply(-100, 50) == -20
+    assert compute.multiply(-100, 50) == compute.multiply(100, -50) == -20
+    assert compute.multiply(-100, -50) == 20
     assert compute.multiply([[1, 255], [255, 0]], 255).tolist() == [[1, 255], [255, 0]]
     assert compute.multiply_accumulate([255, 255], [255, 255]) == 510
     assert compute.multiply_accumulate([255, -255], [255, 255]) == 0

@@ -41,6 +41,7 @@ def test_old_ones_are_given_up():
     assert (reassembly.waiting, reassembly.dropped) == (3, 0)
     reassembly.expire(101)
     assert (reassembly.waiting, reassembly.dropped) == (1, 2)
+    assert reassembly.memory == len(b"b0") + COST
     assert reassembly.add("a", 2, 3, b"a2", 102) is True  # it begins anew
 
 
