@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tools.installation.processes import Done, run
@@ -22,11 +22,16 @@ def is_written_by_python() -> bool:
     return not sys.dont_write_bytecode
 
 
-def compile_all(environment: Path, tick: Callable[[], None]) -> None:
-    """Compile what is not compiled. What cannot be (for another Python) is left to whoever imports it."""
+def compile_packages(environment: Path, tick: Callable[[], None]) -> None:
+    """Compile the installed packages that are not compiled."""
     (packages,) = environment.glob("lib/python*/site-packages")
+    compile_folders(environment, [packages], tick)
+
+
+def compile_folders(environment: Path, folders: Sequence[Path], tick: Callable[[], None]) -> None:
+    """Compile what is not compiled. What cannot be (for another Python) is left to whoever imports it."""
     python = environment / "bin" / "python"
-    run([str(python), "-m", "compileall", "-q", "-j", "0", "-x", _TESTS, str(packages)], tick=tick)
+    run([python, "-m", "compileall", "-q", "-j", "0", "-x", _TESTS, *folders], tick=tick)
 
 
 def import_once(environment: Path, modules: str, tick: Callable[[], None]) -> Done:

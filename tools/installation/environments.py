@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tools.installation.bytecode import compile_all, import_once, is_written_by_python
+from tools.installation.bytecode import compile_folders, compile_packages, import_once, is_written_by_python
 from tools.installation.processes import Done, InstallError
 from tools.installation.progress import Line
 from tools.installation.torch_build import VERSION, TorchBuild, choose_build, has_gpu, uv_without_patience
@@ -120,6 +120,7 @@ class Installer:
             self._step(self._venv, ".torch", torch, f".venv: torch {VERSION}", self._install_torch),
             *self._compiling(self._venv, torch),
             self._step(self._venv, ".project", project, ".venv: lightbed, from here", self._install_project),
+            *self._compiling_checkout(project),
         ]
 
     def host_steps(self) -> list[Step]:
@@ -150,9 +151,27 @@ class Installer:
         title = f"{environment.folder.name}: bytecode"
         return [
             self._step(
-                environment, ".compiled", made, title, lambda line: compile_all(environment.folder, line.tick)
+                environment,
+                ".compiled",
+                made,
+                title,
+                lambda line: compile_packages(environment.folder, line.tick),
             )
         ]
+
+    def _compiling_checkout(self, project: str) -> list[Step]:
+        """Return the step that compiles our own modules again after a change; none where Python does that."""
+        if is_written_by_python():
+            return []
+        folders = [self.root / name for name in _WHEEL_FOLDERS]
+        sources = sorted(path for folder in folders for path in folder.rglob("*.py"))
+        state = (f"{path.relative_to(self.root)} {path.stat().st_mtime_ns}" for path in sources)
+
+        def act(line: Line) -> None:
+            compile_folders(self._venv.folder, folders, line.tick)
+
+        made = digest((project, *state))
+        return [self._step(self._venv, ".checkout-compiled", made, ".venv: bytecode of lightbed", act)]
 
     def _step(
         self, environment: Environment, stamp: str, made: str, title: str, act: Callable[[Line], None]
