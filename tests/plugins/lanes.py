@@ -28,6 +28,10 @@ _STARTS_A_PROCESS = frozenset(
 )
 
 
+_LOOK_AROUND = frozenset({"importlib._bootstrap", "ctypes.util"})
+"""Libraries that are imported look at the processor, or for C libraries, with programs: not the test's own doing."""
+
+
 class NeedError(Exception):
     """A test does what its markers do not say."""
 
@@ -88,18 +92,18 @@ class _Guard:
         if self._allowed is None:
             return
         need = _need_of(event, arguments)
-        if need is None or need in self._allowed or self._is_excused():
+        if need is None or need in self._allowed or self._is_excused(need):
             return
         violation = f"this test does what needs the marker `{need}`: {event}{_brief(arguments)}"
         self.violations.append(violation)
         raise NeedError(violation)
 
-    def _is_excused(self) -> bool:
+    def _is_excused(self, need: str) -> bool:
         if os.getpid() != self._pid or threading.get_ident() in self._older:
             return True
-        frame: FrameType | None = sys._getframe(2)
-        while frame is not None:  # looking for a C library, at an import: not the test's own doing
-            if frame.f_globals.get("__name__") == "ctypes.util":
+        frame: FrameType | None = sys._getframe(2) if need != "torch" else None
+        while frame is not None:
+            if frame.f_globals.get("__name__") in _LOOK_AROUND:
                 return True
             frame = frame.f_back
         return False

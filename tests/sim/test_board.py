@@ -213,6 +213,7 @@ def test_nobody_there(monkeypatch):
         open_remote("192.0.2.1", DEFAULT_BASE)
 
 
+@pytest.mark.process
 def test_as_a_process(datapath, tmp_path):
     (tmp_path / "pairs.json").write_text(datapath.to_json())
     command = [sys.executable, "-W", "ignore", "-m", "sim.twins.board", str(tmp_path / "pairs.json")]
@@ -228,6 +229,7 @@ def test_as_a_process(datapath, tmp_path):
         assert process.wait(timeout=60) == 0
 
 
+@pytest.mark.process
 def test_process_refuses_a_file_that_is_no_datapath(tmp_path):
     (tmp_path / "none.json").write_text("{}")
     command = [sys.executable, "-W", "ignore", "-m", "sim.twins.board", str(tmp_path / "none.json")]

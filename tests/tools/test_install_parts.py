@@ -122,14 +122,19 @@ def stamp_all(root, monkeypatch):
 
 
 ALL = [
-    *(".venv/.locked", ".venv/.torch", ".venv/.compiled", ".venv/.project"),
+    *(".venv/.locked", ".venv/.torch", ".venv/.compiled", ".venv/.project", ".venv/.checkout-compiled"),
     *(".venv-host/.made", ".venv-board/.locked", ".venv-board/.wheel", ".venv-board/.compiled"),
 ]
 CHANGES = {
-    "requirements/ci.lock": [".venv/.locked", ".venv/.torch", ".venv/.compiled", ".venv/.project"],
+    "requirements/ci.lock": ALL[:5],
     "requirements/board.lock": [".venv-board/.locked", ".venv-board/.wheel", ".venv-board/.compiled"],
-    "pyproject.toml": [".venv/.project", ".venv-board/.wheel", ".venv-board/.compiled"],
-    "sim/a.py": [".venv-board/.wheel", ".venv-board/.compiled"],
+    "pyproject.toml": [
+        ".venv/.project",
+        ".venv/.checkout-compiled",
+        ".venv-board/.wheel",
+        ".venv-board/.compiled",
+    ],
+    "sim/a.py": [".venv/.checkout-compiled", ".venv-board/.wheel", ".venv-board/.compiled"],
     "tools/wheel.py": [".venv-board/.wheel", ".venv-board/.compiled"],
     "sim/a.pyc": [],
 }
@@ -152,7 +157,7 @@ def test_another_version_of_numpy_remakes_the_hosts_environment(checkout, monkey
 
 def test_bytecode_is_left_to_python_where_python_writes_it(checkout, monkeypatch):
     monkeypatch.setattr(environments, "is_written_by_python", lambda: True)
-    assert steps_left(checkout) == [key for key in ALL if not key.endswith(".compiled")]
+    assert steps_left(checkout) == [key for key in ALL if not key.endswith("compiled")]
 
 
 def test_an_environment_that_is_gone_holds_nothing(tmp_path):
