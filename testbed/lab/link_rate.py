@@ -19,8 +19,8 @@ from pathlib import Path
 COPY_OVER_CARRIED = 7.5
 # The rings wait for one another: they stop to fill their links before the processors are full.
 USED_SHARE = 0.6
-# However busy a processor is, the hosts get about this share of it.
-LEAST_FREE = 0.25
+# However busy a processor is, the hosts get about this share of it: they ask for it in short pieces.
+LEAST_FREE = 0.5
 # Rates come in coarse steps, so that two starts on one machine give the same one.
 STEPS = (1.0, 0.75, 0.5, 0.375, 0.25)
 
