@@ -27,12 +27,14 @@ copied to the hosts.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import itertools
 import json
 import math
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -56,6 +58,7 @@ gc.enable()
 DIRECTION = {"gloo": -1, "nccl": 1}
 GLOO_THREADS = 1  # a process group has one operation at a time
 FAILED, NO_JOB, MORE = 1, 1, 3  # exit statuses
+PR_SET_PDEATHSIG = 1
 PATTERN = 251  # values stay far below 2^24, so that float32 sums are exact
 
 
@@ -539,6 +542,7 @@ def main() -> int:
     while True:
         process = os.fork()  # we have one thread, and no process group or GPU is open
         if not process:
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             status = do_job(rank, start_s)
             sys.stdout.flush()
             os._exit(status)  # process groups whose peers are gone would wait for them

@@ -227,7 +227,9 @@ def test_rows_become_timings_and_bytes(run):
         assert (timing.run_id, timing.topology, timing.collective) == ("run", "all", "all_reduce")
         assert timing.simulated
         assert not timing.cpu_limited
-        assert (timing.low_us, timing.high_us) == pytest.approx((timing.time_us * 0.98, timing.time_us * 1.02))
+        assert (timing.low_us, timing.high_us) == pytest.approx(
+            (timing.time_us * 0.98, timing.time_us * 1.02)
+        )
         assert timing.processor_s == 0.25
     assert result.processor_s == pytest.approx(12 * (1.5 + 0.5))
     assert result.versions == {**VERSIONS, "collective_backend": "gloo"}

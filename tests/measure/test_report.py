@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("sqlalchemy")
 
+from testbed.measure.gain import ring_gain
 from testbed.measure.model import NicBytes, Timing
 from testbed.measure.records import (
     REPATCH,
@@ -26,7 +27,6 @@ from testbed.measure.records import (
     StoredRun,
     StoredTopology,
 )
-from testbed.measure.gain import ring_gain
 from testbed.measure.report import render_report, write_report
 from testbed.measure.store import RunStore
 
@@ -359,7 +359,9 @@ def test_the_ring_gain_compares_like_with_like():
 
 def headline_of(run: StoredRun) -> str:
     """The tile of four rings over one, as text."""
-    (tile,) = re.findall(r'<div class="tile[^"]*"><dt>four rings over one ring</dt>.*?</div>', render_report(run))
+    (tile,) = re.findall(
+        r'<div class="tile[^"]*"><dt>four rings over one ring</dt>.*?</div>', render_report(run)
+    )
     return re.sub(r"<[^>]*>", "", tile)
 
 
