@@ -110,12 +110,6 @@ def _check_unique(document: Document, what: str, names: Iterable[tuple[str, Loca
 
 
 def _check_switches(document: Document, shape: LabShape) -> None:
-    if shape.link.fit_rate and not shape.simulated:
-        raise document.error(
-            ("link", "fit_rate"),
-            "the links of a real lab have the rate that they have",
-            "remove 'fit_rate' or set 'simulated: true'",
-        )
     for i, switch in enumerate(shape.switches):
         where: Location = ("switches", i, "address")
         place = endpoint(switch.address)
