@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -31,11 +31,12 @@ def claims_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a claim, as the holder wrote it."""
+    """Who holds a claim, as the holder wrote it; `rate_mbps` is that of the lab's links."""
 
     pid: int
     lab: str
     subnet: str
+    rate_mbps: float = 0.0
 
 
 class Claim:
@@ -63,7 +64,7 @@ class Claim:
 
     def write(self, holder: Holder) -> None:
         """Notes who we are, for `--status` and `--down --all`."""
-        text = json.dumps({"pid": holder.pid, "lab": holder.lab, "subnet": holder.subnet})
+        text = json.dumps(asdict(holder))
         os.ftruncate(self._handle, 0)
         os.pwrite(self._handle, text.encode(), 0)
 
@@ -116,7 +117,8 @@ def holder_of(name: str) -> Holder | None:
 def _parse(content: bytes) -> Holder:
     try:
         entry = json.loads(content)
-        return Holder(int(entry["pid"]), str(entry["lab"]), str(entry["subnet"]))
+        rate_mbps = float(entry.get("rate_mbps", 0.0))
+        return Holder(int(entry["pid"]), str(entry["lab"]), str(entry["subnet"]), rate_mbps)
     except (ValueError, KeyError, TypeError):
         return Holder(0, "", "")
 

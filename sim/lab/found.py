@@ -54,7 +54,7 @@ class LabNames:
 
 @dataclass(frozen=True, slots=True)
 class FoundLab:
-    """One lab as it was found; `lab`, `pid` and `subnet` are known of live ones only."""
+    """One lab as it was found; `lab`, `pid`, `subnet` and `rate_mbps` (of its links) are known of live ones only."""
 
     id: str
     lab: str
@@ -63,6 +63,7 @@ class FoundLab:
     subnet: str
     namespaces: int
     simulated: bool = True
+    rate_mbps: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
         """The entry of `--status`."""
@@ -92,7 +93,15 @@ def _look(lab_id: str) -> FoundLab:
     count = len(netns.listed(f"{lab_id}-"))
     if holder is None:
         return FoundLab(lab_id, "", "debris", None, "", count)
-    return FoundLab(lab_id, holder.lab, "live", holder.pid or None, holder.subnet, count)
+    return FoundLab(
+        lab_id,
+        holder.lab,
+        "live",
+        holder.pid or None,
+        holder.subnet,
+        count,
+        rate_mbps=holder.rate_mbps,
+    )
 
 
 def dismantle(lab_id: str) -> None:

@@ -98,7 +98,7 @@ def _require_kernel(document: Document) -> dict[str, str]:
 def _claim(document: Document, stack: AsyncExitStack) -> str:
     """Claims a lab id and the subnet, and checks that nobody else on the machine uses any part of the subnet."""
     lab_id = f"lb{secrets.token_hex(3)}"
-    holder = Holder(os.getpid(), document.lab, str(document.subnet))
+    holder = Holder(os.getpid(), document.lab, str(document.subnet), document.link.rate_mbps)
     for name in (lab_id, subnet_claim(document.subnet)):
         claim = Claim.take(name)
         if claim is None:

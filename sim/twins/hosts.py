@@ -23,13 +23,17 @@ from ipaddress import IPv4Interface
 from pathlib import Path
 
 from sim.twins.fabric import LinkShape
-from sim.twins.netns import KernelFault, batch
+from sim.twins.netns import KernelFault, batch, set_sysctls
 
 MANAGEMENT_LINK = "mgmt"
 HOME = "/run/home"
 _ETC = "/run/etc"
 _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _START_TIMEOUT_S = 20.0
+# All hosts share a few processors, and these save a fifth of what a collective costs them. A host would have the
+# machine's congestion control: BBR paces with a timer for each flow, where the NIC's queue has a rate already.
+# Without a least number of segments, TCP cuts what a slow link carries in a millisecond into packets of their own.
+_TCP = {"ipv4/tcp_congestion_control": "reno", "ipv4/tcp_min_tso_segs": 7}
 _TOOLS = {
     "sshd": "openssh-server",
     "ssh-keygen": "openssh-client",
@@ -77,6 +81,7 @@ def find_tools(search_path: str = _SEARCH_PATH) -> dict[str, str]:
 
 def build_network(spec: HostSpec, shape: LinkShape) -> None:
     """Brings up loopback, the management address and the NICs; the NICs get their rate but no address."""
+    set_sysctls(spec.namespace, _TCP)
     batch(
         "ip",
         [

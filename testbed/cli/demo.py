@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from testbed.cli.options import DEFAULT_RUNS, AsJson, Deadline, HostsMode, LabFile, ReallyMove, RunsDirectory
+from testbed.cli.options import (
+    DEFAULT_RUNS,
+    AsJson,
+    Deadline,
+    HostsMode,
+    LabFile,
+    RateMbps,
+    ReallyMove,
+    RunsDirectory,
+)
 from testbed.cli.output import DONE, narrate, print_json, print_lines, print_table
 from testbed.cli.sizes import Sizes, parse_sizes
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
+    from testbed.measure.gain import RingGain
     from testbed.measure.job import JobResult
+    from testbed.measure.model import Timing
+
+CPU_NOTE = ", limited by the hosts' CPU"
 
 
 def register(app: typer.Typer) -> None:
@@ -26,18 +40,20 @@ def demo(
     lab_file: LabFile,
     hosts: HostsMode = "auto",
     sizes: Sizes = "1KiB:8MiB",
-    deadline_s: Deadline = 120.0,
+    rate_mbps: RateMbps = None,
+    deadline_s: Deadline = 240.0,
     really_move: ReallyMove = None,
     runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
     """Patch a topology, prove it, measure collectives, re-patch, measure again, write a report."""
     from testbed.lab.inventory import load_lab
+    from testbed.lab.simulated import at_rate
     from testbed.measure.job import run_job
 
     # The second job is small: interpreted it is planned in a moment, translating would take half a minute.
     os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
-    lab = load_lab(lab_file)
+    lab = at_rate(load_lab(lab_file), rate_mbps)
     if not (lab.simulated or as_json or really_move == lab.name):
         _show_plan(lab, runs_dir)
     with narrate() as narrator:
@@ -68,22 +84,52 @@ def _show_plan(lab: Lab, runs_dir: Path) -> None:
 
 
 def _document(result: JobResult) -> dict[str, Any]:
-    from testbed.measure.standing import ONE_RING
-
-    configurations = list(dict.fromkeys(row.configuration for row in result.timings))
-    all_rings = next(name for name in configurations if name.endswith(" rings"))
-    one, every = (result.best_busbw_mbps(name) for name in (ONE_RING, all_rings))
-    return {
+    gain, link = result.ring_gain, result.lab.link
+    about = {
         "run_id": result.run_id,
         "lab": result.lab.name,
         "simulated": result.lab.simulated,
         "links": result.links,
         "verified": result.verified,
         "hosts": result.hosts,
-        "busbw_mbps": {"one_ring": one, all_rings.replace(" ", "_"): every},
-        "ratio": every / one,
+        "rate_mbps": link.rate_mbps,
+        "represents_gbps": link.represents_gbps,
+        "link_rate": asdict(result.link_rate) if result.link_rate else None,
+    }
+    rows = (gain.one, gain.most) if gain else ()
+    return about | {
+        "busbw_mbps": {_key(row): row.busbw_mbps for row in rows},
+        "busbw_spread_mbps": {_key(row): row.busbw_spread_mbps for row in rows},
+        "ratio": gain.ratio if gain else None,
+        "ratio_spread": gain.spread if gain else None,
+        "ratio_limit": gain.most.rings if gain else None,
+        "cpu_limited": gain.cpu_limited if gain else None,
         "report": str(result.report),
     }
+
+
+def _key(row: Timing) -> str:
+    return row.configuration.replace(" ", "_")
+
+
+def _headline(gain: RingGain) -> str:
+    """Return in words what all rings give over one, or that this machine cannot tell."""
+    from testbed.measure.units import size_text
+
+    what = f"{gain.most.configuration} over {gain.one.configuration} at {size_text(gain.most.size_bytes)}"
+    low, high = gain.spread
+    if gain.cpu_limited:
+        return (
+            f"{what}: limited by the hosts' CPU (measured {gain.ratio:.2f}x, of links that allow {gain.most.rings}x); "
+            "leave the machine to the demo, or lower the links' rate with --rate-mbps"
+        )
+    return f"{what}: {gain.ratio:.2f}x ({low:.2f} to {high:.2f} by quartiles; the links allow {gain.most.rings}x)"
+
+
+def _bound(row: Timing) -> str:
+    if row.cpu_limited:
+        return "host CPU"
+    return "link" if row.busbw_mbps > 0.9 * row.limit_mbps else "latency"
 
 
 def _show(result: JobResult) -> None:
@@ -94,16 +140,23 @@ def _show(result: JobResult) -> None:
         "configuration",
         "size (B)",
         "time (us)",
+        "quartiles (us)",
         "busbw (Mbit/s)",
         "link limit",
         "bound by",
     ]
     rows = [
-        [row.topology, row.configuration, row.size_bytes, row.time_us, row.busbw_mbps, row.limit_mbps, bound]
-        for row in result.timings
-        for bound in [
-            "host CPU" if row.cpu_limited else "link" if row.busbw_mbps > 0.9 * row.limit_mbps else "latency"
+        [
+            row.topology,
+            row.configuration,
+            row.size_bytes,
+            row.time_us,
+            f"{row.low_us:.0f} to {row.high_us:.0f}",
+            row.busbw_mbps,
+            row.limit_mbps,
+            _bound(row),
         ]
+        for row in result.timings
     ]
     print_table(f"{mark}AllReduce on {result.lab.name}{model}", columns, rows)
     link = result.lab.link
@@ -111,14 +164,19 @@ def _show(result: JobResult) -> None:
         print_lines(
             [f"scale: {link.rate_mbps:g} Mbit/s stands for {link.represents_gbps:g} Gb/s ({link.scale:g}x)"]
         )
+    if result.link_rate and result.link_rate.is_lowered:
+        print_lines([result.link_rate.describe()])
+    if result.ring_gain:
+        print_lines([_headline(result.ring_gain)])
     if result.repatch:
         repatch = result.repatch
         stall = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
         print_lines([f"re-patch: {repatch.reason}", f"  dark for {repatch.dark_s * 1e3:.0f} ms{stall}"])
         print_lines(
             [
-                f"  {c.label}: {c.before:.4g} -> {c.after:.4g} {c.unit} ({c.gain:.2f}x)"
+                f"  {c.label}: {c.before:.4g} -> {c.after:.4g} {c.unit} ({c.gain:.2f}x{note})"
                 for c in repatch.comparisons
+                for note in [CPU_NOTE if c.cpu_limited else ""]
             ]
         )
     print_lines(

@@ -141,9 +141,16 @@ def _show_result(lab: Lab, mode: str, run_id: str, result: CollectiveResult, *, 
         about = {"run_id": run_id, "lab": lab.name, "simulated": lab.simulated, "hosts": mode}
         print_json(about | {"results": rows})
         return DONE
-    columns = ["configuration", "size (B)", "time (us)", "busbw (Mbit/s)", "link limit"]
+    columns = ["configuration", "size (B)", "time (us)", "busbw (Mbit/s)", "link limit", "limited by"]
     shown = [
-        [row.configuration, row.size_bytes, row.time_us, row.busbw_mbps, row.limit_mbps]
+        [
+            row.configuration,
+            row.size_bytes,
+            row.time_us,
+            row.busbw_mbps,
+            row.limit_mbps,
+            "host CPU" if row.cpu_limited else "",
+        ]
         for row in result.timings
     ]
     print_table(

@@ -48,6 +48,16 @@ RunsDirectory = Annotated[
     Path, typer.Option("--runs-dir", metavar="DIR", help="Where results are kept.", envvar="LIGHTBED_RUNS")
 ]
 
+RateMbps = Annotated[
+    float | None,
+    typer.Option(
+        "--rate-mbps",
+        metavar="RATE",
+        min=0.1,
+        help="Fixed rate of a simulated lab's links, instead of the lab file's or the machine's.",
+    ),
+]
+
 Deadline = Annotated[
     float,
     typer.Option("--deadline", metavar="SECONDS", min=1, max=86400, help="Hosts end a measurement then."),

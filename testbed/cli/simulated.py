@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from testbed.cli.options import DEFAULT_RUNS, AsJson, HostsMode, LabFile, RunsDirectory
+from testbed.cli.options import DEFAULT_RUNS, AsJson, HostsMode, LabFile, RateMbps, RunsDirectory
 from testbed.cli.output import DONE, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def up(
     move: Annotated[
         bool, typer.Option("--move", help="Take the next free subnet if the lab's is taken.")
     ] = False,
+    rate_mbps: RateMbps = None,
     runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
@@ -38,27 +39,32 @@ def up(
     A lab that had to move (another subnet, or no namespaces) gets a lab file of its own, whose path is printed.
     """
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import start_lab
+    from testbed.lab.simulated import at_rate, start_lab
 
-    asked = load_lab(lab_file)
+    asked = at_rate(load_lab(lab_file), rate_mbps)
     started = start_lab(asked, hosts=hosts, detached=True, move=move)
     stands_at = lab_file if started.lab.management == asked.management else _leave_lab_file(started, runs_dir)
     if as_json:
         print_json(
             {"lab_id": started.lab_id, "simulated": True, "hosts": started.hosts, "reason": started.reason}
             | {"subnet": str(started.lab.management), "pid": started.pid, "lab_file": str(stands_at)}
-            | {"control": dict(started.control)}
+            | {"control": dict(started.control), "rate_mbps": started.lab.link.rate_mbps}
         )
         return DONE
     reason = f" ({started.reason})" if started.reason else ""
     print_lines(
         [
             f"SIMULATED lab {asked.name} is up: {started.lab_id}, hosts: {started.hosts}{reason}",
+            f"  {started.link_rate.describe() if started.link_rate else _fixed_rate(started)}",
             *(f"  control of {name}: {address}" for name, address in started.control.items()),
             f"next: testbed apply {stands_at}   end it: testbed sim down {started.lab_id}",
         ]
     )
     return DONE
+
+
+def _fixed_rate(started: SimulatedLab) -> str:
+    return f"links at {started.lab.link.rate_mbps:g} Mbit/s"
 
 
 def _leave_lab_file(started: SimulatedLab, runs_dir: Path) -> Path:

@@ -89,7 +89,7 @@ def _twin(switch: SwitchShape) -> SwitchTwin:
 def _link(shape: LabShape) -> LinkClass:
     link = shape.link
     represents_gbps = link.represents_gbps or link.rate_mbps / 1000
-    return LinkClass(link.rate_mbps, represents_gbps, link.mtu, link.transmit_power_dbm)
+    return LinkClass(link.rate_mbps, represents_gbps, link.mtu, link.transmit_power_dbm, link.fit_rate)
 
 
 def _anchored(program: str, path: Path) -> str:
@@ -118,6 +118,11 @@ def relocate(lab: Lab, subnet: IPv4Network) -> Lab:
     )
 
 
+def with_rate(lab: Lab, rate_mbps: float) -> Lab:
+    """The same lab with links of a fixed rate, which stand for what they stood for."""
+    return replace(lab, link=replace(lab.link, rate_mbps=rate_mbps, fit_rate=False))
+
+
 def _moved(lab: Lab, address: IPv4Address, subnet: IPv4Network) -> IPv4Address:
     return subnet.network_address + (int(address) - int(lab.management.network_address))
 
@@ -140,6 +145,7 @@ def render_lab(lab: Lab) -> str:
             "represents_gbps": lab.link.represents_gbps,
             "mtu": lab.link.mtu,
             "transmit_power_dbm": lab.link.transmit_power_dbm,
+            **({"fit_rate": True} if lab.link.fit_rate else {}),
         },
         "switches": [_switch_keys(lab, switch) for switch in lab.switches],
         "ssh": _ssh_keys(lab),

@@ -64,12 +64,16 @@ class SwitchTwin:
 
 @dataclass(frozen=True, slots=True)
 class LinkClass:
-    """What every link is: `rate_mbps` on the NIC, standing for `represents_gbps`; MTU; laser power."""
+    """What every link is: `rate_mbps` on the NIC, standing for `represents_gbps`; MTU; laser power.
+
+    With `fit_rate` a simulated lab starts with a lower rate where its machine cannot carry this one.
+    """
 
     rate_mbps: float
     represents_gbps: float
     mtu: int
     transmit_power_dbm: float
+    fit_rate: bool = False
 
     @property
     def scale(self) -> float:

@@ -165,6 +165,7 @@ class LinkShape(Shape):
     represents_gbps: Annotated[float, Field(gt=0)] | None = None
     mtu: Annotated[int, Field(ge=576, le=9216)] = 9000
     transmit_power_dbm: Annotated[float, Field(ge=-60, le=30)] = 0.0
+    fit_rate: bool = False
 
 
 class LabShape(Shape):

@@ -17,6 +17,7 @@ from testbed.errors import LabStartError
 from testbed.lab.supervisor import START_TIMEOUT_S, StartRefused, Supervisor, ask, start
 
 if TYPE_CHECKING:
+    from testbed.lab.link_rate import LinkRate
     from testbed.lab.model import Lab
     from testbed.lab.wiring_document import HostsMode
 
@@ -30,7 +31,8 @@ class SimulatedLab:
 
     `lab` is the lab where it really is (relocated when its subnet was taken or has no namespaces),
     `control` maps each switch and `plant` to the address of its control socket, `reason` says why hosts
-    are only modelled when `kernel` was not possible.
+    are only modelled when `kernel` was not possible, `link_rate` how the rate of the links was chosen (None when the
+    lab file fixes it).
     """
 
     lab: Lab
@@ -40,6 +42,7 @@ class SimulatedLab:
     control: Mapping[str, str]
     reason: str
     _supervisor: Supervisor
+    link_rate: LinkRate | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -72,17 +75,43 @@ def start_lab(
 
     `auto` takes kernel hosts where that is possible and says in `reason` why not. `move` allows the next
     free subnet (10.99.0.0/24 and up, 127.99.0.0/24 and up for modelled hosts) when the lab's own is taken.
+    Links of a lab file with `fit_rate` get the rate that this machine can carry.
     Raises `LabStartError`.
     """
     if not lab.simulated:
         raise LabStartError(
             f"lab '{lab.name}' is real and runs already; only a lab with 'simulated: true' is started"
         )
+    from testbed.lab.inventory import with_rate
     from testbed.lab.keys import ensure_key
 
     public_key = ensure_key(lab.ssh_key)
     mode, reason = _choose_mode(hosts)
-    return _start_somewhere(lab, mode, reason, public_key, detached=detached, move=move, timeout_s=timeout_s)
+    link_rate = choose_rate(lab, mode)
+    lab = with_rate(lab, link_rate.rate_mbps if link_rate else lab.link.rate_mbps)
+    up = _start_somewhere(lab, mode, reason, public_key, detached=detached, move=move, timeout_s=timeout_s)
+    up.link_rate = link_rate
+    return up
+
+
+def at_rate(lab: Lab, rate_mbps: float | None) -> Lab:
+    """The simulated lab with links of this rate, None for its own. Raises `LabStartError` for a real one."""
+    if rate_mbps is None:
+        return lab
+    from testbed.lab.inventory import with_rate
+
+    if not lab.simulated:
+        raise LabStartError(f"lab '{lab.name}' is real: its links have the rate that they have")
+    return with_rate(lab, rate_mbps)
+
+
+def choose_rate(lab: Lab, mode: HostsMode) -> LinkRate | None:
+    """The rate that this machine can carry; None when the lab file fixes it, and where no packet is moved."""
+    if not lab.link.fit_rate or mode == "model":
+        return None
+    from testbed.lab.link_rate import fitted_rate, look_at_machine
+
+    return fitted_rate(lab.link.rate_mbps, look_at_machine(), sum(len(host.nics) for host in lab.hosts))
 
 
 def _choose_mode(hosts: HostsChoice) -> tuple[HostsMode, str]:
@@ -146,24 +175,32 @@ def hosts_of(lab: Lab, hosts: HostsChoice = "auto") -> StandingHosts:
 
 
 def find_running(lab: Lab) -> Lab:
-    """The lab where it really is: at its own addresses, or where the one live simulated lab of its name is.
+    """The lab as it really is: at its own addresses, or where the one live simulated lab of its name is.
 
-    Modelled labs and those that had to move are not at the lab file's addresses. Real labs are returned as
-    they are. Raises `LabStartError` when several live labs of that name are elsewhere.
+    Modelled labs and those that had to move are not at the lab file's addresses, and links may have a lower rate than
+    the lab file's. Real labs are returned as they are. Raises `LabStartError` when several live labs of that name are
+    elsewhere.
     """
     if not lab.simulated:
         return lab
-    subnets = [entry["subnet"] for entry in lab_status() if entry["live"] and entry["lab"] == lab.name]
-    if not subnets or str(lab.management) in subnets:
+    rates = {
+        entry["subnet"]: entry["rate_mbps"]
+        for entry in lab_status()
+        if entry["live"] and entry["lab"] == lab.name
+    }
+    if not rates:
         return lab
-    if len(subnets) > 1:
-        what = f"lab '{lab.name}' runs {len(subnets)} times, in {', '.join(subnets)}"
+    from testbed.lab.inventory import relocate, with_rate
+
+    here = str(lab.management)
+    if here not in rates and len(rates) > 1:
+        what = f"lab '{lab.name}' runs {len(rates)} times, in {', '.join(rates)}"
         raise LabStartError(
             f"{what}; name the lab file that `testbed sim up` printed for yours, or end the others"
         )
-    from testbed.lab.inventory import relocate
-
-    return relocate(lab, IPv4Network(subnets[0]))
+    subnet = here if here in rates else next(iter(rates))
+    found = lab if subnet == here else relocate(lab, IPv4Network(subnet))
+    return with_rate(found, rates[subnet]) if rates[subnet] else found
 
 
 def is_up(lab: Lab) -> bool:
@@ -173,7 +210,7 @@ def is_up(lab: Lab) -> bool:
 
 
 def lab_status() -> list[dict[str, Any]]:
-    """Every simulated lab on this machine: `lab_id`, `lab`, `live`, `hosts`, `pid`, `subnet`.
+    """Every simulated lab on this machine: `lab_id`, `lab`, `live`, `hosts`, `pid`, `subnet`, `rate_mbps`.
 
     One that is not live is what a killed supervisor left behind; only its id is known.
     """
@@ -185,6 +222,7 @@ def lab_status() -> list[dict[str, Any]]:
             "hosts": "kernel" if entry["namespaces"] else "model",
             "pid": entry["pid"],
             "subnet": entry["subnet"],
+            "rate_mbps": entry["rate_mbps"],
         }
         for entry in ask(["--status"])
     ]

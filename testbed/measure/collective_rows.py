@@ -12,9 +12,12 @@ from testbed.lab.model import Lab
 from testbed.measure.collective_spec import CollectiveSpec, Configuration
 from testbed.measure.model import NicBytes, Timing
 
-# A size is limited by the hosts' processors when the links were not full and on some host all processors together,
-# or the one that the rank had, were this busy.
+# A size is limited by the hosts' processors when the links were not full and processors were short on some host: all
+# together, or the one that the rank had, were this busy; the hypervisor kept this share of them; or the rank's
+# threads were ready and waited for one for this share of the time.
 BUSY_PROCESSOR = 0.75
+STOLEN_SHARE = 0.05
+WAITED_SHARE = 0.1
 FULL_LINK = 0.9
 
 # How far the bytes of a NIC may be from the ring arithmetic, and how much an idle NIC may send beside a busy one.
@@ -55,9 +58,21 @@ def timing_of(
         busbw_mbps=busbw,
         limit_mbps=limit,
         wrong=0,
-        cpu_limited=busbw < FULL_LINK * limit and row["processor_busy"] >= BUSY_PROCESSOR,
+        cpu_limited=busbw < FULL_LINK * limit and lacked_processors(row),
         simulated=lab.simulated,
         hosts=spec.hosts,
+        low_us=row["low_us"],
+        high_us=row["high_us"],
+        processor_s=row["processor_s"],
+    )
+
+
+def lacked_processors(row: Mapping[str, Any]) -> bool:
+    """Whether the ranks of a row had to share or to wait for processors, whoever used them."""
+    return bool(
+        row["processor_busy"] >= BUSY_PROCESSOR
+        or row["processor_stolen"] >= STOLEN_SHARE
+        or row["processor_waited"] >= WAITED_SHARE
     )
 
 

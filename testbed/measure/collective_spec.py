@@ -50,6 +50,7 @@ class Configuration:
 class CollectiveSpec:
     """What one launch measures: per size one warm-up, then `min_time_s` or `max_iterations`, at least `min_iterations`.
 
+    Where these take longer than `max_time_s`, three are enough.
     The backend `auto` is NCCL where every host has a GPU, and Gloo elsewhere.
     """
 
@@ -59,8 +60,9 @@ class CollectiveSpec:
     hosts: str = "kernel"
     backend: Backend = "auto"
     min_time_s: float = 0.5
-    min_iterations: int = 2
+    min_iterations: int = 5
     max_iterations: int = 20
+    max_time_s: float = 8.0
 
     @property
     def rows(self) -> int:

@@ -184,7 +184,7 @@ def looping_allreduce(
         raise CollectiveError("an AllReduce loops on hosts, and the hosts of this lab are only modelled")
     loop = AllReduceLoop()
     configuration = Configuration("loop", rings, (size_bytes,) * _MOST_ROWS)
-    spec = CollectiveSpec("fibre cut", design.name, (configuration,), min_time_s=0.0)
+    spec = CollectiveSpec("fibre cut", design.name, (configuration,), min_time_s=0.0, min_iterations=2)
     parts = (session.fleet, session.lab, design.wiring, design.routes, spec)
 
     def run() -> None:

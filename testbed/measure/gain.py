@@ -1,13 +1,61 @@
-"""What a workload gains by another topology, from what was measured on both. Pure."""
+"""What many rings gain over one, and a workload by another topology, from what was measured. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from testbed.design.demand import AllReduceDemand
 from testbed.measure.model import Timing
 from testbed.measure.records import Comparison
 from testbed.measure.units import size_text
+
+
+@dataclass(frozen=True, slots=True)
+class RingGain:
+    """The bus bandwidth of many rings over that of one, at the same size."""
+
+    most: Timing
+    one: Timing
+
+    @property
+    def ratio(self) -> float:
+        """Of the medians."""
+        return self.most.busbw_mbps / self.one.busbw_mbps
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """What the quartiles of both allow; both are 0 where a run of an earlier version has none."""
+        if not (self.most.low_us and self.one.low_us):
+            return (0.0, 0.0)
+        return self.one.low_us / self.most.high_us, self.one.high_us / self.most.low_us
+
+    @property
+    def cpu_limited(self) -> bool:
+        """Whether the hosts' processors made this number, not the links."""
+        return self.most.cpu_limited or self.one.cpu_limited
+
+
+def ring_gain(timings: Sequence[Timing]) -> RingGain | None:
+    """The timing with most rings beside the one-ring timing of the same collective, ranks and size.
+
+    None where there is no such pair.
+    """
+    most = max(timings, key=lambda timing: timing.rings, default=None)
+    if most is None or most.rings == 1:
+        return None
+    same = (most.collective, most.ranks, most.size_bytes, 1)
+    for one in timings:
+        if (one.collective, one.ranks, one.size_bytes, one.rings) == same and one.busbw_mbps:
+            return RingGain(most, one)
+    return None
+
+
+def largest_of_each(timings: Sequence[Timing]) -> tuple[Timing, ...]:
+    """The largest size of each configuration of the first topology, in the order measured."""
+    first = [timing for timing in timings if timing.topology == timings[0].topology]
+    names = dict.fromkeys(timing.configuration for timing in first)
+    return tuple(_largest(first, first[0].topology, name) for name in names)
 
 
 def group_name(group: int) -> str:
@@ -23,7 +71,8 @@ def compare_topologies(
     `timings` must hold, for both, rows of the groups and of an AllReduce over all nodes.
     """
     groups = [demand.group for demand in demands if demand.group < nodes]
-    seconds = [_iteration_s(timings, topology, demands, nodes) for topology in (before, after)]
+    rows = [_rows_of_demands(timings, topology, demands, nodes) for topology in (before, after)]
+    seconds = [_iteration_s(one, demands) for one in rows]
     return (
         *(_bandwidth(timings, before, after, group) for group in groups),
         Comparison(
@@ -32,6 +81,7 @@ def compare_topologies(
             before=seconds[0],
             after=seconds[1],
             higher_is_better=False,
+            cpu_limited=any(row.cpu_limited for one in rows for row in one),
         ),
     )
 
@@ -43,23 +93,26 @@ def _bandwidth(timings: Sequence[Timing], before: str, after: str, group: int) -
         unit="Mbit/s",
         before=slow.busbw_mbps,
         after=fast.busbw_mbps,
+        cpu_limited=slow.cpu_limited or fast.cpu_limited,
     )
 
 
-def _iteration_s(
+def _iteration_s(rows: Sequence[Timing], demands: Sequence[AllReduceDemand]) -> float:
+    """All AllReduces of the job, each extrapolated from its row."""
+    pairs = zip(rows, demands, strict=True)
+    return sum(row.time_us / 1e6 * demand.size_bytes / row.size_bytes for row, demand in pairs)
+
+
+def _rows_of_demands(
     timings: Sequence[Timing], topology: str, demands: Sequence[AllReduceDemand], nodes: int
-) -> float:
-    """All AllReduces of the job, each extrapolated from the largest measured size."""
-    seconds = 0.0
-    for demand in demands:
-        everybody = demand.group == nodes
-        row = (
-            _fastest_over_all(timings, topology, nodes)
-            if everybody
-            else _largest(timings, topology, group_name(demand.group))
-        )
-        seconds += row.time_us / 1e6 * demand.size_bytes / row.size_bytes
-    return seconds
+) -> list[Timing]:
+    """The row of each AllReduce of the job: of its group, or the fastest over all nodes, at the largest size."""
+    return [
+        _fastest_over_all(timings, topology, nodes)
+        if demand.group == nodes
+        else _largest(timings, topology, group_name(demand.group))
+        for demand in demands
+    ]
 
 
 def _fastest_over_all(timings: Sequence[Timing], topology: str, nodes: int) -> Timing:

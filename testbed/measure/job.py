@@ -7,8 +7,8 @@ its steps is a plain function of the rooms below.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -17,13 +17,14 @@ from testbed.design.second_topology import SecondTopology, plan_second
 from testbed.design.topology import as_json
 from testbed.errors import VerifyFailed
 from testbed.lab.inventory import render_lab
+from testbed.lab.link_rate import LinkRate
 from testbed.lab.model import Lab
 from testbed.lab.reachability import ping_all
 from testbed.lab.simulated import start_lab
-from testbed.measure.collectives import CollectiveSpec, Configuration
-from testbed.measure.gain import compare_topologies, group_name
+from testbed.measure.collectives import CollectiveSpec, Configuration, Ranks
+from testbed.measure.gain import RingGain, compare_topologies, group_name, largest_of_each, ring_gain
 from testbed.measure.model import Timing
-from testbed.measure.records import Repatch, StoredCircuit, StoredTopology
+from testbed.measure.records import LINK_RATE, Repatch, StoredCircuit, StoredTopology
 from testbed.measure.report import write_report
 from testbed.measure.run import Run
 from testbed.measure.stall import Stall, tcp_stream
@@ -52,7 +53,7 @@ class Narrator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What the main job brings back."""
+    """What the main job brings back; `link_rate` is how a simulated lab chose its own, None where it is fixed."""
 
     run_id: str
     directory: Path
@@ -63,31 +64,38 @@ class JobResult:
     verified: bool
     timings: tuple[Timing, ...]
     repatch: Repatch | None
+    link_rate: LinkRate | None
 
-    def best_busbw_mbps(self, configuration: str) -> float:
-        """Bus bandwidth of a configuration of the first topology at its largest size."""
-        rows = [row for row in self.timings if row.configuration == configuration]
-        first = [row for row in rows if row.topology == rows[0].topology]
-        return max(first, key=lambda row: row.size_bytes).busbw_mbps
+    @property
+    def largest(self) -> tuple[Timing, ...]:
+        """Each configuration of the first topology at its largest size."""
+        return largest_of_each(self.timings)
+
+    @property
+    def ring_gain(self) -> RingGain | None:
+        """What all rings give over one at the largest size; None where the topology has one."""
+        return ring_gain(self.largest)
 
 
 @contextmanager
 def lab_at_hand(
     lab: Lab, hosts: Literal["auto", "kernel", "model"], narrator: Narrator
-) -> Iterator[tuple[Lab, str]]:
-    """The lab ready to be opened, and what its hosts are: `real`, `kernel` or `model`.
+) -> Iterator[tuple[Lab, str, LinkRate | None]]:
+    """The lab ready to be opened, what its hosts are (`real`, `kernel` or `model`), and the rate if it was chosen.
 
     A simulated lab is started (on the next free subnet if its own is taken) and torn down on leaving.
     """
     if not lab.simulated:
-        yield lab, "real"
+        yield lab, "real", None
         return
     with start_lab(lab, hosts=hosts, move=True) as started:
         why = f" ({started.reason})" if started.reason else ""
         narrator.note(
             f"SIMULATED lab {started.lab_id} at {started.lab.management}, hosts: {started.hosts}{why}"
         )
-        yield started.lab, started.hosts
+        if started.link_rate:
+            narrator.note(started.link_rate.describe())
+        yield started.lab, started.hosts, started.link_rate
 
 
 def run_job(
@@ -107,12 +115,17 @@ def run_job(
     """
     require_permission(lab, really_move)
     narrator.phase("Starting the lab")
-    with lab_at_hand(lab, hosts, narrator) as (here, mode):
+    with lab_at_hand(lab, hosts, narrator) as (here, mode, link_rate):
         store = RunStore(runs_dir)
         with store.begin(here, lab.simulated, mode, seeds={}) as run, journal_in(runs_dir) as journal:
             (run.directory / "lab.yaml").write_text(render_lab(here), encoding="utf-8")
-            with open_lab(here, journal, model_hosts=mode == "model") as session:
-                job = _Job(session, run, mode, tuple(sizes), narrator, deadline_s)
+            if link_rate:
+                run.add_phase(LINK_RATE, asdict(link_rate) | {"text": link_rate.describe()})
+            with (
+                open_lab(here, journal, model_hosts=mode == "model") as session,
+                _ranks_on(session, deadline_s) as ranks,
+            ):
+                job = _Job(session, run, mode, tuple(sizes), narrator, deadline_s, ranks)
                 outcome = job.run()
     report = run.directory / "report.html"
     write_report(store.load(run.run_id), report)
@@ -126,7 +139,13 @@ def run_job(
         verified=outcome.verified,
         timings=tuple(job.timings),
         repatch=outcome.repatch,
+        link_rate=link_rate,
     )
+
+
+def _ranks_on(session: LabSession, deadline_s: float) -> AbstractContextManager[Ranks | None]:
+    """Ranks for all measurements of a job; none where hosts are only modelled."""
+    return Ranks(session.fleet, session.lab, deadline_s) if session.fleet else nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +166,10 @@ class _Job:
         sizes: tuple[int, ...],
         narrator: Narrator,
         deadline_s: float,
+        ranks: Ranks | None,
     ) -> None:
         self.session = session
+        self.ranks = ranks
         self.lab = session.lab
         self.run_record = run
         self.hosts = hosts
@@ -235,6 +256,7 @@ class _Job:
             deadline_s=self.deadline_s,
             on_progress=self.narrator.tick,
             on_row=self._keep,
+            ranks=self.ranks,
         )
         record(self.run_record, self.lab, spec, result)
         if result.nic_bytes:

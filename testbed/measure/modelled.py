@@ -43,6 +43,8 @@ def model_collectives(
                 cpu_limited=False,
                 simulated=True,
                 hosts="model",
+                low_us=time_us,
+                high_us=time_us,
             )
         )
         on_progress(number, len(cases), f"{spec.topology}, {configuration.name}, {size} B (modelled)")

@@ -7,7 +7,7 @@ runs, `SIMULATED` = `true`, so that a file that was copied elsewhere still says 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, get_type_hints
@@ -55,20 +55,25 @@ def write_rows(path: Path, row_type: type[Row], rows: Iterable[Row], *, simulate
 def read_rows(path: Path, row_type: type[Row]) -> tuple[Row, ...]:
     """The rows of a file in the order written; extra columns are ignored, no file is no rows.
 
+    Columns that earlier versions did not write have a default in the dataclass.
+
     Raises `ResultsError` when the file is no Parquet file or lacks a column.
     """
     if not path.exists():
         return ()
-    wanted = [field.name for field in fields(row_type)]
     try:
         found = set(pq.read_schema(path).names)
-        missing = [name for name in wanted if name not in found]
+        missing = [
+            field.name
+            for field in fields(row_type)
+            if field.name not in found and field.default is MISSING and field.default_factory is MISSING
+        ]
         if missing:
             raise ResultsError(
                 f"{path}: no column {', '.join(missing)}; the file was written by another version of lightbed. "
                 f"Read it with the version named in its metadata, or measure again"
             )
-        table = pq.read_table(path, columns=wanted)
+        table = pq.read_table(path, columns=[field.name for field in fields(row_type) if field.name in found])
     except pa.ArrowException as error:
         raise ResultsError(
             f"{path}: not a readable Parquet file ({error}). Restore it from a copy, or remove it"

@@ -19,6 +19,8 @@ NAMED_AT_MOST = 4
 class RankReports:
     """Messages by host; the order of `errors` and `guards` is that of arrival.
 
+    `ready_again` are ranks that wait for another job after this one, `processor_s` is what all have used.
+
     `never_began` are hosts where the launch ended by itself before the rank was ready.
     """
 
@@ -29,6 +31,8 @@ class RankReports:
     errors: dict[str, str] = field(default_factory=dict)
     guards: dict[str, dict[str, Any]] = field(default_factory=dict)
     never_began: set[str] = field(default_factory=set)
+    ready_again: dict[str, dict[str, Any]] = field(default_factory=dict)
+    processor_s: float = 0.0
 
     def take(self, host: str, line: str) -> str:
         """Note one line; gives the kind of event, empty for a line that is none."""
@@ -39,13 +43,15 @@ class RankReports:
             return ""
         match event:
             case "ready":
-                self.ready[host] = message
+                self.processor_s += message.get("processor_s", 0.0)
+                (self.ready_again if host in self.done else self.ready)[host] = message
             case "at":
                 self.last_at[host] = f"{message['configuration']}, {message['size']} B"
             case "row":
                 self.rows.append(message)
             case "done":
                 self.done.add(host)
+                self.processor_s += message.get("processor_s", 0.0)
             case "error":
                 self.errors[host] = message["message"]
             case "guard":

@@ -19,6 +19,7 @@ from testbed.operate.model import Circuit
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 REPATCH = "repatch"
+LINK_RATE = "link rate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +100,17 @@ class StoredCircuit:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One figure before and after a re-patch; `higher_is_better` says which way is a gain."""
+    """One figure before and after a re-patch; `higher_is_better` says which way is a gain.
+
+    `cpu_limited` says that the hosts' processors bounded one of the two.
+    """
 
     label: str
     unit: str
     before: float
     after: float
     higher_is_better: bool = True
+    cpu_limited: bool = False
 
     @property
     def gain(self) -> float:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from testbed.measure.gain import RingGain, largest_of_each, ring_gain
 from testbed.measure.markup import Markup, join, tag
-from testbed.measure.model import Timing
-from testbed.measure.records import Repatch, StoredRun, StoredTopology
+from testbed.measure.records import LINK_RATE, Repatch, StoredRun, StoredTopology
 from testbed.measure.report_chart import Series, cpu_limited_sizes, draw_bandwidth
 from testbed.measure.report_style import STYLE
 from testbed.measure.report_tables import (
@@ -23,6 +23,8 @@ from testbed.measure.report_tables import (
 )
 from testbed.measure.report_topology import draw_topology
 from testbed.measure.units import number_text, seconds_text, size_text
+
+CPU_NOTE = " (limited by the hosts’ CPU)"
 
 
 def write_report(stored: StoredRun, path: Path | str) -> None:
@@ -89,8 +91,15 @@ def _scale_note(stored: StoredRun) -> Markup:
         "p",
         f"Each link runs at {number_text(lab.rate_mbps)} Mbit/s, which stands for "
         f"{number_text(lab.represents_gbps)} Gb/s: scale {number_text(lab.scale)}×. "
-        f"All figures are as {'computed' if stored.summary.hosts == 'model' else 'measured'}, not scaled.",
+        f"All figures are as {'computed' if stored.summary.hosts == 'model' else 'measured'}, not scaled."
+        f"{_rate_note(stored)}",
     )
+
+
+def _rate_note(stored: StoredRun) -> str:
+    """How the lab chose the rate of its links, where it did."""
+    texts = [str(phase.data["text"]) for phase in stored.phases if phase.name == LINK_RATE]
+    return f" The rate was chosen for this machine: {texts[0]}." if texts else ""
 
 
 def _trouble_notice(stored: StoredRun) -> Markup:
@@ -124,48 +133,43 @@ def _tiles(stored: StoredRun) -> Markup:
     return tag("dl", tiles, class_="tiles") if tiles else Markup()
 
 
-def _tile(name: str, figure: str, unit: str, beside: str) -> Markup:
+def _tile(name: str, figure: str, unit: str, beside: str, *, limited: bool = False) -> Markup:
     value = tag("span", f"{figure} ", tag("span", unit, class_="unit"), class_="figure")
     return tag(
-        "div", tag("dt", name), tag("dd", join(value, tag("span", beside, class_="beside"))), class_="tile"
+        "div",
+        tag("dt", name),
+        tag("dd", join(value, tag("span", beside, class_="beside"))),
+        class_="tile limited" if limited else "tile",
     )
 
 
 def _bandwidth_tiles(stored: StoredRun) -> list[Markup]:
     """The largest size of each configuration of the first topology, and the gain of the most rings."""
-    at_largest = (
-        [one.timings[-1] for one in _series_of(stored, stored.timings[0].topology)] if stored.timings else []
-    )
+    at_largest = largest_of_each(stored.timings) if stored.timings else ()
     tiles = [
         _tile(
             f"{timing.configuration}, {size_text(timing.size_bytes)}",
             number_text(timing.busbw_mbps),
             "Mbit/s",
+            f"{'limited by the hosts’ CPU: ' if timing.cpu_limited else ''}"
             f"bus bandwidth, {timing.busbw_mbps / timing.limit_mbps:.0%} of the link limit",
+            limited=timing.cpu_limited,
         )
         for timing in at_largest[:3]
     ]
     gain = ring_gain(at_largest)
-    if gain:
-        most, one, ratio = gain
-        tiles.append(
-            _tile(
-                f"{most.configuration} over {one.configuration}", f"{ratio:.2f}", "×", f"limit {most.rings}×"
-            )
-        )
-    return tiles
+    return [*tiles, _gain_tile(gain)] if gain else tiles
 
 
-def ring_gain(timings: Sequence[Timing]) -> tuple[Timing, Timing, float] | None:
-    """The timing with most rings, the one-ring timing of the same collective, ranks and size, and their ratio."""
-    most = max(timings, key=lambda timing: timing.rings, default=None)
-    if most is None or most.rings == 1:
-        return None
-    same = (most.collective, most.ranks, most.size_bytes, 1)
-    for one in timings:
-        if (one.collective, one.ranks, one.size_bytes, one.rings) == same and one.busbw_mbps:
-            return most, one, most.busbw_mbps / one.busbw_mbps
-    return None
+def _gain_tile(gain: RingGain) -> Markup:
+    """The headline: a ratio that the links made, never one that this machine made."""
+    name = f"{gain.most.configuration} over {gain.one.configuration}"
+    if gain.cpu_limited:
+        beside = f"says nothing of the links: measured {gain.ratio:.2f}×, limit {gain.most.rings}×"
+        return _tile(name, "limited", "by the hosts’ CPU", beside, limited=True)
+    low, high = gain.spread
+    spread = f", {low:.2f} to {high:.2f} by quartiles" if low else ""
+    return _tile(name, f"{gain.ratio:.2f}", "×", f"limit {gain.most.rings}×{spread}")
 
 
 def _cost_tiles(repatch: Repatch) -> list[Markup]:
@@ -283,7 +287,7 @@ def _comparison_table(repatch: Repatch) -> Markup:
             tag("th", one.label, scope="row"),
             tag("td", f"{number_text(one.before)} {one.unit}"),
             tag("td", f"{number_text(one.after)} {one.unit}"),
-            tag("td", f"{one.gain:.2f}×", class_="gain"),
+            tag("td", f"{one.gain:.2f}×{CPU_NOTE if one.cpu_limited else ''}", class_="gain"),
         )
         for one in repatch.comparisons
     )

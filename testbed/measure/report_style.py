@@ -89,6 +89,7 @@ th.text, td.text, tbody th {{ text-align: left; }}
 td.wrap {{ white-space: normal; text-align: left; }}
 tbody th {{ font-weight: 400; }}
 tr.group th {{ font-weight: 600; padding-top: 1rem; }}
+.tile.limited {{ background: var(--band); }}
 tr.limited td, tr.limited th {{ background: var(--band); }}
 .gain {{ font-weight: 600; }}
 details {{ margin: 1rem 0; }}

@@ -16,14 +16,15 @@ from testbed.measure.units import number_text, size_text
 _TIMING_COLUMNS = (
     "Size",
     "Iterations",
-    "Mean time, ms",
+    "Median time, ms",
+    "Quartiles, ms",
     "Least, ms",
     "Most, ms",
     "Algorithm bandwidth, Mbit/s",
     "Bus bandwidth, Mbit/s",
     "Share of link limit",
     "Wrong elements",
-    "Limited by hosts’ CPU",
+    "Limited by the hosts’ CPU",
 )
 
 
@@ -42,8 +43,8 @@ def timing_table(stored: StoredRun) -> Markup:
     groups = groupby(stored.timings, key=lambda timing: (timing.topology, timing.configuration))
     rows = [row for key, timings in groups for row in _timing_group(key, list(timings))]
     caption = (
-        "Times are the slowest rank’s, over the iterations of one size. Bus bandwidth is nccl-tests’: "
-        "for AllReduce, algorithm bandwidth times 2(n−1)/n."
+        "Times are the slowest rank’s, over the iterations of one size; bandwidths are of the median. "
+        "Bus bandwidth is nccl-tests’: for AllReduce, algorithm bandwidth times 2(n−1)/n."
     )
     return table(caption, _TIMING_COLUMNS, rows)
 
@@ -65,7 +66,9 @@ def _timing_row(timing: Timing) -> Markup:
     share = timing.busbw_mbps / timing.limit_mbps if timing.limit_mbps else 0.0
     cells = (
         str(timing.iterations),
-        *(f"{us / 1000:.2f}" for us in (timing.time_us, timing.min_us, timing.max_us)),
+        f"{timing.time_us / 1000:.2f}",
+        f"{timing.low_us / 1000:.2f} to {timing.high_us / 1000:.2f}" if timing.low_us else "",
+        *(f"{us / 1000:.2f}" for us in (timing.min_us, timing.max_us)),
         f"{timing.algbw_mbps:.1f}",
         f"{timing.busbw_mbps:.1f}",
         f"{share:.0%}",

@@ -11,7 +11,7 @@ from testbed.design.rings import rings_of
 from testbed.errors import CollectiveError, VerifyFailed
 from testbed.lab.model import Lab
 from testbed.measure.collective_rows import PROVING_SIZE_BYTES, misplaced
-from testbed.measure.collectives import CollectiveSpec, Configuration, Progress, run_collectives
+from testbed.measure.collectives import CollectiveSpec, Configuration, Progress, Ranks, run_collectives
 from testbed.measure.model import CollectiveResult, Timing
 from testbed.measure.modelled import model_collectives
 from testbed.measure.nccl_document import nccl_document
@@ -54,13 +54,19 @@ def collect(
     deadline_s: float,
     on_progress: Progress,
     on_row: Callable[[Timing], None] = lambda _timing: None,
+    ranks: Ranks | None = None,
 ) -> CollectiveResult:
-    """Measure on the hosts, or ask the flow model where hosts are only modelled; `on_row` gets rows as they come."""
+    """Measure on the hosts, or ask the flow model where hosts are only modelled; `on_row` gets rows as they come.
+
+    With `ranks` on these, which stay for the next measurement and have a deadline of their own.
+    """
     if session.fleet is None:
         result = model_collectives(session.lab, design.wiring, design.routes, spec, on_progress)
         for timing in result.timings:
             on_row(timing)
         return result
+    if ranks is not None:
+        return ranks.measure(design.wiring, design.routes, spec, on_progress=on_progress, on_row=on_row)
     return run_collectives(
         session.fleet,
         session.lab,

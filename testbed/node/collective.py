@@ -2,11 +2,12 @@
 
     python3 collective.py RANK
 
-says `{"event": "ready", "rank", "gpus", "store_port", "versions"}` when it can begin (only rank 0, which holds the
-store, has a port), and then waits for one line of input, the job, the same for all ranks:
+says `{"event": "ready", "rank", "processor_s", "gpus", "store_port", "versions"}` when it can begin (only rank 0,
+which holds the store, has a port), and then waits for one line of input, the job, the same for all ranks:
 
-    {"nodes": 12, "backend": "gloo", "store": "10.99.0.11:40123", "addresses": [...], "nics": [[...], ...],
-     "timeout_s": 60, "min_time_s": 0.5, "min_iterations": 2, "max_iterations": 20,
+    {"more": false, "nodes": 12, "backend": "gloo", "store": "10.99.0.11:40123", "addresses": [...],
+     "nics": [[...], ...], "timeout_s": 60, "min_time_s": 0.5, "min_iterations": 5, "max_iterations": 20,
+     "max_time_s": 8,
      "configurations": [{"name": "one_ring", "sizes": [1024, ...], "rings": [[0, 5, 10, ...], ...]},
                         {"name": "two_ways", "sizes": [1024, ...], "pairs": [[0, 5], [5, 0]]}, ...]}
 
@@ -15,8 +16,9 @@ is split evenly over them, and they run at the same time. Each ring is a process
 the ring's: with sorted ranks all rings would silently use the same links. With pairs instead of rings, a node's tensor
 is split evenly over the nodes it sends to, and everything is sent at once: all pairs are an all-to-all.
 
-Prints JSON lines: `ready`; per size `at`, and from rank 0 `row` (times, wrong elements, bytes sent by each NIC);
-`done` or `error`.
+Prints JSON lines: `ready`; per size `at`, and from rank 0 `row` (times, wrong elements, bytes sent by each NIC, use
+of the processors); `done` or `error`. Each job is done by a process of its own, forked from one that has imported
+torch: importing costs more processor time than most measurements. With `more` the next one gets `ready` afterwards.
 Only the management network carries the store, barriers and agreements. Standard library and torch only: this file is
 copied to the hosts.
 """
@@ -25,26 +27,38 @@ copied to the hosts.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import itertools
 import json
 import math
 import os
 import platform
+import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import torch
-import torch.distributed as dist
+gc.disable()  # the import makes a million objects and little garbage: collections take a tenth of its time
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+
+gc.freeze()
+gc.enable()
 
 # Gloo's ring sends to the rank below, NCCL's to the rank above; ranks are numbered so that data passes in ring order.
 DIRECTION = {"gloo": -1, "nccl": 1}
-GLOO_THREADS = 2
+GLOO_THREADS = 1  # a process group has one operation at a time
+FAILED, NO_JOB, MORE = 1, 1, 3  # exit statuses
+PR_SET_PDEATHSIG = 1
 PATTERN = 251  # values stay far below 2^24, so that float32 sums are exact
 
 
@@ -113,6 +127,11 @@ class Node:
         nics: list[str] = self.job["nics"][self.rank]
         return nics
 
+    @cached_property
+    def gloo_device(self) -> Any:
+        """Gloo's thread for the sockets of all groups: each thread looks a hundred times a second for its end."""
+        return dist.ProcessGroupGloo.create_device(hostname=self.job["addresses"][self.rank])
+
     def process_group(self, name: str, order: list[int]) -> Any:
         """The process group of one ring, on this node's own address (never on what its hostname means)."""
         position = ring_rank(order, self.rank, self.job["backend"])
@@ -125,8 +144,7 @@ class Node:
             options.global_ranks_in_group = sorted(order, key=lambda node: ring_rank(order, node, "nccl"))
             return dist.ProcessGroupNCCL(store, position, len(order), options)
         options = dist.ProcessGroupGloo._Options()
-        address = self.job["addresses"][self.rank]
-        options._devices = [dist.ProcessGroupGloo.create_device(hostname=address)]
+        options._devices = [self.gloo_device]
         options._threads = GLOO_THREADS
         options._timeout = timeout
         return dist.ProcessGroupGloo(store, position, len(order), options)
@@ -137,43 +155,130 @@ class Node:
         return {nic: int(path.read_text(encoding="ascii")) for nic, path in counters.items()}
 
 
+@lru_cache(maxsize=64)
+def pattern(elements: int, first: int, device: torch.device | str) -> torch.Tensor:
+    """What the inputs have in common from place `first` on; made once a size (see `Configuration.measure`)."""
+    places = torch.empty(elements, device=device)
+    torch.arange(first, first + elements, out=places)
+    return places.remainder_(PATTERN)
+
+
 def fill(tensor: torch.Tensor, rank: int, iteration: int, first: int = 0) -> None:
     """This rank's input of one iteration from place `first`: differs by rank, by place and by iteration."""
-    torch.arange(first, first + tensor.numel(), out=tensor).remainder_(PATTERN).add_(3 * rank + iteration)
+    torch.add(pattern(tensor.numel(), first, tensor.device), 3 * rank + iteration, out=tensor)
 
 
 def expected(like: torch.Tensor, ranks: list[int], iteration: int) -> torch.Tensor:
     """The sum of the inputs of `ranks`, exact in float32."""
-    total = torch.empty_like(like)
-    torch.arange(total.numel(), out=total)
-    return total.remainder_(PATTERN).add_(iteration).mul_(len(ranks)).add_(3 * sum(ranks))
+    constant = torch.tensor(float(iteration * len(ranks) + 3 * sum(ranks)), device=like.device)
+    return torch.add(constant, pattern(like.numel(), 0, like.device), alpha=len(ranks))
+
+
+def count_different(found: torch.Tensor, right: torch.Tensor) -> int:
+    """Elements that differ."""
+    return 0 if torch.equal(found, right) else int((found != right).sum())
+
+
+def iterations_for(job: dict[str, Any], once_s: float) -> int:
+    """How many iterations of about `once_s` a job wants: for `min_time_s`, within its least and its most.
+
+    Three are enough where the least would take longer than `max_time_s`.
+    """
+    once_s = max(once_s, 1e-6)
+    least = min(job["min_iterations"], max(3, math.floor(job["max_time_s"] / once_s)))
+    return int(min(max(math.ceil(job["min_time_s"] / once_s), least), job["max_iterations"]))
+
+
+def quartiles(values: list[float]) -> tuple[float, float, float]:
+    """The lower quartile, the median and the upper quartile, interpolated linearly between the sorted values.
+
+    >>> quartiles([3.0, 1.0, 2.0, 10.0, 4.0]), quartiles([2.0])
+    ((2.0, 3.0, 4.0), (2.0, 2.0, 2.0))
+    """
+    ordered = sorted(values)
+
+    def at(share: float) -> float:
+        whole, part = divmod(share * (len(ordered) - 1), 1)
+        low, high = ordered[int(whole)], ordered[min(int(whole) + 1, len(ordered) - 1)]
+        return low + part * (high - low)
+
+    return at(0.25), at(0.5), at(0.75)
 
 
 @dataclass(frozen=True)
 class ProcessorTimes:
-    """Seconds: of this process, of the clock; and ticks of all processors together, busy and in all."""
+    """What has been used so far: `own_s` by this process, on the clock `clock_s`; ticks of each of the processors.
+
+    `waited_s` is how long threads of this process were ready to run and got no processor, together.
+    """
 
     own_s: float
+    waited_s: float
     clock_s: float
-    busy_ticks: int
-    all_ticks: int
+    busy_ticks: tuple[int, ...]
+    stolen_ticks: tuple[int, ...]
+    all_ticks: tuple[int, ...]
 
 
 def processor_times() -> ProcessorTimes:
-    """What has been used since the machine started; idle and waiting for disks are not busy."""
-    line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0]
-    ticks = [int(word) for word in line.split()[1:9]]
-    return ProcessorTimes(time.process_time(), time.monotonic(), sum(ticks) - ticks[3] - ticks[4], sum(ticks))
+    """The times now; idle and waiting for disks are not busy, what the hypervisor gave to others is."""
+    lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
+    ticks = [
+        [int(word) for word in line.split()[1:9]]
+        for line in lines
+        if line.startswith("cpu") and line[3].isdigit()
+    ]
+    return ProcessorTimes(
+        own_s=time.process_time(),
+        waited_s=sum(thread_waits()),
+        clock_s=time.monotonic(),
+        busy_ticks=tuple(sum(one) - one[3] - one[4] for one in ticks),
+        stolen_ticks=tuple(one[7] for one in ticks),
+        all_ticks=tuple(sum(one) for one in ticks),
+    )
 
 
-def busy_share(before: ProcessorTimes, after: ProcessorTimes, device_type: str) -> float:
-    """How busy the processors were: all of the machine's, or one by us alone, whichever is more (0 to 1).
+def thread_waits() -> Iterator[float]:
+    """Seconds that each of our threads has waited for a processor; nothing where the kernel does not count them."""
+    for path in Path("/proc/self/task").glob("*/schedstat"):
+        with suppress(OSError, ValueError, IndexError):  # the thread has just ended
+            yield int(path.read_text(encoding="ascii").split()[1]) / 1e9
+
+
+@dataclass(frozen=True)
+class ProcessorUse:
+    """Of an interval: seconds used by this process, and shares (0 to 1) of it.
+
+    `busy` is the busier of all processors together and the one that a process can have, `busiest` the busiest single
+    processor, `stolen` what the hypervisor kept, `waited` how much of it threads of this process waited, together.
+    """
+
+    own_s: float
+    busy: float
+    busiest: float
+    stolen: float
+    waited: float
+
+
+def processor_use(before: ProcessorTimes, after: ProcessorTimes, device_type: str) -> ProcessorUse:
+    """What was used between two moments, by everybody on this machine and by this process.
 
     Waiting for a GPU keeps our own processor busy without need, so there only the machine counts.
     """
-    machine = (after.busy_ticks - before.busy_ticks) / max(1, after.all_ticks - before.all_ticks)
-    own = (after.own_s - before.own_s) / max(1e-9, after.clock_s - before.clock_s)
-    return min(1.0, machine if device_type == "cuda" else max(machine, own))
+    clock_s = max(1e-9, after.clock_s - before.clock_s)
+    whole, busy, stolen = (
+        [late - early for early, late in zip(getattr(before, name), getattr(after, name), strict=True)]
+        for name in ("all_ticks", "busy_ticks", "stolen_ticks")
+    )
+    machine = sum(busy) / max(1, sum(whole))
+    own = (after.own_s - before.own_s) / clock_s
+    return ProcessorUse(
+        own_s=after.own_s - before.own_s,
+        busy=min(1.0, machine if device_type == "cuda" else max(machine, own)),
+        busiest=max((part / max(1, all_) for part, all_ in zip(busy, whole, strict=True)), default=0.0),
+        stolen=sum(stolen) / max(1, sum(whole)),
+        waited=(after.waited_s - before.waited_s) / clock_s,
+    )
 
 
 class Reduction:
@@ -201,7 +306,7 @@ class Reduction:
 
     def count_wrong(self, tensor: torch.Tensor, iteration: int) -> int:
         """Elements that are not exactly the sum of all members' inputs."""
-        return int((tensor != expected(tensor, self.members, iteration)).sum())
+        return count_different(tensor, expected(tensor, self.members, iteration))
 
 
 @dataclass(frozen=True)
@@ -261,7 +366,7 @@ class Exchange:
             source: self.part(source, self.node.rank, parcels.elements, iteration)
             for source in parcels.incoming
         }
-        return sum(int((part != rights[source]).sum()) for source, part in parcels.incoming.items())
+        return sum(count_different(part, rights[source]) for source, part in parcels.incoming.items())
 
 
 class Configuration:
@@ -294,9 +399,10 @@ class Configuration:
     def measure(self, size: int, agreement: Agreement) -> dict[str, object] | None:
         """Warm up, agree on a number of iterations, time them back to back, check every result.
 
-        Gives the row on rank 0: times are those of the slowest rank of each iteration.
+        Gives the row on rank 0.
         """
         job, rank = self.node.job, self.node.rank
+        pattern.cache_clear()  # those of the last size
         values = self.collective.buffers(size, 0)
         agreement.barrier()
         begin = time.perf_counter()
@@ -304,48 +410,64 @@ class Configuration:
         warm_s = time.perf_counter() - begin
         wrong = self.collective.count_wrong(values, 0)
         slowest_s = max(agreement.gather(warm_s), default=warm_s)
-        wanted = math.ceil(job["min_time_s"] / max(slowest_s, 1e-6))
-        iterations = agreement.from_first(min(max(wanted, job["min_iterations"]), job["max_iterations"]))
+        iterations = agreement.from_first(iterations_for(job, slowest_s))
         inputs = [self.collective.buffers(size, iteration) for iteration in range(iterations)]
-        sent, busy, times = self.timed(inputs, agreement)
+        sent, used, times = self.timed(inputs, agreement)
         wrong += sum(
             self.collective.count_wrong(values, iteration) for iteration, values in enumerate(inputs)
         )
-        ranks = agreement.gather({"sent": sent, "busy": busy, "wrong": wrong, "times": times})
-        if rank:
-            return None
-        slowest = [max(values) for values in zip(*(entry["times"] for entry in ranks), strict=True)]
-        return {
-            "iterations": iterations,
-            "time_us": max(sum(entry["times"]) for entry in ranks) / iterations * 1e6,
-            "min_us": min(slowest) * 1e6,
-            "max_us": max(slowest) * 1e6,
-            "wrong": [entry["wrong"] for entry in ranks],
-            "sent_bytes": [entry["sent"] for entry in ranks],
-            "processor_busy": max(entry["busy"] for entry in ranks),
-        }
+        ranks = agreement.gather({"sent": sent, "used": vars(used), "wrong": wrong, "times": times})
+        return None if rank else figures(ranks)
 
-    def timed(self, inputs: list[Any], agreement: Agreement) -> tuple[dict[str, int], float, list[float]]:
-        """Bytes sent by each NIC, how busy the processor was, and seconds of each iteration.
+    def timed(
+        self, inputs: list[Any], agreement: Agreement
+    ) -> tuple[dict[str, int], ProcessorUse, list[float]]:
+        """Bytes sent by each NIC, how the processors were used, and seconds of each iteration.
 
         Counters are read between barriers, so that they hold these iterations of all ranks and nothing else.
         """
         agreement.barrier()
-        sent_before, busy_before = self.node.sent_bytes(), processor_times()
+        sent_before, used_before = self.node.sent_bytes(), processor_times()
         agreement.barrier()
         marks = [time.perf_counter()]
         for values in inputs:
             self.perform(values)
             marks.append(time.perf_counter())
         agreement.barrier()
-        sent_after, busy_after = self.node.sent_bytes(), processor_times()
+        sent_after, used_after = self.node.sent_bytes(), processor_times()
         sent = {nic: sent_after[nic] - sent_before[nic] for nic in sent_after}
         agreement.barrier()
         return (
             sent,
-            busy_share(busy_before, busy_after, self.node.device.type),
+            processor_use(used_before, used_after, self.node.device.type),
             [after - before for before, after in itertools.pairwise(marks)],
         )
+
+
+def figures(ranks: list[dict[str, Any]]) -> dict[str, object]:
+    """The row of one size from what each rank measured: `time_us` is the median of the slowest rank.
+
+    `min_us` and `max_us` are of the slowest rank of each iteration, `processor_s` of one iteration of all ranks.
+    """
+    times = [entry["times"] for entry in ranks]
+    used = [entry["used"] for entry in ranks]
+    slowest = [max(values) for values in zip(*times, strict=True)]
+    low, middle, high = max(map(quartiles, times), key=lambda quarters: quarters[1])
+    return {
+        "iterations": len(slowest),
+        "time_us": middle * 1e6,
+        "low_us": low * 1e6,
+        "high_us": high * 1e6,
+        "min_us": min(slowest) * 1e6,
+        "max_us": max(slowest) * 1e6,
+        "wrong": [entry["wrong"] for entry in ranks],
+        "sent_bytes": [entry["sent"] for entry in ranks],
+        "processor_s": sum(use["own_s"] for use in used) / len(slowest),
+        "processor_busy": max(use["busy"] for use in used),
+        "processor_busiest": max(use["busiest"] for use in used),
+        "processor_stolen": max(use["stolen"] for use in used),
+        "processor_waited": max(use["waited"] for use in used),
+    }
 
 
 def own_store() -> dist.TCPStore:
@@ -359,13 +481,14 @@ def distant_store(address: str, timeout_s: float) -> dist.TCPStore:
     return dist.TCPStore(host, int(port), is_master=False, timeout=timedelta(seconds=timeout_s))
 
 
-def get_ready(rank: int) -> dist.TCPStore | None:
-    """Say that this rank can begin; rank 0 also opens the store."""
+def get_ready(rank: int, start_s: float) -> dist.TCPStore | None:
+    """Say that this rank can begin, and the processor time of its start; rank 0 also opens the store."""
     torch.set_num_threads(1)
     store = own_store() if rank == 0 else None
     say(
         "ready",
         rank=rank,
+        processor_s=start_s,
         gpus=torch.cuda.device_count() if dist.is_nccl_available() else 0,
         store_port=store.port if store else None,
         versions={
@@ -392,27 +515,44 @@ def measure_all(job: dict[str, Any], rank: int, store: dist.TCPStore | None) -> 
     agreement.barrier()
     for configuration in configurations:
         configuration.run(agreement)
-    say("done", rank=rank)
+    say("done", rank=rank, processor_s=time.process_time())
     agreement.barrier()  # rank 0 holds the store: it leaves last
 
 
-def main() -> int:
-    """One rank: get ready, wait for the job, do it."""
-    rank = int(sys.argv[1])
-    store = get_ready(rank)
+def do_job(rank: int, start_s: float) -> int:
+    """Get ready, wait for one job, do it; gives the exit status."""
+    store = get_ready(rank, start_s)
     line = sys.stdin.readline()
     if not line.endswith("\n"):
-        return 1  # not everybody got ready
+        return NO_JOB
     try:
-        measure_all(json.loads(line), rank, store)
+        job = json.loads(line)
+        measure_all(job, rank, store)
     except (RuntimeError, OSError, ValueError) as error:  # torch's errors are RuntimeErrors
         message = str(error).strip() or type(error).__name__
         say("error", rank=rank, message=message.splitlines()[0][:500])
-        return 1
-    return 0
+        return FAILED
+    return MORE if job.get("more") else 0
+
+
+def main() -> int:
+    """One rank: a process for each job, as long as there are more; ends as the last of them did."""
+    rank = int(sys.argv[1])
+    start_s = time.process_time()
+    while True:
+        process = os.fork()  # we have one thread, and no process group or GPU is open
+        if not process:
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            status = do_job(rank, start_s)
+            sys.stdout.flush()
+            os._exit(status)  # process groups whose peers are gone would wait for them
+        status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        if status < 0:
+            os.kill(os.getpid(), -status)
+        if status != MORE:
+            return status
+        start_s = 0.0
 
 
 if __name__ == "__main__":
-    status = main()
-    sys.stdout.flush()
-    os._exit(status)  # process groups whose peers are gone would wait for them
+    sys.exit(main())

@@ -1,10 +1,10 @@
 """Run one command so that nothing of it outlives us: not the deadline, not the end of our input.
 
-    python3 guard.py --deadline 60 --nic nic1 --nic nic2 -- python3 collective.py ...
+    python3 guard.py --deadline 60 --renew --nic nic1 --nic nic2 -- python3 collective.py ...
 
 The command gets a session of its own and a pipe that carries our input on to it. It is killed, with everything
 it started, when our input ends, when the deadline passes, and on SIGTERM, SIGHUP or SIGINT; should we be killed
-ourselves, the kernel kills it. At the end we print one line:
+ourselves, the kernel kills it. With `--renew` the deadline counts again from all input. At the end we print one line:
 `{"event": "guard", "reason": "exit"|"deadline"|"input_closed"|"signal", "status", "seconds", "dark_nics"}`.
 Standard library only: this file is copied to the hosts.
 """
@@ -32,8 +32,9 @@ JUST_NOW_S = 0.2
 class Guard:
     """One guarded command, and why it ended."""
 
-    def __init__(self, command: list[str], deadline_s: float) -> None:
-        self.began = time.monotonic()
+    def __init__(self, command: list[str], deadline_s: float, *, renew: bool) -> None:
+        self.began = self.renewed = time.monotonic()
+        self.renew = renew
         self.deadline_s = deadline_s
         self.signalled = False
         self.pending = b""
@@ -62,7 +63,7 @@ class Guard:
         while self.process.poll() is None:
             if self.signalled:
                 return "signal"
-            if time.monotonic() - self.began >= self.deadline_s:
+            if time.monotonic() - self.renewed >= self.deadline_s:
                 return "deadline"
             if not self._pass_input():
                 return "exit" if self._has_just_ended() else "input_closed"
@@ -83,6 +84,8 @@ class Guard:
             if not data:
                 return False
             self.pending += data
+            if self.renew:
+                self.renewed = time.monotonic()
         if writable:
             self._write_on()
         return True
@@ -134,11 +137,12 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--deadline", type=float, required=True, metavar="SECONDS")
+    parser.add_argument("--renew", action="store_true", help="count the deadline again from all input")
     parser.add_argument("--nic", action="append", default=[], help="say at the end whether it has carrier")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    guard = Guard(command, options.deadline)
+    guard = Guard(command, options.deadline, renew=options.renew)
     try:
         reason = guard.watch()
     finally:

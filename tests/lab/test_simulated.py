@@ -206,6 +206,7 @@ def test_a_detached_lab_stays_is_found_and_is_taken_down_by_name(lab):
             "hosts": "model",
             "pid": up.pid,
             "subnet": str(up.lab.management),
+            "rate_mbps": up.lab.link.rate_mbps,
         }
         assert lab_down([up.lab_id]) == (up.lab_id,)
         assert not answers(up.control["ocs1"])

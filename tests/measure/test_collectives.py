@@ -135,7 +135,7 @@ class ScriptedFleet:
 
 def ready(host, gpus=0):
     port = 40123 if host == "a" else None
-    message = {"event": "ready", "rank": NAMES.index(host), "gpus": gpus}
+    message = {"event": "ready", "rank": NAMES.index(host), "gpus": gpus, "processor_s": 1.5}
     return message | {"store_port": port, "versions": VERSIONS}
 
 
@@ -147,7 +147,8 @@ def at(size=MIB, configuration="one ring"):
     return {"event": "at", "configuration": configuration, "size": size}
 
 
-DONE = {"event": "done"}
+DONE = {"event": "done", "processor_s": 0.5}
+QUIET = {"processor_busy": 0.5, "processor_busiest": 0.6, "processor_stolen": 0.0, "processor_waited": 0.02}
 
 
 def row(configuration, size, **changes):
@@ -172,7 +173,8 @@ def row(configuration, size, **changes):
         "time_us": time_us,
     }
     whole |= {"min_us": time_us * 0.9, "max_us": time_us * 1.1, "wrong": [0] * 12, "sent_bytes": sent}
-    return whole | {"processor_busy": 0.5} | changes
+    whole |= {"low_us": time_us * 0.98, "high_us": time_us * 1.02, "processor_s": 0.25}
+    return whole | QUIET | changes
 
 
 def links_of(ring):
@@ -227,6 +229,11 @@ def test_rows_become_timings_and_bytes(run):
         assert (timing.run_id, timing.topology, timing.collective) == ("run", "all", "all_reduce")
         assert timing.simulated
         assert not timing.cpu_limited
+        assert (timing.low_us, timing.high_us) == pytest.approx(
+            (timing.time_us * 0.98, timing.time_us * 1.02)
+        )
+        assert timing.processor_s == 0.25
+    assert result.processor_s == pytest.approx(12 * (1.5 + 0.5))
     assert result.versions == {**VERSIONS, "collective_backend": "gloo"}
     assert misplaced(result.nic_bytes) == ()
 
@@ -254,7 +261,8 @@ def test_every_rank_gets_the_same_job_only_when_all_are_ready(run):
     assert job["addresses"][:2] == ["10.100.1.100", "10.100.2.100"]
     assert job["nics"] == [["nic1", "nic2", "nic3", "nic4"]] * 12
     assert job["backend"] == "gloo"
-    assert (job["nodes"], job["min_time_s"], job["min_iterations"], job["max_iterations"]) == (12, 0.5, 2, 20)
+    assert (job["nodes"], job["min_time_s"], job["min_iterations"], job["max_iterations"]) == (12, 0.5, 5, 20)
+    assert (job["max_time_s"], job["more"]) == (8.0, False)
     one, four = job["configurations"]
     assert one == {"name": "one ring", "sizes": [MIB, 8 * MIB], "rings": [list(RINGS[0].order)]}
     steps = [(ring[1] - ring[0]) % 12 for ring in four["rings"]]
@@ -298,16 +306,96 @@ def test_lines_that_are_no_messages_are_passed_over(run):
 
 
 @pytest.mark.parametrize(
-    ("busy", "share", "limited"), [(0.9, 0.5, True), (0.5, 0.5, False), (0.9, 0.95, False)]
+    ("processors", "share", "limited"),
+    [
+        ({}, 0.5, False),
+        ({"processor_busy": 0.9}, 0.5, True),
+        ({"processor_busy": 0.9}, 0.95, False),
+        # One of two processors is busy with something else, and the hosts wait for the other.
+        ({"processor_busy": 0.7, "processor_busiest": 1.0, "processor_waited": 0.3}, 0.85, True),
+        ({"processor_busy": 0.7, "processor_busiest": 1.0, "processor_waited": 0.3}, 0.92, False),
+        # The same processor is busy and nobody waits: the links, or the protocol, are what is slow.
+        ({"processor_busy": 0.7, "processor_busiest": 1.0}, 0.85, False),
+        ({"processor_busy": 0.4, "processor_stolen": 0.2}, 0.85, True),
+    ],
 )
-def test_cpu_limited_is_a_busy_processor_and_links_that_are_not_full(run, busy, share, limited):
-    slow = row("one ring", MIB, processor_busy=busy)
+def test_cpu_limited_is_a_lack_of_processors_and_links_that_are_not_full(run, processors, share, limited):
+    slow = row("one ring", MIB, **processors)
     slow["time_us"] *= 0.99 / share
 
     def answer(host, heard):
         return [slow if message == ROWS[0] else message for message in healthy(host, heard)]
 
     assert run(answer).timings[0].cpu_limited is limited
+
+
+# ---------------------------------------------------------------------------- ranks that stay for another job
+@pytest.fixture
+def keep(monkeypatch):
+    """Ranks that stay, which answer so; they have a fleet. The clock is the test's."""
+    clock = Clock()
+    monkeypatch.setattr(collectives, "time", clock)
+
+    def make(answer, deadline_s=60.0):
+        fleet = ScriptedFleet(clock, answer, deadline_s)
+        ranks = collectives.Ranks(fleet, LAB, deadline_s)
+        ranks.fleet, ranks.clock = fleet, clock
+        return ranks
+
+    return make
+
+
+def staying(host, heard):
+    """A rank that is ready for the next job as soon as one is done; only the first start costs."""
+    if heard == "job":
+        return [*(ROWS if host == "a" else []), DONE, ready(host) | {"processor_s": 0.0}]
+    return healthy(host, heard)
+
+
+def measure(ranks, **keywords):
+    return ranks.measure(WIRING, ROUTES, SPEC, **keywords)
+
+
+def test_ranks_that_stay_are_started_once(keep):
+    with keep(staying) as ranks:
+        first, second = measure(ranks), measure(ranks)
+        launch = ranks.fleet.launch
+        assert not launch.closed
+    assert launch.closed
+    assert [json.loads(line)["more"] for line in launch.sent] == [True, True]
+    assert [timing.busbw_mbps for timing in first.timings] == [t.busbw_mbps for t in second.timings]
+    assert (first.processor_s, second.processor_s) == pytest.approx((12 * 2.0, 12 * 0.5))
+    assert "--renew" in ranks.fleet.commands["c"].split()
+
+
+def test_ranks_whose_deadline_passed_between_two_jobs_are_started_again(keep):
+    def answer(host, heard):
+        return [guard("deadline", -9)] if heard == "time" else staying(host, heard)
+
+    with keep(answer, deadline_s=20) as ranks:
+        measure(ranks)
+        first = ranks.fleet.launch
+        for _ in first.lines(30):
+            pass
+        assert first.running == ()
+        assert len(measure(ranks).timings) == 3
+        assert ranks.fleet.launch is not first
+
+
+def test_a_rank_that_is_lost_in_the_second_job_is_named_and_all_are_ended(keep):
+    jobs = []
+
+    def answer(host, heard):
+        jobs.append(heard == "job" and host == "f")
+        if heard == "job" and host == "f" and sum(jobs) == 2:
+            return [at(), {"event": "error", "rank": 5, "message": "Connection reset"}, guard(status=1)]
+        return staying(host, heard)
+
+    with keep(answer) as ranks:
+        measure(ranks)
+        with pytest.raises(CollectiveError, match=r"rank 5 \(f, .*: Connection reset"):
+            measure(ranks)
+        assert ranks.fleet.launch.closed
 
 
 # ------------------------------------------------------------------------------------------ not all ready

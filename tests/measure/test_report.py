@@ -15,6 +15,7 @@ from libraries import skip_without
 skip_without("pyarrow")
 skip_without("sqlalchemy")
 
+from testbed.measure.gain import ring_gain
 from testbed.measure.model import NicBytes, Timing
 from testbed.measure.records import (
     REPATCH,
@@ -27,7 +28,7 @@ from testbed.measure.records import (
     StoredRun,
     StoredTopology,
 )
-from testbed.measure.report import render_report, ring_gain, write_report
+from testbed.measure.report import render_report, write_report
 from testbed.measure.store import RunStore
 
 NAMES = tuple("abcdefghijkl")
@@ -54,6 +55,8 @@ def timing(
         time_us=time_us,
         min_us=time_us * 0.97,
         max_us=time_us * 1.06,
+        low_us=time_us * 0.99,
+        high_us=time_us * 1.02,
         algbw_mbps=algbw,
         busbw_mbps=algbw * factor,
         limit_mbps=100.0 * rings,
@@ -347,10 +350,55 @@ def test_the_ring_gain_compares_like_with_like():
     four = timing("t", "four rings", 8 << 20, rings=4)
     gain = ring_gain([one, four])
     assert gain is not None
-    assert gain[2] == pytest.approx(four.busbw_mbps / one.busbw_mbps)
+    assert gain.ratio == pytest.approx(four.busbw_mbps / one.busbw_mbps)
+    assert gain.spread == pytest.approx((gain.ratio * 0.99 / 1.02, gain.ratio * 1.02 / 0.99))
+    assert not gain.cpu_limited
     assert ring_gain([one]) is None
     assert ring_gain([replace(one, ranks=4), four]) is None
     assert ring_gain([]) is None
+
+
+def headline_of(run: StoredRun) -> str:
+    """The tile of four rings over one, as text."""
+    (tile,) = re.findall(
+        r'<div class="tile[^"]*"><dt>four rings over one ring</dt>.*?</div>', render_report(run)
+    )
+    return re.sub(r"<[^>]*>", "", tile)
+
+
+def test_the_headline_is_the_ratio_and_its_spread():
+    text = headline_of(fabricated())
+    assert re.search(r"3\.\d\d\s*×", text)
+    assert "limit 4×, 3." in text
+
+
+@pytest.mark.parametrize("slow", ["one ring", "four rings"])
+def test_the_headline_is_never_a_number_that_the_machine_made(slow: str):
+    run = fabricated()
+    timings = tuple(
+        replace(row, cpu_limited=True) if (row.configuration, row.size_bytes) == (slow, 8 << 20) else row
+        for row in run.timings
+    )
+    text = headline_of(replace(run, timings=timings))
+    assert text.startswith("four rings over one ringlimited by the hosts’ CPU")
+    assert "says nothing of the links: measured 3." in text
+
+
+def test_the_report_says_how_the_rate_of_the_links_was_chosen():
+    run = fabricated()
+    said = "links at 50 Mbit/s instead of 100: 1.0 of 2 processors free"
+    phase = replace(run.phases[0], name="link rate", data={"text": said})
+    assert f"The rate was chosen for this machine: {said}." in render_report(
+        replace(run, phases=(*run.phases, phase))
+    )
+    assert "The rate was chosen" not in render_report(run)
+
+
+def test_a_run_of_an_earlier_version_has_no_quartiles():
+    run = fabricated()
+    old = replace(run, timings=tuple(replace(row, low_us=0.0, high_us=0.0) for row in run.timings))
+    assert "by quartiles" not in render_report(old)
+    assert "0.00 to 0.00" not in render_report(old)
 
 
 @pytest.mark.parametrize("status", ["failed", "interrupted", "running"])

@@ -117,7 +117,7 @@ def test_parquet_has_the_columns_of_timing_and_says_simulated(store: RunStore):
     table = pq.read_table(run.directory / "timings.parquet")
     assert table.column_names == [field.name for field in fields(Timing)]
     assert [str(kind) for kind in table.schema.types] == (
-        ["string"] * 4 + ["int64"] * 4 + ["double"] * 6 + ["int64", "bool", "bool", "string"]
+        ["string"] * 4 + ["int64"] * 4 + ["double"] * 6 + ["int64", "bool", "bool", "string"] + ["double"] * 3
     )
     assert table.schema.metadata[b"SIMULATED"] == b"true"
     assert table.schema.metadata[b"lightbed.version"]

@@ -62,7 +62,21 @@ node = type("Node", (), {"rank": 0, "process_group": lambda *_: None})()
 reduction = collective.Reduction(node, "x", [members])
 corrupt = total.clone()
 corrupt[[17, 4999]] += 1
+def times(before, after):
+    # What is used between two moments of a machine whose processors have (busy, stolen, all) ticks.
+    early = collective.ProcessorTimes(0.0, 0.0, 10.0, *zip(*before))
+    late = collective.ProcessorTimes(0.5, 0.3, 12.0, *zip(*after))
+    return vars(collective.processor_use(early, late, "cpu"))
+
+LIMITS = {"min_time_s": 0.5, "min_iterations": 5, "max_iterations": 20, "max_time_s": 8.0}
+ENTRIES = [
+    {"times": [1.0, 2.0, 9.0], "used": times([(0, 0, 0)] * 2, [(50, 0, 100)] * 2), "sent": {}, "wrong": 0},
+    {"times": [3.0, 1.0, 4.0], "used": times([(0, 0, 0)] * 2, [(90, 10, 100), (30, 0, 100)]), "sent": {}, "wrong": 0},
+]
 print(json.dumps({
+    "iterations": {once: collective.iterations_for(LIMITS, once) for once in (0.0, 0.01, 0.06, 0.3, 1.24, 2.5, 60.0)},
+    "quartiles": [collective.quartiles(values) for values in ([5.0], [4.0, 1.0], [3.0, 1.0, 2.0, 10.0, 4.0])],
+    "figures": collective.figures(ENTRIES),
     "exchange": exchange_facts(),
     "ranks": {b: {p: [collective.ring_rank(order(12, p), i, b) for i in range(12)] for p in (1, 5, 7, 11)}
               for b in ("gloo", "nccl")},
@@ -96,6 +110,31 @@ def python():
 def facts(python):
     done = subprocess.run([python, "-c", FACTS, str(PROGRAM)], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
+
+
+def test_iterations_last_for_the_least_time_and_are_never_fewer_than_three(facts):
+    assert facts["iterations"] == {
+        "0.0": 20,
+        "0.01": 20,
+        "0.06": 9,
+        "0.3": 5,
+        "1.24": 5,
+        "2.5": 3,
+        "60.0": 3,
+    }
+
+
+def test_quartiles_lie_between_the_sorted_values(facts):
+    assert facts["quartiles"] == [[5.0, 5.0, 5.0], [1.75, 2.5, 3.25], [2.0, 3.0, 4.0]]
+
+
+def test_a_row_is_the_slowest_rank_of_the_median_and_what_all_used(facts):
+    row = facts["figures"]
+    assert (row["low_us"], row["time_us"], row["high_us"]) == (2.0e6, 3.0e6, 3.5e6)
+    assert (row["min_us"], row["max_us"], row["iterations"]) == (2.0e6, 9.0e6, 3)
+    assert row["processor_s"] == pytest.approx(2 * 0.5 / 3)
+    assert (row["processor_busy"], row["processor_busiest"]) == pytest.approx((0.6, 0.9))
+    assert (row["processor_stolen"], row["processor_waited"]) == pytest.approx((0.05, 0.15))
 
 
 @pytest.mark.parametrize("stride", [1, 5, 7, 11])
@@ -168,6 +207,7 @@ class TwoRanks:
             "min_time_s": 0.05,
             "min_iterations": 2,
             "max_iterations": 20,
+            "max_time_s": 8.0,
         } | job
         for rank in self.ranks:
             rank.stdin.write(json.dumps(whole) + "\n")

@@ -44,10 +44,10 @@ def guarded():
     """Start a command under the guard; what a failed test leaves is killed."""
     started = []
 
-    def start(command, *, deadline_s=60.0, nics=(), **keywords):
+    def start(command, *, deadline_s=60.0, nics=(), options=(), **keywords):
         words = [word for nic in nics for word in ("--nic", nic)]
         process = subprocess.Popen(
-            [sys.executable, "-IS", GUARD, "--deadline", str(deadline_s), *words, "--", *command],
+            [sys.executable, "-IS", GUARD, "--deadline", str(deadline_s), *options, *words, "--", *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -133,6 +133,19 @@ def test_the_deadline_ends_the_whole_family_in_time(family):
     assert (status, word["reason"], word["status"]) == (1, "deadline", -signal.SIGKILL)
     assert 1.5 <= word["seconds"] < 2.5
     assert not any(map(runs, pids.values()))
+
+
+@pytest.mark.process
+def test_a_renewed_deadline_counts_from_the_last_input(guarded):
+    waits = "sleep 1.2; echo up; read first; read second"
+    process = guarded(["sh", "-c", waits], deadline_s=2.0, options=["--renew"])
+    assert process.stdout.readline() == "up\n"
+    process.stdin.write("one\n")
+    process.stdin.flush()
+    process.wait(60)
+    status, _, word = last_word(process)
+    assert (status, word["reason"]) == (1, "deadline")
+    assert word["seconds"] >= 3.2
 
 
 @pytest.mark.process

@@ -39,6 +39,7 @@ def test_status_knows_the_lab_as_live(kernel_labs, lab):
         "subnet": lab.ready["subnet"],
         "namespaces": 5,
         "simulated": True,
+        "rate_mbps": 100.0,
     }
 
 
