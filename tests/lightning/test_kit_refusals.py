@@ -292,12 +292,12 @@ def test_firmware_that_cannot_be_calibrated_is_named_at_once(refused, command, p
 
 
 def test_what_qick_refuses_is_one_line(refused, monkeypatch):
-    import lightning.cli.multiply as command
+    import lightning.devices
 
     def refuses(address):
         raise RuntimeError("requested length exceeds\nthe maximum.")
 
-    monkeypatch.setattr(command, "connect", refuses)
+    monkeypatch.setattr(lightning.devices, "connect", refuses)
     error = refused("multiply", "1", "2")
     assert (error["code"], error["message"]) == ("program", "requested length exceeds the maximum")
     assert error["cure"]

@@ -280,7 +280,7 @@ def test_a_kill_in_the_middle_of_an_apply_is_found_and_settled_by_the_next(
     killed = subprocess.run(
         [sys.executable, "-c", CRASH, path, Path(__file__).parent],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'plugins'}"},
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL

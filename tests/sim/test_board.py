@@ -108,6 +108,7 @@ def test_no_board_here():
         open_local(DEFAULT_BASE)
 
 
+@pytest.mark.socket
 def test_stock_selftest_passes(server):
     """pynq's own `python -m pynq.remote.selftest`, but for the steps that need a bitstream."""
     from pynq.remote.selftest.runner import main
