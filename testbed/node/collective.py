@@ -157,7 +157,7 @@ class Node:
 
 @lru_cache(maxsize=64)
 def pattern(elements: int, first: int, device: torch.device | str) -> torch.Tensor:
-    """What the inputs have in common from place `first` on; made once a size (see `Configuration.measure`)."""
+    """Return what the inputs have in common from place `first` on; made once a size (see `Configuration.measure`)."""
     places = torch.empty(elements, device=device)
     torch.arange(first, first + elements, out=places)
     return places.remainder_(PATTERN)
@@ -180,7 +180,7 @@ def count_different(found: torch.Tensor, right: torch.Tensor) -> int:
 
 
 def iterations_for(job: dict[str, Any], once_s: float) -> int:
-    """How many iterations of about `once_s` a job wants: for `min_time_s`, within its least and its most.
+    """Return the number of iterations of about `once_s` that a job wants: for `min_time_s`, within its least and its most.
 
     Three are enough where the least would take longer than `max_time_s`.
     """
@@ -207,7 +207,7 @@ def quartiles(values: list[float]) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class ProcessorTimes:
-    """What has been used so far: `own_s` by this process, on the clock `clock_s`; ticks of each of the processors.
+    """Processor time used so far: `own_s` by this process, on the clock `clock_s`; ticks of each of the processors.
 
     `waited_s` is how long threads of this process were ready to run and got no processor, together.
     """
@@ -261,7 +261,7 @@ class ProcessorUse:
 
 
 def processor_use(before: ProcessorTimes, after: ProcessorTimes, device_type: str) -> ProcessorUse:
-    """What was used between two moments, by everybody on this machine and by this process.
+    """Return the processor time used between two moments, by everybody on this machine and by this process.
 
     Waiting for a GPU keeps our own processor busy without need, so there only the machine counts.
     """
