@@ -47,12 +47,13 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+_COLLECTS = gc.isenabled()
 gc.disable()  # the import makes a million objects and little garbage: collections take a tenth of its time
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
-gc.freeze()
-gc.enable()
+if _COLLECTS:
+    gc.enable()
 
 # Gloo's ring sends to the rank below, NCCL's to the rank above; ranks are numbered so that data passes in ring order.
 DIRECTION = {"gloo": -1, "nccl": 1}
@@ -180,7 +181,7 @@ def count_different(found: torch.Tensor, right: torch.Tensor) -> int:
 
 
 def iterations_for(job: dict[str, Any], once_s: float) -> int:
-    """Return the number of iterations of about `once_s` that a job wants: for `min_time_s`, within its least and its most.
+    """Return the number of iterations of about `once_s` that fill `min_time_s`, within a job's least and most.
 
     Three are enough where the least would take longer than `max_time_s`.
     """
@@ -538,6 +539,7 @@ def do_job(rank: int, start_s: float) -> int:
 def main() -> int:
     """One rank: a process for each job, as long as there are more; ends as the last of them did."""
     rank = int(sys.argv[1])
+    gc.freeze()  # children share what was imported, and collections leave it alone
     start_s = time.process_time()
     while True:
         process = os.fork()  # we have one thread, and no process group or GPU is open

@@ -407,7 +407,7 @@ class _Stimulus:
         return count.constant * length + so_far[np.minimum(begin + length, self.cycles)] - so_far[begin]
 
     def _increments(self, ref):
-        """Return what a term adds in each cycle, as if nothing stalled; what modules drive is 1 in half of the cycles."""
+        """Return what a term adds in each cycle if nothing stalls; what modules drive is 1 in half of the cycles."""
         if ref.module is not None:
             return self.generator.random(self.cycles) < 0.5
         signal = self._signals[ref.name]
