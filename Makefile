@@ -16,8 +16,9 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest
 # By file: some tests look at what the tests above them saw, and fixtures of a module are made once.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
-# The rooms whose code runs on boards.
-BOARD_FOLDERS := tests/sim tests/design tests/fpga/bus tests/fpga/registers tests/lightning
+# The rooms whose code computes with numpy, or asks for an extra, on boards; the rest is the same there.
+BOARD := board or not (process or socket or hdl or torch or kernel or slow or long)
+BOARD_FOLDERS := tests/sim tests/design tests/fpga/bus tests/fpga/registers tests/lightning tests/test_doctests.py
 CODEC_FOLDERS := tests/ocs_drivers tests/fuzz
 EVERY_BRANCH_OF_CODECS := .venv/bin/coverage report --include=$$(.venv/bin/python tests/fuzz/codec_table.py) --fail-under=100
 
@@ -49,15 +50,15 @@ test-fast: install ## what starts no process, opens no socket and takes no more 
 
 test-board: install-test ## what may differ on a board, on the built wheel with a board's numpy
 	@tools/install board
-	env -u PYTHONDONTWRITEBYTECODE PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q $(PARALLEL) -p no:cacheprovider -m "board and not slow" $(BOARD_FOLDERS)
+	env -u PYTHONDONTWRITEBYTECODE PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q $(PARALLEL) -p no:cacheprovider -m "$(BOARD)" $(BOARD_FOLDERS)
 
 # Tracing branches makes tests take two thirds longer, so only the codecs, where it is a demand, are traced.
 test-full: install-test ## all tests but the long ones and those of the codecs
 	$(PYTEST) $(PARALLEL) -m "not (kernel or codec or long)"
 	$(PYTEST) -m "kernel and not long"
 
-test-long: install-test ## the tests that take minutes
-	HYPOTHESIS_PROFILE=long $(PYTEST) -m long
+test-long: install-test planted ## the tests that take minutes, and planted faults
+	HYPOTHESIS_PROFILE=long $(PYTEST) -m long --ignore tests/planted
 
 coverage: install-test ## which lines and branches the whole suite takes
 	$(PYTEST) $(PARALLEL) --cov --cov-report= -m "not (kernel or long)"

@@ -25,6 +25,12 @@ class CommandGroup(TyperGroup):
         self._lines = {command: line for command, (_, line) in table.items()}
         _convert_when_needed(self)
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of that name, None for an unknown one. Errors of its module are raised."""
+        if cmd_name not in self.commands:
+            return None
+        return self.commands[cmd_name]
+
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of the table."""
         return list(self._lines)

@@ -12,6 +12,7 @@ import pytest
 from lightning.errors import MissingLibrary
 
 ROOT = Path(__file__).parent.parent
+IMPORT_TORCH = {"testbed.node.collective"}
 PACKAGES = ("fpga", "lightning", "ocs_drivers", "sim", "testbed")
 
 
@@ -34,8 +35,13 @@ def modules_with_examples() -> list[str]:
     ]
 
 
-@pytest.mark.torch
-@pytest.mark.parametrize("name", modules_with_examples())
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.torch] if name in IMPORT_TORCH else [])
+        for name in modules_with_examples()
+    ],
+)
 def test_examples_are_true(name):
     try:
         module = importlib.import_module(name)

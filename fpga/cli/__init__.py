@@ -67,18 +67,18 @@ def run_app(arguments: Sequence[str]) -> int:
         result = build_app()(list(arguments), prog_name="countaction", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except _refusal() as error:
-        return tell(error.errors, as_json=as_json)
     except OSError as error:
         return tell([of_the_system(error)], as_json=as_json)
     except (TyperException, ImportError) as error:
         message = str(error) if isinstance(error, ImportError) else error.format_message()
         return tell_message(message, as_json=as_json)
+    except _text_error() as error:
+        return tell(error.errors, as_json=as_json)
     return result if isinstance(result, int) else DONE
 
 
-def _refusal() -> type[CountActionError]:
-    """The error of a text, imported when there is an error."""
+def _text_error() -> type[CountActionError]:
+    """Return the error of a text, imported when there is an error."""
     from fpga.count_action.diagnostics import CountActionError
 
     return CountActionError

@@ -31,7 +31,7 @@ def claims_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a claim, as the holder wrote it; `rate_mbps` is that of the lab's links."""
+    """The holder of a claim, in its own words; `rate_mbps` is that of the lab's links."""
 
     pid: int
     lab: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -55,7 +54,7 @@ def demo(
     os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
     lab = at_rate(load_lab(lab_file), rate_mbps)
     if not (lab.simulated or as_json or really_move == lab.name):
-        _show_plan(lab, runs_dir)
+        _show_plan(lab)
     with narrate() as narrator:
         result = run_job(
             lab,
@@ -73,13 +72,12 @@ def demo(
     return DONE
 
 
-def _show_plan(lab: Lab, runs_dir: Path) -> None:
-    """A real lab that nobody allowed to move: say what would be done."""
-    from testbed.operate.journal import journal_in
+def _show_plan(lab: Lab) -> None:
+    """Print what would be done on a real lab that nobody allowed to move."""
     from testbed.operate.plan import describe
     from testbed.operate.session import design_for, open_lab
 
-    with journal_in(runs_dir) as journal, open_lab(lab, journal, model_hosts=True) as session:
+    with open_lab(lab, None, model_hosts=True) as session:
         print_lines(describe(lab, session.plan(design_for(lab))))
 
 

@@ -33,7 +33,7 @@ _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a machine has to carry packets with.
+    """The means of a machine to carry packets.
 
     `processors` are those that we may use, `free` how many of them nobody else used, `copy_mbps` what one of them
     moves between two sockets.
@@ -55,7 +55,7 @@ class LinkRate:
 
     @property
     def is_lowered(self) -> bool:
-        """Whether the links run slower than asked for."""
+        """True where the links run slower than asked for."""
         return self.rate_mbps < self.asked_mbps
 
     def describe(self) -> str:
@@ -71,7 +71,7 @@ class LinkRate:
 
 
 def fitted_rate(asked_mbps: float, machine: Machine, nics: int) -> LinkRate:
-    """The highest step of the asked rate that a machine carries on `nics` NICs at once, else the lowest step.
+    """Return the highest step of the asked rate that a machine carries on `nics` NICs at once, else the lowest.
 
     >>> fitted_rate(100, Machine(processors=2, free=2, copy_mbps=37000), nics=48).rate_mbps
     100
@@ -111,7 +111,7 @@ def read_ticks(stat: str) -> Mapping[int, tuple[int, int]]:
 
 
 def idle_share(before: tuple[int, int], after: tuple[int, int]) -> float:
-    """The share of an interval in which a processor was idle; a clock that stood still counts as idle.
+    """Return the share of an interval in which a processor was idle; a clock that stood still counts as idle.
 
     >>> idle_share((10, 100), (40, 200))
     0.3
@@ -121,7 +121,7 @@ def idle_share(before: tuple[int, int], after: tuple[int, int]) -> float:
 
 
 def read_quota(path: Path = _CPU_QUOTA) -> float:
-    """How many processors the control group of this process may use; infinite where it is not limited."""
+    """Return the number of processors that the control group of this process may use; infinite without a limit."""
     with suppress(OSError, ValueError):
         quota, period = path.read_text(encoding="ascii").split()
         return int(quota) / int(period)
@@ -138,9 +138,8 @@ def copy_mbps(processor_time: Callable[[], float]) -> float:
         piece, room, moved = bytes(_PIECE_BYTES), bytearray(_PIECE_BYTES), 0
         begin = processor_time()
         while (used := processor_time() - begin) < _COPY_S:
-            source.sendall(piece)
-            left = _PIECE_BYTES
+            left = source.send(piece)  # what the buffers take, so that one thread can do both ends
+            moved += left
             while left:
                 left -= target.recv_into(room, left)
-            moved += _PIECE_BYTES
     return moved * 8 / 1e6 / used

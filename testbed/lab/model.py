@@ -64,7 +64,7 @@ class SwitchTwin:
 
 @dataclass(frozen=True, slots=True)
 class LinkClass:
-    """What every link is: `rate_mbps` on the NIC, standing for `represents_gbps`; MTU; laser power.
+    """The properties of every link: `rate_mbps` on the NIC, standing for `represents_gbps`; MTU; laser power.
 
     With `fit_rate` a simulated lab starts with a lower rate where its machine cannot carry this one.
     """

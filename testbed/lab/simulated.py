@@ -106,7 +106,7 @@ def at_rate(lab: Lab, rate_mbps: float | None) -> Lab:
 
 
 def choose_rate(lab: Lab, mode: HostsMode) -> LinkRate | None:
-    """The rate that this machine can carry; None when the lab file fixes it, and where no packet is moved."""
+    """Return the rate that this machine can carry; None when the lab file fixes it, and where no packet is moved."""
     if not lab.link.fit_rate or mode == "model":
         return None
     from testbed.lab.link_rate import fitted_rate, look_at_machine

@@ -68,7 +68,7 @@ def timing_of(
 
 
 def lacked_processors(row: Mapping[str, Any]) -> bool:
-    """Whether the ranks of a row had to share or to wait for processors, whoever used them."""
+    """Return True where the ranks of a row had to share or to wait for processors, whoever used them."""
     return bool(
         row["processor_busy"] >= BUSY_PROCESSOR
         or row["processor_stolen"] >= STOLEN_SHARE

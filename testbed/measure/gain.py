@@ -25,14 +25,14 @@ class RingGain:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """What the quartiles of both allow; both are 0 where a run of an earlier version has none."""
+        """The least and the greatest ratio that the quartiles allow; 0 where an older run has none."""
         if not (self.most.low_us and self.one.low_us):
             return (0.0, 0.0)
         return self.one.low_us / self.most.high_us, self.one.high_us / self.most.low_us
 
     @property
     def cpu_limited(self) -> bool:
-        """Whether the hosts' processors made this number, not the links."""
+        """True where the hosts' processors made this number, not the links."""
         return self.most.cpu_limited or self.one.cpu_limited
 
 

@@ -53,7 +53,7 @@ class Narrator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What the main job brings back; `link_rate` is how a simulated lab chose its own, None where it is fixed."""
+    """The results of the main job; `link_rate` is how a simulated lab chose its own, None where it is fixed."""
 
     run_id: str
     directory: Path
@@ -73,7 +73,7 @@ class JobResult:
 
     @property
     def ring_gain(self) -> RingGain | None:
-        """What all rings give over one at the largest size; None where the topology has one."""
+        """The gain of all rings over one at the largest size; None where the topology has one."""
         return ring_gain(self.largest)
 
 

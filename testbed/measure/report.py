@@ -97,7 +97,7 @@ def _scale_note(stored: StoredRun) -> Markup:
 
 
 def _rate_note(stored: StoredRun) -> str:
-    """How the lab chose the rate of its links, where it did."""
+    """Return in words how the lab chose the rate of its links, where it did."""
     texts = [str(phase.data["text"]) for phase in stored.phases if phase.name == LINK_RATE]
     return f" The rate was chosen for this machine: {texts[0]}." if texts else ""
 

@@ -47,12 +47,13 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+_COLLECTS = gc.isenabled()
 gc.disable()  # the import makes a million objects and little garbage: collections take a tenth of its time
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
-gc.freeze()
-gc.enable()
+if _COLLECTS:
+    gc.enable()
 
 # Gloo's ring sends to the rank below, NCCL's to the rank above; ranks are numbered so that data passes in ring order.
 DIRECTION = {"gloo": -1, "nccl": 1}
@@ -157,7 +158,7 @@ class Node:
 
 @lru_cache(maxsize=64)
 def pattern(elements: int, first: int, device: torch.device | str) -> torch.Tensor:
-    """What the inputs have in common from place `first` on; made once a size (see `Configuration.measure`)."""
+    """Return what the inputs have in common from place `first` on; made once a size (see `Configuration.measure`)."""
     places = torch.empty(elements, device=device)
     torch.arange(first, first + elements, out=places)
     return places.remainder_(PATTERN)
@@ -180,7 +181,7 @@ def count_different(found: torch.Tensor, right: torch.Tensor) -> int:
 
 
 def iterations_for(job: dict[str, Any], once_s: float) -> int:
-    """How many iterations of about `once_s` a job wants: for `min_time_s`, within its least and its most.
+    """Return the number of iterations of about `once_s` that fill `min_time_s`, within a job's least and most.
 
     Three are enough where the least would take longer than `max_time_s`.
     """
@@ -207,7 +208,7 @@ def quartiles(values: list[float]) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class ProcessorTimes:
-    """What has been used so far: `own_s` by this process, on the clock `clock_s`; ticks of each of the processors.
+    """Processor time used so far: `own_s` by this process, on the clock `clock_s`; ticks of each of the processors.
 
     `waited_s` is how long threads of this process were ready to run and got no processor, together.
     """
@@ -261,7 +262,7 @@ class ProcessorUse:
 
 
 def processor_use(before: ProcessorTimes, after: ProcessorTimes, device_type: str) -> ProcessorUse:
-    """What was used between two moments, by everybody on this machine and by this process.
+    """Return the processor time used between two moments, by everybody on this machine and by this process.
 
     Waiting for a GPU keeps our own processor busy without need, so there only the machine counts.
     """
@@ -538,6 +539,7 @@ def do_job(rank: int, start_s: float) -> int:
 def main() -> int:
     """One rank: a process for each job, as long as there are more; ends as the last of them did."""
     rank = int(sys.argv[1])
+    gc.freeze()  # children share what was imported, and collections leave it alone
     start_s = time.process_time()
     while True:
         process = os.fork()  # we have one thread, and no process group or GPU is open

@@ -1,4 +1,4 @@
-"""What a command may import until it has answered: anything else must be asked for where it is used."""
+"""Imports that a command may make until it has answered: anything else must be asked for where it is used."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ METADATA = {"email", "importlib.metadata"}
 
 
 def imported_by(*words: object, codes: tuple[int, ...] = (0,)) -> dict[str, list[str]]:
-    """What a command imports: a module's name with the chain of modules by which it came."""
+    """Return the imports of a command: a module's name with the chain of modules by which it came."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("imports_of.py")), *map(str, words)],

@@ -398,7 +398,7 @@ class _Stimulus:
         return values
 
     def _partial_sums(self, count, phases):
-        """What a count adds up in one cycle, or in a few, of each of the phases."""
+        """Return what a count adds up in one cycle, or in a few, of each of the phases."""
         begin = phases * PHASE + self.generator.integers(PHASE // 2, size=len(phases))
         begin = np.minimum(begin, self.cycles - 1)
         length = 1 if count.kind is LEVEL else self.generator.integers(1, 7, len(phases))
@@ -407,7 +407,7 @@ class _Stimulus:
         return count.constant * length + so_far[np.minimum(begin + length, self.cycles)] - so_far[begin]
 
     def _increments(self, ref):
-        """What a term adds in each cycle, as if nothing stalled; what modules drive is 1 in half of the cycles."""
+        """Return what a term adds in each cycle if nothing stalls; what modules drive is 1 in half of the cycles."""
         if ref.module is not None:
             return self.generator.random(self.cycles) < 0.5
         signal = self._signals[ref.name]

@@ -131,21 +131,21 @@ def test_the_deadline_ends_the_whole_family_in_time(family):
     process.wait(60)
     status, _, word = last_word(process)
     assert (status, word["reason"], word["status"]) == (1, "deadline", -signal.SIGKILL)
-    assert 1.5 <= word["seconds"] < 2.5
+    assert 1.5 <= word["seconds"] < 15
     assert not any(map(runs, pids.values()))
 
 
 @pytest.mark.process
 def test_a_renewed_deadline_counts_from_the_last_input(guarded):
-    waits = "sleep 1.2; echo up; read first; read second"
-    process = guarded(["sh", "-c", waits], deadline_s=2.0, options=["--renew"])
+    waits = "sleep 4; echo up; read first; read second"
+    process = guarded(["sh", "-c", waits], deadline_s=8.0, options=["--renew"])
     assert process.stdout.readline() == "up\n"
     process.stdin.write("one\n")
     process.stdin.flush()
     process.wait(60)
     status, _, word = last_word(process)
     assert (status, word["reason"]) == (1, "deadline")
-    assert word["seconds"] >= 3.2
+    assert word["seconds"] >= 12
 
 
 @pytest.mark.process

@@ -36,7 +36,7 @@ class Fault:
     after: str
     found_by: str
     harm: str
-    """What would go wrong for a user."""
+    """The damage to a user."""
     alone: bool = False
     """The test shares something of the machine with others, as network namespaces: one such test at a time."""
 
@@ -59,7 +59,7 @@ FAULTS = read_rows()
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run of tests said: which passed, which this machine cannot run, and of each other one the message."""
+    """The outcome of a run of tests: which passed, which this machine cannot run, and of each other one the message."""
 
     output: str
     passed: frozenset[str] = frozenset()
@@ -137,7 +137,7 @@ class Copy:
 
 
 def ignored(folder: str, names: list[str]) -> set[str]:
-    """Which of the names in a folder git ignores, and git's own."""
+    """Return the names in a folder that git ignores, and git's own."""
     lines = [*(ROOT / ".gitignore").read_text(encoding="utf-8").split(), "/.git"]
     return {
         name

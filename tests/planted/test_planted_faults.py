@@ -23,7 +23,7 @@ minutes_long = [pytest.mark.long, pytest.mark.process, pytest.mark.timeout(600)]
 
 
 def is_there(test: str) -> bool:
-    """Whether the file of a test defines it, in the class that is named, if any."""
+    """Return True if the file of a test defines it, in the class that is named, if any."""
     file, *classes, name = test.partition("[")[0].split("::")
     wanted = [*(f"class {each}\\b" for each in classes), f"def {name}\\("]
     text = (ROOT / file).read_text(encoding="utf-8") if (ROOT / file).exists() else ""

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import FrameType
 from typing import Any
 
@@ -54,14 +54,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out long tests, unless the expression of `-m` speaks of them or they are named one by one."""
     if "long" in config.option.markexpr:
         return
-    named = [argument for argument in config.args if "::" in argument]
+    named = [_named(config, argument) for argument in config.args if "::" in argument]
     kept, left_out = [], []
     for item in items:
-        is_named = any(item.nodeid.startswith(name) for name in named)
-        (kept if "long" not in item.stash[_NEEDS] or is_named else left_out).append(item)
+        is_wanted = "long" not in item.stash[_NEEDS] or any(
+            item.path == path and f"{item.nodeid.partition('::')[2]}[".startswith((f"{name}[", f"{name}::"))
+            for path, name in named
+        )
+        (kept if is_wanted else left_out).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
+
+
+def _named(config: pytest.Config, argument: str) -> tuple[Path, str]:
+    """Return the file of a test that is named on the command line, and what stands behind it."""
+    file, _, name = argument.partition("::")
+    return (config.invocation_params.dir / file).resolve(), name.partition("[")[0]
 
 
 _NEEDS = pytest.StashKey[frozenset[str]]()
@@ -156,6 +165,7 @@ def _phase(item: pytest.Item) -> Iterator[None]:
     return result
 
 
+# Not the teardown: what the last test of a worker tears down may be what others have set up.
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     return (yield from _phase(item))

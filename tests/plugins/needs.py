@@ -27,14 +27,12 @@ MARKERS = {
     "kernel": "needs root, network namespaces, sshd and tc",
     "slow": "takes more than some four seconds of processor time; not in the fast lane",
     "long": "takes minutes; run by `make test-long`, or when it is named",
-    "board": "may differ on a board, with another numpy or with pynq (by itself where a module imports numpy)",
+    "board": "is about pynq: runs in the environment of a board",
     "codec": "takes the branches of a codec, all of which the suite must take",
 }
 
 IMPLIED = {"hdl": ("process",), "kernel": ("process", "socket")}
 """Who needs the first needs the others."""
-
-_NOT_ON_A_BOARD = {"process", "socket", "torch", "slow", "long"}
 
 
 def needs(*names: str) -> Callable[[Function], Function]:
@@ -59,6 +57,4 @@ def needs_of(item: pytest.Item) -> set[str]:
             names.update(getattr(definition.func, "needs", ()))
     for name in list(names):
         names.update(IMPLIED.get(name, ()))
-    if names.isdisjoint(_NOT_ON_A_BOARD) and "np" in vars(getattr(item, "module", None) or object):
-        names.add("board")
     return names

@@ -155,6 +155,7 @@ def test_expressions_see_what_fixtures_need(outcomes):
         (("-m", "not kernel"), {"test_plain"}),
         (("-m", "long"), {"test_long"}),
         (("test_inner.py::test_long",), {"test_long"}),
+        (("./test_inner.py::test_long", "test_inner.py::test_plain"), {"test_long", "test_plain"}),
     ],
 )
 def test_long_tests_run_only_when_they_are_asked_for(outcomes, arguments, run):

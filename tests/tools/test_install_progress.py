@@ -1,4 +1,4 @@
-"""What an installation says: a line a step, the time it took, and the time left when that is known."""
+"""Progress of an installation: a line a step, the time it took, and the time left when that is known."""
 
 from __future__ import annotations
 

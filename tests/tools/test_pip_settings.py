@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from tools.installation.pip_settings import parse_configuration, settings_for_uv
+from tools.installation.pip_settings import configuration_files, read_configuration, settings_for_uv
 
-LISTING = r"""For variant 'global', will try loading '/etc/pip.conf'
-:env:.cert='/etc/one.crt'
-:env:.default-timeout='180'
-:env:.find-links=''
-:env:.quiet='0'
-download.index-url='https://not.for.installing/simple'
-global.cert='/etc/two.crt'
-global.extra-index-url='\nhttps://a.example/simple\nhttps://b.example/simple'
-global.find-links='/srv/wheels'
-global.timeout='15'
-install.find-links="https://c.example/it's"
-install.no_index='false'
+DEBUGGED = """env_var:
+  PIP_CERT='/etc/one.crt'
+env:
+  {named}, exists: True
+    global.timeout: 20
+global:
+  /etc/xdg/pip/pip.conf, exists: False
+  {machine}, exists: True
+    global.cert: /etc/two.crt
+site:
+user:
+  {user}, exists: True
+    global.find-links: /srv/wheels
 """
 
 
@@ -25,20 +26,52 @@ def variables(options, environ=None, **more):
     return dict(settings_for_uv(options, environ or {}, **more).environment)
 
 
-def test_a_later_section_replaces_an_earlier_one_and_an_empty_value_does_not():
-    assert parse_configuration(LISTING) == {
+@pytest.fixture
+def options(tmp_path):
+    """What three files and the environment come to, whatever the order of the files' names."""
+    texts = {
+        "machine": "[global]\ncert = /etc/two.crt\ntimeout = 15\nfind-links = /srv/wheels\nno_index = true\n",
+        "user": "[global]\ntimeout = 18\nextra-index-url =\n    https://a.example/simple\n    https://b.example/simple\n"
+        "[install]\nfind-links = https://c.example/it's\nno-index = false\n"
+        "[download]\nindex-url = https://not.for.installing/simple\n",
+        "named": "[global]\ntimeout = 20\n",
+    }
+    paths = {name: tmp_path / f"{order}.conf" for order, name in enumerate(("named", "user", "machine"))}
+    for name, path in paths.items():
+        path.write_text(texts[name])
+    files = configuration_files(DEBUGGED.format(**paths))
+    assert files == [paths["machine"], paths["user"], paths["named"]]
+    environ = {
+        "PIP_CERT": "/etc/one.crt",
+        "PIP_DEFAULT_TIMEOUT": "180",
+        "PIP_FIND_LINKS": "",
+        "HOME": "/root",
+    }
+    return read_configuration(files, environ)
+
+
+def test_a_later_file_and_a_later_section_replace_what_was_said_before_and_an_empty_value_does_not(options):
+    assert options == {
         "cert": "/etc/one.crt",
         "default-timeout": "180",
         "extra-index-url": "\nhttps://a.example/simple\nhttps://b.example/simple",
         "find-links": "https://c.example/it's",
         "no-index": "false",
-        "quiet": "0",
-        "timeout": "15",
+        "timeout": "20",
+    }
+
+
+def test_one_index_more_for_torch_stands_before_those_of_uv():
+    environ = {"UV_INDEX": "https://a.example/simple"}
+    assert variables({"index-url": "https://b.example/simple"}, environ) == {}
+    assert variables({}, environ, torch_index="https://t.example/cpu") == {
+        "UV_INDEX": "https://t.example/cpu https://a.example/simple",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
     }
 
 
 def test_no_configuration_leaves_uv_as_it_is():
-    assert settings_for_uv(parse_configuration(""), {}) == settings_for_uv({}, {})
+    assert settings_for_uv(read_configuration([], {}), {}) == settings_for_uv({}, {})
     assert variables({}) == {}
 
 

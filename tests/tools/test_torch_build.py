@@ -1,4 +1,4 @@
-"""Which build of torch is installed: the CPU build where there is no GPU, and what was named where it was named."""
+"""The build of torch to install: the CPU build where there is no GPU, and what was named where it was named."""
 
 from __future__ import annotations
 

@@ -6,10 +6,11 @@ needs no second one for uv. What is set for uv itself, as `UV_...`, comes first.
 
 from __future__ import annotations
 
-import ast
+import configparser
+import locale
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -17,6 +18,8 @@ from urllib.parse import unquote, urlsplit
 PYPI = "https://pypi.org/simple"
 _SECTIONS = ("global", "install", ":env:")
 """In the order in which `pip install` reads them: a later one replaces what an earlier one says of an option."""
+_KINDS = ("global", "user", "site", "env")
+"""Kinds of files in pip's order, the last being the file of PIP_CONFIG_FILE."""
 _TRUE = ("y", "yes", "t", "true", "on", "1")
 _INDEXES_OF_UV = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -24,34 +27,48 @@ _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 @dataclass(frozen=True, slots=True)
 class UvSettings:
-    """What makes uv find packages where pip finds them."""
+    """Settings with which uv finds packages where pip finds them."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables rather than options: the address of an index may hold a password, and options are seen by all users."""
     options: tuple[str, ...] = ()
-    """What has no variable; for the commands that install."""
+    """Settings without a variable; for the commands that install."""
     notes: tuple[str, ...] = ()
-    """What pip would warn of."""
+    """Warnings that pip would print."""
 
 
-def parse_configuration(listing: str) -> dict[str, str]:
-    """Return the options of `pip install` from the output of `pip config list`, which merges all files.
+def configuration_files(debugged: str) -> list[Path]:
+    """Return the files that pip reads, a later one over an earlier one, from the output of `pip config debug`."""
+    kind, found = "", []
+    for line in debugged.splitlines():
+        if heading := re.fullmatch(r"(\w+):", line):
+            kind = heading[1]
+        elif (file := re.fullmatch(r"\s+(.+), exists: True", line)) and kind in _KINDS:
+            found.append((_KINDS.index(kind), len(found), Path(file[1])))
+    return [path for _, _, path in sorted(found)]
 
-    >>> parse_configuration("global.no-index='1'")
-    {'no-index': '1'}
-    """
+
+def read_configuration(files: Sequence[Path], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of `pip install`: those of files, a later one over an earlier one, then `PIP_...`."""
     found: dict[tuple[str, str], str] = {}
-    for line in listing.splitlines():
-        match = re.fullmatch(r"(global|install|:env:)\.([^=]+)=(['\"].*)", line.strip())
-        if match is not None:
-            section, option, text = match.groups()
-            found[section, option.replace("_", "-")] = ast.literal_eval(text)
+    for file in files:
+        parser = configparser.RawConfigParser()
+        parser.read(file, encoding=locale.getpreferredencoding(do_setlocale=False))
+        for section in parser.sections():
+            found |= {(section, _option(name)): text for name, text in parser.items(section)}
+    for name, text in environ.items():
+        if name.startswith("PIP_"):
+            found[":env:", _option(name.removeprefix("PIP_"))] = text
     return {
         option: text
         for section in _SECTIONS
         for (of, option), text in found.items()
         if of == section and text  # as pip does: an empty value says nothing
     }
+
+
+def _option(name: str) -> str:
+    return name.lower().replace("_", "-")
 
 
 def settings_for_uv(
@@ -70,7 +87,9 @@ def settings_for_uv(
     environment = {
         **(
             {}
-            if no_index or any(name in environ for name in _INDEXES_OF_UV)
+            if no_index
+            else _torch_index_beside(environ, torch_index)
+            if any(name in environ for name in _INDEXES_OF_UV)
             else _indexes(options, torch_index)
         ),
         **({"UV_FIND_LINKS": ",".join(links)} if links else {}),
@@ -78,7 +97,9 @@ def settings_for_uv(
         **_certificates(options, environ, has_system_certificates=has_system_certificates),
     }
     kept = {
-        name: text for name, text in environment.items() if not (name.startswith("UV_") and name in environ)
+        name: text
+        for name, text in environment.items()
+        if not (name.startswith("UV_") and name in environ) or (name == "UV_INDEX" and torch_index)
     }
     return UvSettings(kept, ("--no-index",) if no_index else (), tuple(notes))
 
@@ -98,6 +119,16 @@ def _indexes(options: Mapping[str, str], torch_index: str) -> dict[str, str]:
     return {
         "UV_INDEX": " ".join(first),
         "UV_DEFAULT_INDEX": last,
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+    }
+
+
+def _torch_index_beside(environ: Mapping[str, str], torch_index: str) -> dict[str, str]:
+    """Return the indexes of somebody who has set uv's own, with the one more that was named for torch."""
+    if not torch_index:
+        return {}
+    return {
+        "UV_INDEX": " ".join([*torch_index.split(), *environ.get("UV_INDEX", "").split()]),
         "UV_INDEX_STRATEGY": "unsafe-best-match",
     }
 

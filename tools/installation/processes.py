@@ -6,15 +6,17 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 _TICK_S = 1.0
+_END_S = 10.0
 _LAST_LINES = 25
 
 
 class InstallError(Exception):
-    """What cannot be installed, why, and what to do."""
+    """An installation that cannot go on: what, why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,20 @@ def run(
         try:
             status = _wait(process, tick)
         except BaseException:
-            process.kill()
-            process.wait()
+            _end(process)
             raise
         output.seek(0)
         return Done(status, output.read().decode(errors="replace"))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process, with time to tidy up. One that runs as root, by sudo, got the same interrupt as we did."""
+    for signal_it in (process.terminate, process.kill):
+        with suppress(PermissionError):
+            signal_it()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_S)
+            return
 
 
 def _wait(process: subprocess.Popen[bytes], tick: Callable[[], None]) -> int:

@@ -64,7 +64,7 @@ class Line:
     elapsed: Callable[[], float]
     left: Callable[[float], float | None]
     detail: str = ""
-    """What was found out while the step ran; printed at the end."""
+    """Findings of the step; printed at the end."""
 
     def begin(self) -> None:
         """Print the title, which is all that a file or a pipe sees before the step is done."""

@@ -14,7 +14,12 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 from tools.installation import system
-from tools.installation.pip_settings import UvSettings, parse_configuration, settings_for_uv
+from tools.installation.pip_settings import (
+    UvSettings,
+    configuration_files,
+    read_configuration,
+    settings_for_uv,
+)
 from tools.installation.processes import Done, InstallError, run
 
 _SYSTEM_CERTIFICATES = (
@@ -40,7 +45,7 @@ class Uv:
 
     @property
     def folder(self) -> Path:
-        """Where uv lies, and what it needs besides; ignored by git, removed by `make clean`."""
+        """The folder of uv and what it needs; ignored by git, removed by `make clean`."""
         return self.root / ".tools"
 
     @property
@@ -122,9 +127,8 @@ class Uv:
     @cached_property
     def settings(self) -> UvSettings:
         """The configuration of pip, and the folder of the cache."""
-        options = parse_configuration(self._pip_configuration())
         found = settings_for_uv(
-            options,
+            self._pip_configuration(),
             self.environ,
             torch_index=self.environ.get("TORCH_INDEX", ""),
             has_system_certificates=any(path.exists() for path in _SYSTEM_CERTIFICATES),
@@ -136,12 +140,13 @@ class Uv:
         """Return what pip would warn of, if its configuration was used."""
         return self.settings.notes if "settings" in vars(self) else ()
 
-    def _pip_configuration(self) -> str:
+    def _pip_configuration(self) -> dict[str, str]:
         python = self._pip_python()
         if python is None:
-            return ""  # a uv was named, and what is set for it is all there is
-        command: list[str | Path] = [python, "-m", "pip", "config", "list"]
-        return run(command, environment={**self.environ, **_READ_ALL}).output
+            return {}  # a uv was named, and what is set for it is all there is
+        command: list[str | Path] = [python, "-m", "pip", "config", "debug"]
+        debugged = run(command, environment={**self.environ, **_READ_ALL}).output
+        return read_configuration(configuration_files(debugged), self.environ)
 
     def _cache(self) -> dict[str, str]:
         """Return where uv keeps what it downloads: where the environments can be linked to it, if there is a place."""
