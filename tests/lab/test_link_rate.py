@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.errors import LabStartError
-from testbed.lab import simulated
+from testbed.lab import link_rate, simulated
 from testbed.lab.inventory import parse_lab, render_lab
 from testbed.lab.link_rate import STEPS, Machine, fitted_rate, idle_share, read_quota, read_ticks
 
@@ -78,7 +78,7 @@ def test_the_quota_of_the_control_group(tmp_path, text, quota):
 
 
 def test_a_lab_file_that_fixes_its_rate_keeps_it(small_lab_text, monkeypatch):
-    monkeypatch.setattr(simulated, "look_at_machine", lambda: replace(TWO, free=0, copy_mbps=1))
+    monkeypatch.setattr(link_rate, "look_at_machine", lambda: replace(TWO, free=0, copy_mbps=1))
     assert simulated.choose_rate(parse_lab(small_lab_text(), "x.yaml"), "kernel") is None
     lab = parse_lab(fitted(small_lab_text()), "x.yaml")
     assert simulated.choose_rate(lab, "kernel").rate_mbps == 25
