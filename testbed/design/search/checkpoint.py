@@ -113,8 +113,10 @@ def _damaged(path: Path, why: str) -> SearchError:
 
 
 def _from_json(row: Any) -> ChainState:
-    """A state, every number of it looked at."""
+    """Return a state, every number of it looked at."""
     chance = np.random.default_rng()
+    if min(dict(row["chance"]["state"]).values()) < 0:
+        raise ValueError("a negative state of chance")  # numpy 1 would wrap it
     chance.bit_generator.state = row["chance"]
     best = tuple(_visit(visit) for visit in row["best"])
     counts = [row[name] for name in ("step", "unchanged", "accepted")]

@@ -79,6 +79,8 @@ def test_without_dask_the_cure_is_told(little, four, monkeypatch):
 
 @pytest.mark.parametrize("address", ["nonsense", "tcp://nonsense", "tcp://", "tcp://a:b", "http://a:80"])
 def test_what_is_no_address_is_refused_before_anybody_is_asked(little, four, monkeypatch, address):
+    pytest.importorskip("distributed", reason="needs lightbed[cluster]")
+
     def nobody(*_about, **_more):
         pytest.fail("asked")
 
