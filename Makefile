@@ -53,12 +53,9 @@ test-board: install-test ## what may differ on a board, on the built wheel with 
 	env -u PYTHONDONTWRITEBYTECODE PYTHONSAFEPATH=1 .venv-board/bin/python -m pytest -q $(PARALLEL) -p no:cacheprovider -m "$(BOARD)" $(BOARD_FOLDERS)
 
 # Tracing branches makes tests take two thirds longer, so only the codecs, where it is a demand, are traced.
-# Tests of labs in the kernel run one at a time, beside the others: they mostly wait.
 test-full: install-test ## all tests but the long ones and those of the codecs
-	@mkdir -p build
-	@$(PYTEST) -m "kernel and not long" >build/kernel-tests.log 2>&1 & kernel=$$!; status=0; \
-	$(PYTEST) $(PARALLEL) -m "not (kernel or codec or long)" || status=$$?; \
-	wait $$kernel || status=$$?; cat build/kernel-tests.log; exit $$status
+	$(PYTEST) $(PARALLEL) -m "not (kernel or codec or long)"
+	$(PYTEST) $(PARALLEL) -m "kernel and not long"
 
 test-long: install-test planted ## the tests that take minutes, and planted faults
 	HYPOTHESIS_PROFILE=long $(PYTEST) -m long --ignore tests/planted

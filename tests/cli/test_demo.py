@@ -150,7 +150,7 @@ class TestKernelHosts:
 
         assert ran.code == 0, ran.err
         assert ran.json["hosts"] == "kernel"
-        assert ran.json["busbw_mbps"]["one_ring"] > 80
+        assert ran.json["busbw_mbps"]["one_ring"] > 0.8 * ran.json["rate_mbps"] or ran.json["cpu_limited"]
         assert ran.json["ratio"] > 1.5
         assert "TCP stalled" in ran.err
         check_run(ran.json, tmp_path)
