@@ -35,6 +35,15 @@ settings.register_profile("ci", derandomize=True, **PATIENT)
 settings.register_profile("long", max_examples=2000, **PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_locks(tmp_path_factory):
+    """Locks of devices are for all of a machine: workers, and other suites on it, use the same addresses in memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LIGHTBED_LOCK_DIR", str(tmp_path_factory.mktemp("locks")))
+        yield
+
+
 KERNEL_TOOLS = ("ip", "tc", "sshd", "unshare")
 
 
