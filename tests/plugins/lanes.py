@@ -28,8 +28,8 @@ _STARTS_A_PROCESS = frozenset(
 )
 
 
-_LOOK_AROUND = frozenset({"importlib._bootstrap", "ctypes.util"})
-"""Libraries that are imported look at the processor, or for C libraries, with programs: not the test's own doing."""
+_LOOK_AROUND = frozenset({"importlib._bootstrap", "ctypes.util", "platform"})
+"""Libraries look at the machine, or for C libraries, with programs: not the test's own doing."""
 
 
 class NeedError(Exception):
