@@ -25,7 +25,7 @@ from testbed.measure.rank_reports import Diagnosis, RankReports
 
 __all__ = ["CollectiveSpec", "Configuration", "Progress", "Ranks", "doubling_sizes", "run_collectives"]
 
-READY_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 120.0
 # How long after the deadline the guards' last words are waited for, and how often we look who still runs.
 GRACE_S = 1.5
 LOOK_S = 0.5

@@ -132,7 +132,7 @@ def test_installing_again_and_over_another_epoch_leaves_no_leftovers(bench):
             host: result.stdout
             for host, result in bench.fleet.run(
                 {
-                    host.name: "ip -4 route; ip -4 neigh; ip -4 address show; ip rule"
+                    host.name: "ip -4 route; ip -4 neigh show nud permanent; ip -4 address show; ip rule"
                     for host in bench.lab.hosts
                 }
             ).items()
