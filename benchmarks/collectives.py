@@ -19,7 +19,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from testbed.design.rings import rings_of
+from testbed.design.topology.rings import rings_of
 from testbed.lab.inventory import load_lab
 from testbed.lab.link_rate import fitted_rate, look_at_machine
 from testbed.lab.simulated import at_rate, start_lab

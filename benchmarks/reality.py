@@ -3,8 +3,8 @@
 Five topologies are brought into force one after the other. On each, every case runs three times in turn, some
 iterations back to back each time; what is measured is the median of the three. The flow simulator predicts the same
 iterations from the wiring, the installed routes and constants that were fixed beforehand
-(`testbed.design.prediction`). Hosts share the processors of one machine: run it when nothing else does. Cases in
-which the processors and not the links were full are marked `cpu_limited`.
+(`testbed.design.collectives.prediction`). Hosts share the processors of one machine: run it when nothing else does. Cases
+in which the processors and not the links were full are marked `cpu_limited`.
 
 Needs root. Arguments name topologies (functions here) to leave out all others; each case is told as it is measured.
 """
@@ -22,20 +22,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.design.demand import AllReduceDemand, demand_of
-from testbed.design.finder import find
-from testbed.design.model import RingOrder, Topology
-from testbed.design.prediction import (
+from testbed.design.collectives.prediction import (
     NAMESPACE_HOSTS,
     allreduce_graph,
     exchange_graph,
     hosts_fabric,
     predicted_s,
 )
-from testbed.design.rings import ring_order, rings_of
-from testbed.design.routes import find_routes
-from testbed.design.topology import find_topology
-from testbed.design.wiring import wire
+from testbed.design.model import RingOrder, Topology
+from testbed.design.patching.wiring import wire
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import find_topology
+from testbed.design.topology.demand import AllReduceDemand, demand_of
+from testbed.design.topology.finder import find
+from testbed.design.topology.rings import ring_order, rings_of
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated import start_lab
 from testbed.measure.collective_rows import misplaced

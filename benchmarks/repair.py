@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 
 from testbed.design.model import RingOrder, Topology
-from testbed.design.routes import find_routes
-from testbed.design.wiring import wire
+from testbed.design.patching.wiring import wire
+from testbed.design.routing.routes import find_routes
 from testbed.lab.control import control
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab

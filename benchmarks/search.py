@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from testbed.design.finder import Finding
-from testbed.design.planning import usual_walk
+from testbed.design.plans.planning import usual_walk
 from testbed.design.search import optimise
-from testbed.design.search.chain import Rules, advance, begin
-from testbed.design.search.crew import crew
+from testbed.design.search.chains.chain import Rules, advance, begin
+from testbed.design.search.chains.problem import Point
+from testbed.design.search.chains.worker_pool import crew
 from testbed.design.search.exhaustive import all_graphs, optimum
 from testbed.design.search.finalists import rank, simulated, wirings
-from testbed.design.search.problem import Point
 from testbed.design.search.setting import Setting
 from testbed.design.search.strategies import StrategyProblem
+from testbed.design.topology.finder import Finding
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import A100_80GB, Cluster

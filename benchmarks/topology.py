@@ -19,17 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from testbed.design.balance import balance, shortest_paths_of
-from testbed.design.demand import AllReduceDemand, Demand, demand_of_arrays
-from testbed.design.distance import diameter, mean_hops
-from testbed.design.finder import find
-from testbed.design.hops import hop_table
 from testbed.design.matching import match_edges, match_priced
-from testbed.design.next_hops import next_hops
-from testbed.design.routes import find_routes
-from testbed.design.strides import directed_strides, reach
-from testbed.design.topology import find_topology
-from testbed.design.wiring import wire
+from testbed.design.patching.wiring import wire
+from testbed.design.routing.balance import balance, shortest_paths_of
+from testbed.design.routing.next_hops import next_hops
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import find_topology
+from testbed.design.topology.demand import AllReduceDemand, Demand, demand_of_arrays
+from testbed.design.topology.distance import diameter, mean_hops
+from testbed.design.topology.finder import find
+from testbed.design.topology.hops import hop_table
+from testbed.design.topology.strides import directed_strides, reach
 
 SIZES = ((12, 4, 7), (128, 4, 3), (432, 8, 1))
 #: Nodes, degree, processor seconds asked for.

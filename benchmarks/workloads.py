@@ -15,10 +15,10 @@ from collections.abc import Callable
 import numpy as np
 
 from testbed.design.workloads.catalogue import workload
-from testbed.design.workloads.iteration import iteration, traffic
+from testbed.design.workloads.iteration.task_graph import iteration, traffic
+from testbed.design.workloads.iteration.totals import Tally
 from testbed.design.workloads.roofline import Cluster, memory_use
-from testbed.design.workloads.strategies import default_strategy, legal_layouts
-from testbed.design.workloads.tally import Tally
+from testbed.design.workloads.strategies.strategies import default_strategy, legal_layouts
 
 NODES = 128
 CHANGES = 1000

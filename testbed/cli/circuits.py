@@ -61,7 +61,7 @@ def _journal_in(runs_dir: Path) -> Journal:
 
 
 def _heading(lab: Lab, design: Design, hosts: HostsChoice = "auto") -> str:
-    from testbed.design.topology import as_json as topology_json
+    from testbed.design.topology.circulants import as_json as topology_json
     from testbed.lab.simulated import hosts_of
 
     topology = topology_json(design.topology)
@@ -96,8 +96,8 @@ def plan(
 ) -> int:
     """Say what would change on the switches. Exit code 2 when something would, 0 when nothing."""
     from testbed.cli.designs import chosen_design
-    from testbed.design.topology import as_json as topology_json
-    from testbed.design.wiring import patch_list
+    from testbed.design.patching.wiring import patch_list
+    from testbed.design.topology.circulants import as_json as topology_json
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated import find_running
     from testbed.operate.plan import describe, plan_json

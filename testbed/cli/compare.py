@@ -26,7 +26,7 @@ from testbed.cli.workload_options import (
 )
 
 if TYPE_CHECKING:
-    from testbed.design.comparison import Row
+    from testbed.design.evaluation.comparison import Row
 
 
 def register(app: typer.Typer) -> None:
@@ -57,10 +57,10 @@ def compare(
     as_json: AsJson = False,
 ) -> int:
     """Simulate one iteration of a workload on several fabrics and compare time and cost."""
-    from testbed.design.comparison import compare_fabrics, rows_of
-    from testbed.design.comparison_picture import draw_comparison
-    from testbed.design.jobs import open_job
-    from testbed.design.workload_choice import WorkloadChoice, parse_settings
+    from testbed.design.evaluation.comparison import compare_fabrics, rows_of
+    from testbed.design.evaluation.comparison_plot import draw_comparison
+    from testbed.design.evaluation.jobs import open_job
+    from testbed.design.workloads.choice import WorkloadChoice, parse_settings
 
     job = open_job(
         WorkloadChoice(workload, preset, parse_settings(settings), device, profile), nodes, strategy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from testbed.cli.options import parse_demands
-from testbed.design.strides import Method
+from testbed.design.topology.strides import Method
 from testbed.errors import PlanFileError
 from testbed.lab.model import Lab
 from testbed.operate.session import Design, design_for, design_of_plan, lab_of_plan
@@ -29,7 +29,7 @@ def chosen_design(
         raise PlanFileError(
             f"--plan {plan_file} says which topology is meant: leave out --simplex, --method and --demand"
         )
-    from testbed.design.plan_file import read_plan  # with all workloads that a plan may be for
+    from testbed.design.plans.file import read_plan  # with all workloads that a plan may be for
 
     plan = read_plan(plan_file)
     here = lab_of_plan(lab, plan)

@@ -23,8 +23,8 @@ from testbed.cli.workload_options import (
 from testbed.errors import PlanFileError, TopologyError
 
 if TYPE_CHECKING:
-    from testbed.design.plan_file import Plan
-    from testbed.design.planning import Servers
+    from testbed.design.plans.file import Plan
+    from testbed.design.plans.planning import Servers
     from testbed.design.search import Progress
 
 Lab = Annotated[
@@ -79,9 +79,9 @@ def optimise(
     as_json: AsJson = False,
 ) -> int:
     """Find a strategy and a topology for a workload, and write them down as a plan."""
-    from testbed.design.plan_file import check_writable, plan_json, write_plan
-    from testbed.design.planning import Effort, make_plan
-    from testbed.design.workload_choice import WorkloadChoice, parse_settings
+    from testbed.design.plans.file import check_writable, plan_json, write_plan
+    from testbed.design.plans.planning import Effort, make_plan
+    from testbed.design.workloads.choice import WorkloadChoice, parse_settings
 
     choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)
     servers = _servers(lab_file, hosts_of, nodes, degree, rate_gbps, simplex=simplex)
@@ -114,7 +114,7 @@ def _servers(
     *,
     simplex: bool,
 ) -> Servers:
-    from testbed.design.planning import Servers
+    from testbed.design.plans.planning import Servers
     from testbed.lab.inventory import load_lab
     from testbed.lab.shards import shard_of
     from testbed.operate.session import check_fits, degree_of
@@ -142,7 +142,7 @@ def _servers(
 
 def _patches(lab_file: Path | None, plan: Plan, out: Path) -> list[str]:
     """What is to be patched on the lab; raises `TopologyError` when its switches cannot hold the topology."""
-    from testbed.design.wiring import patch_list
+    from testbed.design.patching.wiring import patch_list
     from testbed.lab.inventory import load_lab
     from testbed.operate.session import design_of_plan, lab_of_plan
 

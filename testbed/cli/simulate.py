@@ -25,12 +25,12 @@ from testbed.cli.workload_options import (
     StrategyChoice,
     Workload,
 )
-from testbed.design.fabric_names import FABRICS, SWITCHED
+from testbed.design.fabrics.names import FABRICS, SWITCHED
 
 if TYPE_CHECKING:
-    from testbed.design.fabric_choice import ChosenFabric
-    from testbed.design.jobs import Job
-    from testbed.design.simulation import Execution
+    from testbed.design.evaluation.jobs import Job
+    from testbed.design.evaluation.simulation import Execution
+    from testbed.design.fabrics.choice import ChosenFabric
 
 DIRECT_DEGREE = 4
 
@@ -70,10 +70,10 @@ def simulate(
     as_json: AsJson = False,
 ) -> int:
     """Simulate one iteration of a workload or a task graph on a fabric."""
-    from testbed.design.fabric_choice import fabric_by_name
-    from testbed.design.jobs import open_job
-    from testbed.design.simulation import figures, flowing, simulate_on, write_trace
-    from testbed.design.workload_choice import WorkloadChoice, parse_settings
+    from testbed.design.evaluation.jobs import open_job
+    from testbed.design.evaluation.simulation import figures, flowing, simulate_on, write_trace
+    from testbed.design.fabrics.choice import fabric_by_name
+    from testbed.design.workloads.choice import WorkloadChoice, parse_settings
 
     choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)
     job = open_job(choice, nodes, strategy)
@@ -106,7 +106,7 @@ def simulate(
 
 
 def _draw(job: Job, done: Execution, fabric: str, timeline: Path | None, heat_map: Path | None) -> None:
-    from testbed.design.simulation import draw_timeline
+    from testbed.design.evaluation.simulation import draw_timeline
 
     if timeline:
         draw_timeline(done, timeline, f"SIMULATED: {job.name} on {fabric}, {done.iteration_s * 1e3:.2f} ms")

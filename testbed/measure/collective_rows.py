@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from testbed.design.collectives.performance import (
+    exchange_limit_mbps,
+    exchange_loads,
+    link_limit_mbps,
+    link_loads,
+)
 from testbed.design.model import Link, Nic, Routes, Wiring
-from testbed.design.performance import exchange_limit_mbps, exchange_loads, link_limit_mbps, link_loads
 from testbed.errors import WrongResult
 from testbed.lab.model import Lab
 from testbed.measure.collective_spec import CollectiveSpec, Configuration

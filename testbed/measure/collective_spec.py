@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Literal
 
+from testbed.design.collectives.performance import Pair
 from testbed.design.model import RingOrder
-from testbed.design.performance import Pair
 
 Backend = Literal["auto", "gloo", "nccl"]
 

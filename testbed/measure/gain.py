@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from testbed.design.demand import AllReduceDemand
+from testbed.design.topology.demand import AllReduceDemand
 from testbed.measure.model import Timing
 from testbed.measure.records import Comparison
 from testbed.measure.units import size_text

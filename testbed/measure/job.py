@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from testbed.design.rings import rings_of
-from testbed.design.second_topology import SecondTopology, plan_second
-from testbed.design.topology import as_json
+from testbed.design.sharing.second_topology import SecondTopology, plan_second
+from testbed.design.topology.circulants import as_json
+from testbed.design.topology.rings import rings_of
 from testbed.errors import VerifyFailed
 from testbed.lab.inventory import render_lab
 from testbed.lab.link_rate import LinkRate

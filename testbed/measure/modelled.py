@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import platform
 
+from testbed.design.collectives.performance import Network, allreduce_time_s
+from testbed.design.collectives.prediction import NAMESPACE_HOSTS, exchange_graph, hosts_fabric, predicted_s
 from testbed.design.model import Routes, Wiring
-from testbed.design.performance import Network, allreduce_time_s
-from testbed.design.prediction import NAMESPACE_HOSTS, exchange_graph, hosts_fabric, predicted_s
 from testbed.lab.model import Lab
 from testbed.measure.collective_rows import limit_mbps, sent_share
 from testbed.measure.collective_spec import CollectiveSpec, Configuration

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from testbed.design.model import RingOrder
-from testbed.design.rings import rings_of
+from testbed.design.topology.rings import rings_of
 from testbed.errors import CollectiveError, VerifyFailed
 from testbed.lab.model import Lab
 from testbed.measure.collective_rows import PROVING_SIZE_BYTES, misplaced

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.model import Link, Topology, Wiring
-from testbed.design.repair import Repair, Standing, bought_pairs, plan_repair, routes_over
-from testbed.design.routes import find_routes
+from testbed.design.repair.plan import Repair, Standing, bought_pairs, plan_repair, routes_over
+from testbed.design.routing.routes import find_routes
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
 from testbed.operate.apply import demand_no_drift

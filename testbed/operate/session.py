@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from ocs_drivers import OpticalSwitch, open_switch
 from testbed.design.model import Routes, Topology, Wiring
-from testbed.design.routes import find_routes
-from testbed.design.strides import Method
-from testbed.design.topology import AllReduceDemand, find_topology
-from testbed.design.wiring import wire
+from testbed.design.patching.wiring import wire
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import AllReduceDemand, find_topology
+from testbed.design.topology.strides import Method
 from testbed.errors import JournalError, LabStartError, PlanFileError, TopologyError
 from testbed.lab.forwarding import forwarding_plan, install, read_macs
 from testbed.lab.model import Lab
@@ -30,7 +30,7 @@ from testbed.operate.plan import plan_lab
 from testbed.operate.verify import verify_lab
 
 if TYPE_CHECKING:
-    from testbed.design.plan_file import Plan
+    from testbed.design.plans.file import Plan
     from testbed.lab.fleet import Fleet, SshFleet
     from testbed.operate.journal import Journal
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from testbed.cli.output import PlainNarrator
-from testbed.design.plan_file import read_plan
+from testbed.design.plans.file import read_plan
 from testbed.errors import TopologyError
 
 LAB = Path(__file__).resolve().parents[2] / "labs" / "testbed12.yaml"

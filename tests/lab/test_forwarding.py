@@ -14,9 +14,9 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("pydantic")
 
-from testbed.design.routes import find_routes
-from testbed.design.topology import find_topology
-from testbed.design.wiring import parse_patch_list, wire
+from testbed.design.patching.wiring import parse_patch_list, wire
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import find_topology
 from testbed.errors import HostError
 from testbed.lab.fleet import Completed
 from testbed.lab.forwarding import forwarding_plan, install, read_macs

@@ -15,11 +15,11 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("pydantic")
 
-from testbed.design.performance import exchange_limit_mbps, exchange_loads
-from testbed.design.rings import rings_of
-from testbed.design.routes import find_routes
-from testbed.design.topology import find_topology
-from testbed.design.wiring import wire
+from testbed.design.collectives.performance import exchange_limit_mbps, exchange_loads
+from testbed.design.patching.wiring import wire
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import find_topology
+from testbed.design.topology.rings import rings_of
 from testbed.errors import CollectiveError, CollectiveTimeout, HostError, WrongResult
 from testbed.lab.inventory import load_lab
 from testbed.lab.launch import Completed

@@ -19,7 +19,7 @@ skip_without("sqlalchemy")
 skip_without("jsonschema")
 
 from testbed.design.model import RingOrder
-from testbed.design.rings import rings_of
+from testbed.design.topology.rings import rings_of
 from testbed.errors import CollectiveError, CollectiveTimeout, WrongResult
 from testbed.lab.control import control
 from testbed.lab.inventory import load_lab

@@ -17,8 +17,8 @@ skip_without("sqlalchemy")
 skip_without("jsonschema")
 
 from testbed.design.model import Nic, RingOrder, Topology
-from testbed.design.routes import find_routes
-from testbed.design.wiring import wire
+from testbed.design.patching.wiring import wire
+from testbed.design.routing.routes import find_routes
 from testbed.errors import CollectiveError
 from testbed.lab.control import control
 from testbed.lab.inventory import load_lab

@@ -7,7 +7,7 @@ from libraries import skip_without
 
 skip_without("sqlalchemy")
 
-from testbed.design.demand import AllReduceDemand
+from testbed.design.topology.demand import AllReduceDemand
 from testbed.measure.gain import compare_topologies
 from testbed.measure.model import Timing
 

@@ -110,9 +110,9 @@ def switches(modelled):
 @pytest.fixture(scope="session")
 def ring_and_pairs():
     """Makes a design for twelve hosts: rings of all on two NICs, and two NICs for pairs three and six apart."""
-    from testbed.design.routes import find_routes
-    from testbed.design.topology import find_topology
-    from testbed.design.wiring import wire
+    from testbed.design.patching.wiring import wire
+    from testbed.design.routing.routes import find_routes
+    from testbed.design.topology.circulants import find_topology
     from testbed.operate.session import Design
 
     def make(*, simplex=False):

@@ -25,8 +25,8 @@ skip_without("sqlalchemy")
 from ocs_drivers import OcsError
 from ocs_drivers.errors import ProtocolDesync, SwitchHeld
 from ocs_drivers.model import Capabilities, CrossConnects, Status
-from testbed.design.topology import find_topology
-from testbed.design.wiring import wire
+from testbed.design.patching.wiring import wire
+from testbed.design.topology.circulants import find_topology
 from testbed.errors import ApplyFailed, DriftError, JournalError, RefusedToMove
 from testbed.operate.apply import apply_plan, require_permission
 from testbed.operate.journal import Journal
@@ -260,8 +260,8 @@ CRASH = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[2])
 from conftest import MemorySwitch, TESTBED12
-from testbed.design.topology import find_topology
-from testbed.design.wiring import wire
+from testbed.design.topology.circulants import find_topology
+from testbed.design.patching.wiring import wire
 from testbed.lab.inventory import load_lab
 from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal

@@ -13,8 +13,8 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from testbed.design.model import Link, Nic
-from testbed.design.topology import find_topology
-from testbed.design.wiring import parse_patch_list, wire
+from testbed.design.patching.wiring import parse_patch_list, wire
+from testbed.design.topology.circulants import find_topology
 from testbed.lab.probe import Frame, Heard, NicHearing
 from testbed.operate.hearing import compare, links_heard
 

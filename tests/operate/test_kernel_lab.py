@@ -20,9 +20,9 @@ skip_without("sqlalchemy")
 
 from ocs_drivers import open_switch
 from ocs_drivers.model import CrossConnects
-from testbed.design.routes import find_routes
-from testbed.design.topology import find_topology
-from testbed.design.wiring import parse_patch_list, wire
+from testbed.design.patching.wiring import parse_patch_list, wire
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import find_topology
 from testbed.lab.control import control
 from testbed.lab.fleet import SshFleet
 from testbed.lab.forwarding import forwarding_plan, install, read_macs

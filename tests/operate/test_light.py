@@ -12,8 +12,8 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Power, Snapshot
-from testbed.design.topology import find_topology
-from testbed.design.wiring import wire
+from testbed.design.patching.wiring import wire
+from testbed.design.topology.circulants import find_topology
 from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal
 from testbed.operate.light import TOLERANCE_DB, SwitchReading, budget_of, judge_circuits

@@ -11,11 +11,11 @@ import pytest
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.cli.output import run_app
 from testbed.design.model import Nic
-from testbed.design.plan_file import Plan, WorkloadChoice, write_plan
-from testbed.design.routes import find_routes
-from testbed.design.topology import find_topology
-from testbed.design.wiring import wire
-from testbed.design.workloads.layout import Strategy, data_layout
+from testbed.design.patching.wiring import wire
+from testbed.design.plans.file import Plan, WorkloadChoice, write_plan
+from testbed.design.routing.routes import find_routes
+from testbed.design.topology.circulants import find_topology
+from testbed.design.workloads.sharding.sharding import Strategy, data_layout
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.inventory import render_lab
 from testbed.operate.journal import Journal

@@ -14,11 +14,11 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.errors import PortBusy
-from testbed.design.plan_file import Plan
-from testbed.design.topology import find_topology
-from testbed.design.wiring import wire
-from testbed.design.workload_choice import WorkloadChoice
-from testbed.design.workloads.layout import Strategy
+from testbed.design.patching.wiring import wire
+from testbed.design.plans.file import Plan
+from testbed.design.topology.circulants import find_topology
+from testbed.design.workloads.choice import WorkloadChoice
+from testbed.design.workloads.sharding.sharding import Strategy
 from testbed.errors import PlanFileError, TopologyError
 from testbed.lab.shards import shard_of
 from testbed.operate.apply import apply_plan

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from testbed.design.hops import hop_table
 from testbed.design.model import Topology
+from testbed.design.search.chains.problem import Point
 from testbed.design.search.cost import Costs
 from testbed.design.search.paths import paths_over
-from testbed.design.search.problem import Point
 from testbed.design.search.setting import Setting
 from testbed.design.search.strategies import StrategyProblem
+from testbed.design.topology.hops import hop_table
 from testbed.errors import SearchError
 
 MOST = 2_000_000

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.fabrics import ideal_switch
 from sim.models.network.fluid import fluid_ring
-from testbed.design.fabric_choice import fabric_by_name
-from testbed.design.finder import Finding
-from testbed.design.search.exchange_links import SHORTER, Tries, improved, starts
+from testbed.design.fabrics.choice import fabric_by_name
+from testbed.design.search.chains.stop import Stop
+from testbed.design.search.edge_swap import SHORTER, Tries, improved, starts
 from testbed.design.search.setting import Setting
-from testbed.design.search.stop import Stop
 from testbed.design.search.strategies import Proposal, StrategyProblem
-from testbed.design.workloads.iteration import iteration
-from testbed.design.workloads.layout import Strategy
+from testbed.design.topology.finder import Finding
+from testbed.design.workloads.iteration.task_graph import iteration
+from testbed.design.workloads.sharding.sharding import Strategy
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.fabrics.circulants import ROUTE_SETS, circulant
-from testbed.design.fabric_choice import ring_strides
+from testbed.design.fabrics.choice import ring_strides
 from testbed.design.model import Topology
-from testbed.design.next_hops import next_hops
-from testbed.design.strides import directed_strides
-from testbed.design.topology import circulant_edges
+from testbed.design.routing.next_hops import next_hops
+from testbed.design.topology.circulants import circulant_edges
+from testbed.design.topology.strides import directed_strides
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

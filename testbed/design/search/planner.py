@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sim.models.network.latency import Latency
-from testbed.design.distance import mean_hops
-from testbed.design.finder import Finding
-from testbed.design.search import checkpoint as checkpoints
-from testbed.design.search.chain import AlphaUnit, ChainState, Rules, Visit, merge
-from testbed.design.search.crew import Here, Job, crew, first_states, run_chains
-from testbed.design.search.exchange_links import exchanged
+from testbed.design.search.chains import checkpoint as checkpoints
+from testbed.design.search.chains.chain import AlphaUnit, ChainState, Rules, Visit, merge
+from testbed.design.search.chains.stop import Stop
+from testbed.design.search.chains.worker_pool import Here, Job, crew, first_states, run_chains
+from testbed.design.search.edge_swap import exchanged
 from testbed.design.search.finalists import Ranked, ideal_switch_s, rank, wirings
 from testbed.design.search.reasons import reasons
 from testbed.design.search.setting import Setting
-from testbed.design.search.stop import Stop
 from testbed.design.search.strategies import Proposal, StrategyProblem, StrategyRecipe
-from testbed.design.workloads.layout import Strategy
+from testbed.design.topology.distance import mean_hops
+from testbed.design.topology.finder import Finding
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster
+from testbed.design.workloads.sharding.sharding import Strategy
 from testbed.errors import SearchError
 
 

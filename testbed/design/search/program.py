@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.search.setting import Setting
-from testbed.design.workloads.iteration import BUCKET_BYTES
-from testbed.design.workloads.layout import Layout
-from testbed.design.workloads.moves import (
+from testbed.design.workloads.iteration.task_graph import BUCKET_BYTES
+from testbed.design.workloads.iteration.traffic_model import Group
+from testbed.design.workloads.roofline import operator_seconds
+from testbed.design.workloads.sharding.resharding import (
     Moves,
     backward_moves,
     cut,
@@ -26,9 +27,8 @@ from testbed.design.workloads.moves import (
     reversed_moves,
     row_samples,
 )
-from testbed.design.workloads.roofline import operator_seconds
-from testbed.design.workloads.steps import microbatch_samples, replica_groups, shard_bytes, trainable
-from testbed.design.workloads.traffic import Group
+from testbed.design.workloads.sharding.sharding import Layout
+from testbed.design.workloads.sharding.steps import microbatch_samples, replica_groups, shard_bytes, trainable
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from testbed.design.search.finalists import Ranked
 from testbed.design.search.setting import Setting
-from testbed.design.workloads.layout import Layout
+from testbed.design.workloads.sharding.sharding import Layout
 
 _TOLD = 5e-4
 """Less than so much longer is as long: it would be told as 0.0 %."""

@@ -11,18 +11,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.demand import Demand
-from testbed.design.finder import Finding, find
-from testbed.design.search.chain import Visit
+from testbed.design.search.chains.chain import Visit
+from testbed.design.search.chains.problem import Point
 from testbed.design.search.cost import Costs
 from testbed.design.search.paths import paths_over
-from testbed.design.search.problem import Point
 from testbed.design.search.program import Program, Programs
 from testbed.design.search.setting import Setting
-from testbed.design.workloads.layout import Layout, Strategy
+from testbed.design.topology.demand import Demand
+from testbed.design.topology.finder import Finding, find
+from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.roofline import check_memory, operator_memory
-from testbed.design.workloads.strategies import fitting_strategy, legal_layouts
-from testbed.design.workloads.tally import traffic
+from testbed.design.workloads.sharding.sharding import Layout, Strategy
+from testbed.design.workloads.strategies.strategies import fitting_strategy, legal_layouts
 
 _TOPOLOGIES = 16
 _PROGRAMS = 64

@@ -24,10 +24,10 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.workloads.layout import Layout, Strategy
 from testbed.design.workloads.model import CUT_BY_HEADS, READ_BY_ROWS, Operator, Workload, is_whole
-from testbed.design.workloads.moves import row_samples
 from testbed.design.workloads.profile import Profile
+from testbed.design.workloads.sharding.resharding import row_samples
+from testbed.design.workloads.sharding.sharding import Layout, Strategy
 from testbed.errors import OutOfMemory, WorkloadError
 
 Floats = NDArray[np.float64]

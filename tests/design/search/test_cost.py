@@ -4,19 +4,19 @@ import pytest
 from sim.models.network.execution import simulate
 from sim.models.network.fluid import rings_on
 from sim.models.network.latency import NO_LATENCY
-from testbed.design.fabric_choice import fabric_of, ring_strides
-from testbed.design.finder import find
+from testbed.design.fabrics.choice import fabric_of, ring_strides
 from testbed.design.search.cost import Costs
 from testbed.design.search.paths import paths_over
 from testbed.design.search.program import Computing, Programs, Sending, Summing
 from testbed.design.search.setting import Setting
 from testbed.design.search.strategies import StrategyProblem
-from testbed.design.workloads.iteration import iteration
-from testbed.design.workloads.layout import Strategy, data_layout, place_layout, spaced_layout
+from testbed.design.topology.finder import find
+from testbed.design.workloads.iteration.task_graph import iteration
+from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.strategies import data_parallel
-from testbed.design.workloads.tally import traffic
+from testbed.design.workloads.sharding.sharding import Strategy, data_layout, place_layout, spaced_layout
+from testbed.design.workloads.strategies.strategies import data_parallel
 
 
 def closed_form_s(setting, strategy, topology):
@@ -125,7 +125,7 @@ def test_messages_take_the_paths_that_the_simulator_gives_them():
 
 def find_strides(nodes, strides):
     from testbed.design.model import Topology
-    from testbed.design.topology import circulant_edges
+    from testbed.design.topology.circulants import circulant_edges
 
     steps = [step for stride in strides for step in (stride, nodes - stride)]
     return Topology(

@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from testbed.design.search.chain import Rules, advance, begin
+from testbed.design.search.chains.chain import Rules, advance, begin
 from testbed.design.search.exhaustive import all_graphs, optimum
 from testbed.design.search.setting import Setting
 from testbed.design.search.strategies import StrategyProblem

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from sim.models.network.latency import Latency
-from testbed.design.fabric_choice import fabric_by_name
-from testbed.design.finder import find
-from testbed.design.planning import Effort, Servers, make_plan
+from testbed.design.fabrics.choice import fabric_by_name
+from testbed.design.plans.planning import Effort, Servers, make_plan
 from testbed.design.search import optimise
-from testbed.design.search.chain import Rules, advance, begin
-from testbed.design.search.crew import crew
-from testbed.design.search.exchange_links import SHORTER, starts
+from testbed.design.search.chains.chain import Rules, advance, begin
+from testbed.design.search.chains.stop import Stop
+from testbed.design.search.chains.worker_pool import crew
+from testbed.design.search.edge_swap import SHORTER, starts
 from testbed.design.search.finalists import (
     ideal_switch_s,
     rank,
@@ -20,14 +20,14 @@ from testbed.design.search.finalists import (
     wirings,
 )
 from testbed.design.search.setting import Setting
-from testbed.design.search.stop import Stop
 from testbed.design.search.strategies import StrategyProblem
-from testbed.design.workload_choice import WorkloadChoice
-from testbed.design.workloads.iteration import iteration
-from testbed.design.workloads.layout import data_layout
+from testbed.design.topology.finder import find
+from testbed.design.workloads.choice import WorkloadChoice
+from testbed.design.workloads.iteration.task_graph import iteration
+from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
-from testbed.design.workloads.tally import traffic
+from testbed.design.workloads.sharding.sharding import data_layout
 from testbed.errors import OutOfMemory, SearchError, TopologyError
 
 
@@ -249,7 +249,7 @@ def test_a_plan_of_few_servers_comes_from_several_chains_unless_told_otherwise(m
         asked.append((steps, chains))
         return optimise(*about, steps=2, chains=1, **more)
 
-    monkeypatch.setattr("testbed.design.planning.optimise", quick)
+    monkeypatch.setattr("testbed.design.plans.planning.optimise", quick)
     choice = WorkloadChoice("candle", settings={"batch_per_device": "2"})
     for effort in (Effort(), Effort(steps=0), Effort(chains=1)):
         plan, _ = make_plan(choice, Servers(4, 2, 25), effort)

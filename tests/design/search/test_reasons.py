@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.design.demand import demand_of
-from testbed.design.finder import find
 from testbed.design.search.finalists import Ranked
 from testbed.design.search.reasons import reasons
 from testbed.design.search.setting import Setting
-from testbed.design.workloads.layout import Strategy, data_layout
+from testbed.design.topology.demand import demand_of
+from testbed.design.topology.finder import find
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
+from testbed.design.workloads.sharding.sharding import Strategy, data_layout
 
 NODES = 12
 ONE = Workload(

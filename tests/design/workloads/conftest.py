@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from testbed.design.workloads.layout import Layout, Strategy
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
+from testbed.design.workloads.sharding.sharding import Layout, Strategy
 
 WAYS = ("data", "tensor", "place", "expert")
 

@@ -7,8 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from testbed.design.workloads.iteration import iteration
-from testbed.design.workloads.layout import Layout, Strategy, data_layout, place_layout
+from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.profile import check_profile, profile_of, read_profile
 from testbed.design.workloads.roofline import (
@@ -19,7 +18,8 @@ from testbed.design.workloads.roofline import (
     memory_use,
     operator_seconds,
 )
-from testbed.design.workloads.strategies import data_parallel
+from testbed.design.workloads.sharding.sharding import Layout, Strategy, data_layout, place_layout
+from testbed.design.workloads.strategies.strategies import data_parallel
 from testbed.errors import OutOfMemory, WorkloadError
 
 

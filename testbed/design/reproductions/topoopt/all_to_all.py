@@ -8,7 +8,7 @@ from testbed.design.reproductions.picture import Panel, Picture, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.jobs import Job, all_to_all_job, all_to_all_run, run
 from testbed.design.reproductions.topoopt.setup import Scale
-from testbed.design.workloads.traffic import Traffic
+from testbed.design.workloads.iteration.traffic_model import Traffic
 
 RATE_GBPS = 100.0
 SPLIT = "TopoOpt, links split by bytes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from testbed.design.fabric_choice import fabric_by_name
+from testbed.design.fabrics.choice import fabric_by_name
 from testbed.design.reproductions.comparison import NOTHING, Comparison
 from testbed.design.reproductions.figure import Figure, Progress
 from testbed.design.reproductions.picture import Panel, Picture, series_of

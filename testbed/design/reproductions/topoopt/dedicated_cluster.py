@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import geometric_mean
 
-from testbed.design.fabric_choice import fabric_by_name
-from testbed.design.finder import find
+from testbed.design.fabrics.choice import fabric_by_name
 from testbed.design.model import Topology
 from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
@@ -15,8 +14,9 @@ from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.jobs import FABRICS, Job, job_of, run, run_on, servers
 from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.search.planner import optimise
+from testbed.design.topology.finder import find
 from testbed.design.workloads.catalogue import workload
-from testbed.design.workloads.strategies import default_strategy
+from testbed.design.workloads.strategies.strategies import default_strategy
 
 MODELS = {
     "dlrm": "DLRM",

@@ -12,7 +12,7 @@ from sim.models.network.fabrics.cost import (
     ideal_switch_cost,
     patch_panel_cost,
 )
-from testbed.design.fabric_choice import equal_cost_fat_tree_gbps
+from testbed.design.fabrics.choice import equal_cost_fat_tree_gbps
 from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
 from testbed.design.reproductions.picture import Panel, Picture, series_of

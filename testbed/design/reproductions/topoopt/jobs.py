@@ -10,15 +10,15 @@ from typing import NamedTuple
 from sim.models.network.circuits import simulate_circuits
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.taskgraph import TaskGraph
-from testbed.design.fabric_choice import ChosenFabric, fabric_by_name
-from testbed.design.finder import find
+from testbed.design.fabrics.choice import ChosenFabric, fabric_by_name
+from testbed.design.topology.finder import find
 from testbed.design.workloads.catalogue import workload
-from testbed.design.workloads.iteration import iteration, traffic
-from testbed.design.workloads.layout import Strategy
+from testbed.design.workloads.iteration.task_graph import iteration, traffic
+from testbed.design.workloads.iteration.traffic_model import Traffic
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import A100_80GB, Cluster
-from testbed.design.workloads.strategies import default_strategy
-from testbed.design.workloads.traffic import Traffic
+from testbed.design.workloads.sharding.sharding import Strategy
+from testbed.design.workloads.strategies.strategies import default_strategy
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import Fabric, fat_tree
 from sim.models.network.fluid import fluid_ring
-from testbed.design.fabric_choice import equal_cost_fat_tree_gbps
+from testbed.design.fabrics.choice import equal_cost_fat_tree_gbps
 from testbed.design.reproductions.comparison import Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
 from testbed.design.reproductions.picture import Panel, Picture, series_of

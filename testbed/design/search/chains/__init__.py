@@ -1,0 +1,1 @@
+"""Markov chains over any problem: worker pools, checkpoints, and when to stop."""

@@ -1,0 +1,1 @@
+"""Several jobs on one lab, one after the other."""

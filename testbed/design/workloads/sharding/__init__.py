@@ -1,0 +1,1 @@
+"""Where operators run, and what passes between operators that are sharded differently."""
