@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from lightbed.compiled import AVAILABLE
 from sim.models.network.collectives import Algorithm, ring
-from sim.models.network.compiled import AVAILABLE
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import Fabric, circulant, expander, fat_tree, ideal_switch
 from sim.models.network.fluid import circulant_rings, fluid_ring

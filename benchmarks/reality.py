@@ -3,8 +3,8 @@
 Five topologies are brought into force one after the other. On each, every case runs three times in turn, some
 iterations back to back each time; what is measured is the median of the three. The flow simulator predicts the same
 iterations from the wiring, the installed routes and constants that were fixed beforehand
-(`testbed.design.collectives.prediction`). Hosts share the processors of one machine: run it when nothing else does. Cases
-in which the processors and not the links were full are marked `cpu_limited`.
+(`testbed.design.collectives.prediction`). Hosts share the processors of one machine: run it when nothing else
+does. Cases in which the processors and not the links were full are marked `cpu_limited`.
 
 Needs root. Arguments name topologies (functions here) to leave out all others; each case is told as it is measured.
 """

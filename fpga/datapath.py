@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from fpga.beats import Beats, Samples
 from fpga.bus.protocol import RegisterBus
 from fpga.count_action.model import Signal, SignalKind
+from fpga.errors import FpgaError
 from fpga.portal import Portal, read_words
 from fpga.program import Program
 from fpga.registers.layout import CLEAR_STATUS, COMMIT, RESET, Streams, effects, register_map
@@ -24,8 +25,11 @@ from fpga.registers.table import WORD_BITS, RegisterMap
 _ID, _HASH = 0, 4  # the two registers that are at the same place in every map
 
 
-class DatapathError(Exception):
+class DatapathError(FpgaError):
     """Hardware and program do not fit, or beats do not go through."""
+
+    code = "fpga.datapath"
+    who = "device"
 
 
 class WrongHardware(DatapathError):

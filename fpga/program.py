@@ -14,13 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from fpga.count_action.model import Datapath, Target, datapath_from_json
+from fpga.errors import FpgaError
 
 Layer = Mapping[str, int]
 """`module.target` to value."""
 
 
-class ProgramError(ValueError):
+class ProgramError(FpgaError, ValueError):
     """A program that cannot be for its datapath; the message says what to change."""
+
+    code = "fpga.program"
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,8 @@ def _checked(number: int, layer: Layer, names: Mapping[str, Target]) -> dict[str
 def _value(where: str, name: str, value: Any, names: Mapping[str, Target]) -> int:
     if name not in names:
         near = difflib.get_close_matches(name, names, 1)
-        cure = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names)}."
-        raise ProgramError(f"{where}: no target {name!r}. {cure}")
+        hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names)}."
+        raise ProgramError(f"{where}: no target {name!r}. {hint}")
     width = names[name].width
     try:
         number = operator.index(value)

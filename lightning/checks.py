@@ -40,13 +40,13 @@ def check_channels(soccfg: Any, settings: Settings) -> None:
         if channel >= gens:
             raise WrongChannel(
                 f"modulator {modulator} is driven by generator {channel}, and the firmware has 0..{gens - 1}",
-                cure=f"Set channel_{modulator} to one of these, or to None when there is no such modulator",
+                hint=f"Set channel_{modulator} to one of these, or to None when there is no such modulator",
             )
     for readout in settings.readouts:
         if readout >= readouts:
             raise WrongChannel(
                 f"readout {readout} is asked for, and the firmware has 0..{readouts - 1}",
-                cure="Set readouts to one or more of these",
+                hint="Set readouts to one or more of these",
             )
 
 
@@ -55,7 +55,7 @@ def check_pause(settings: Settings) -> None:
     if settings.reps > 1 and settings.relax_delay_us < LEAST_RELAX_US:
         raise OutOfRange(
             f"relax_delay_us is {settings.relax_delay_us:g}, too short to have the next shot's pulses ready",
-            cure=f"Give {LEAST_RELAX_US:g} or more, or reps=1, which needs no pause",
+            hint=f"Give {LEAST_RELAX_US:g} or more, or reps=1, which needs no pause",
         )
 
 
@@ -67,7 +67,7 @@ def check_calibrated_channels(calibration: Calibration, settings: Settings) -> N
             raise WrongChannel(
                 f"modulator {index} is driven by generator {channel}, and was calibrated with generator {measured}",
                 device=calibration.device,
-                cure=f"Set channel_{index} to {measured}, or calibrate anew when it was wired anew",
+                hint=f"Set channel_{index} to {measured}, or calibrate anew when it was wired anew",
             )
 
 
@@ -81,7 +81,7 @@ def check_buffers(soccfg: Any, settings: Settings) -> None:
             raise ReadoutTooLong(
                 f"{settings.reps} shots of {settings.readout_length} samples are {wanted}, and the buffer of"
                 f" readout {readout} holds {room}, of which all but one can be used",
-                cure=_shorter(settings, usable),
+                hint=_shorter(settings, usable),
             )
 
 
@@ -117,7 +117,7 @@ def check_same_firmware(compiled_for: Any, device: Any) -> None:
         raise ProgramError(
             f"the program was compiled for {wanted[0]} with other firmware than this device has ({found[0]})",
             device=_name(device),
-            cure="Give the device itself to LightningControl, in place of a configuration",
+            hint="Give the device itself to LightningControl, in place of a configuration",
         )
 
 
@@ -132,7 +132,7 @@ def _rates(soccfg: Any) -> tuple[Any, ...]:
 def check_running_clocks(soc: Any) -> None:
     """The converters of a live device are locked, and run at the rates of its configuration."""
     if not soc.clocks_locked():
-        raise UnsupportedClock("the clocks of the converters are not locked", device=_name(soc), cure=_RELOAD)
+        raise UnsupportedClock("the clocks of the converters are not locked", device=_name(soc), hint=_RELOAD)
     rates = soc.get_sample_rates()
     for kind, tiles in rates.items():
         for tile, found in tiles.items():
@@ -141,7 +141,7 @@ def check_running_clocks(soc: Any) -> None:
                 raise UnsupportedClock(
                     f"the {kind.upper()} tile {tile} runs at {found:g} MS/s, and its firmware is made for {wanted:g}",
                     device=_name(soc),
-                    cure=_RELOAD,
+                    hint=_RELOAD,
                 )
 
 
@@ -152,7 +152,7 @@ def check_is_calibration(given: Any) -> None:
     if given is not None and not isinstance(given, Calibration):
         raise ConfigError(
             f"{given!r:.60} is no calibration",
-            cure="Give what lightning.calibration.load(FILE) returns, or leave it out for the one kept for the device",
+            hint="Give what lightning.calibration.load(FILE) returns, or leave it out for the one kept for the device",
         )
 
 
@@ -169,7 +169,7 @@ def _allowed(what: str, found: float, allowed: list[float], unit: str) -> None:
         choices = " or ".join(f"{each:g}" for each in sorted(set(allowed)))
         raise UnsupportedClock(
             f"the {what} runs at {found:g} {unit}; this board is supported at {choices} {unit}",
-            cure="Load firmware made for these rates, or describe yours as a profile and say so to us",
+            hint="Load firmware made for these rates, or describe yours as a profile and say so to us",
         )
 
 

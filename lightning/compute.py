@@ -155,7 +155,7 @@ class LightningCompute:
             raise errors.OutOfRange(
                 f"operands of the shapes {first.shape} and {second.shape} do not go together",
                 device=device,
-                cure="Give as many of one as of the other, or a single number",
+                hint="Give as many of one as of the other, or a single number",
             ) from None
         return one, other
 
@@ -213,7 +213,7 @@ def _no_operand(value: Any, device: str) -> errors.OutOfRange:
     return errors.OutOfRange(
         f"{shown!r:.60} is no operand: these are whole numbers of -255 to 255",
         device=device,
-        cure="Scale or round it first",
+        hint="Scale or round it first",
     )
 
 

@@ -131,13 +131,13 @@ def _canonical(key: object) -> str:
     if match and match[1] == "dac_gain":
         raise AmbiguousConfig(
             f"{key!r} is a word of the library published for the kit, whose dac_0..dac_3 are channels",
-            cure="Hand the whole dictionary to lightning.from_lts(mapping); here dac_0..dac_3 are values 0..255",
+            hint="Hand the whole dictionary to lightning.from_lts(mapping); here dac_0..dac_3 are values 0..255",
         )
     if match:
         raise UnknownKey(
-            f"there is no {key!r}: the kit has modulators 0..{MODULATORS - 1}", cure="Use one of these"
+            f"there is no {key!r}: the kit has modulators 0..{MODULATORS - 1}", hint="Use one of these"
         )
-    raise UnknownKey(f"the configuration has no {key!r}", cure=f"Known are {', '.join(_KEYS)}")
+    raise UnknownKey(f"the configuration has no {key!r}", hint=f"Known are {', '.join(_KEYS)}")
 
 
 def _written(settings: Settings, key: str, value: Any) -> Settings:
@@ -201,7 +201,7 @@ def _lts_channel(modulator: int, value: Any) -> int:
         hint = (
             "In this vocabulary dac_i is a generator's number; for values use lightning.from_slide(mapping)"
         )
-        raise OutOfRange(error.what, cure=hint) from None
+        raise OutOfRange(error.what, hint=hint) from None
 
 
 def settings_of(config: Settings | Configuration | Mapping[str, Any]) -> Settings:
@@ -217,12 +217,12 @@ def settings_of(config: Settings | Configuration | Mapping[str, Any]) -> Setting
     if not isinstance(config, Mapping):
         raise ConfigError(
             f"{config!r:.60} is no configuration",
-            cure="Give lightning.LightningConfig, or a Configuration of yours",
+            hint="Give lightning.LightningConfig, or a Configuration of yours",
         )
     if any(re.fullmatch(r"dac(_gain)?_\d+", str(key)) for key in config):
         raise AmbiguousConfig(
             "in a plain dictionary dac_0..dac_3 may be values (the talk) or channels (the published library)",
-            cure="Say which: lightning.from_slide(mapping) or lightning.from_lts(mapping)",
+            hint="Say which: lightning.from_slide(mapping) or lightning.from_lts(mapping)",
         )
     return from_slide(config).settings
 

@@ -109,7 +109,7 @@ class LightningControl:
         if not _runs(soc):
             raise ProgramError(
                 "this is a configuration, not a device",
-                cure="Hand over what lightning.connect(address) returned",
+                hint="Hand over what lightning.connect(address) returned",
             )
         device = guarded(soc)
         check_same_firmware(self._soccfg, device)

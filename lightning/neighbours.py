@@ -18,7 +18,7 @@ from typing import Any
 OURS = "neighbours.py"
 THEIRS = ("pytorch", "fabric", "__about__.py", "__version__.py")
 """Entries of PyTorch Lightning's folder that ours does not have."""
-CURE = (
+HINT = (
     "Give lightbed an environment of its own; or, if their package is not needed under this name: "
     "pip uninstall -y lightning; pip install pytorch-lightning (imported as pytorch_lightning, which does not"
     " collide); pip install --force-reinstall --no-deps lightbed"
@@ -26,7 +26,7 @@ CURE = (
 
 
 def refuse(file: str) -> None:
-    """Raise `ImportError` with the cure when a foreign `lightning` is installed; `file` is one of our modules."""
+    """Raise `ImportError` with the hint when a foreign `lightning` is installed; `file` is one of our modules."""
     _raise_for(foreign([os.path.dirname(os.path.dirname(file)), *sys.path]))  # noqa: PTH120  see above
 
 
@@ -48,7 +48,7 @@ class _Watch:
 def _raise_for(found: str) -> None:
     if found:
         raise ImportError(
-            f"another package named lightning (PyTorch Lightning) is installed here: {found}. {CURE}",
+            f"another package named lightning (PyTorch Lightning) is installed here: {found}. {HINT}",
             name="lightning",
         )
 

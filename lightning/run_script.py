@@ -32,7 +32,7 @@ def run_script(script: str | Path, device: str | Any, arguments: Sequence[str] =
     """
     path = Path(script)
     if not path.is_file():
-        raise ScriptError(f"there is no script {str(path)!r}", cure="Check the path")
+        raise ScriptError(f"there is no script {str(path)!r}", hint="Check the path")
     soc = connect(device) if isinstance(device, str) else device
     with supplied(soc), _as_main(path, arguments):
         return _ended(path)

@@ -27,9 +27,9 @@ def whole(name: str, value: Any, low: int, high: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise OutOfRange(f"{name} is {value!r}, which is no whole number", cure=_say(low, high)) from None
+        raise OutOfRange(f"{name} is {value!r}, which is no whole number", hint=_say(low, high)) from None
     if isinstance(value, bool) or not low <= number <= high:
-        raise OutOfRange(f"{name} is {value!r}, outside {low}..{high}", cure=_say(low, high))
+        raise OutOfRange(f"{name} is {value!r}, outside {low}..{high}", hint=_say(low, high))
     return number
 
 
@@ -38,9 +38,9 @@ def real(name: str, value: Any, low: float, high: float) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise OutOfRange(f"{name} is {value!r}, which is no number", cure=_say(low, high)) from None
+        raise OutOfRange(f"{name} is {value!r}, which is no number", hint=_say(low, high)) from None
     if isinstance(value, bool) or not (math.isfinite(number) and low <= number <= high):
-        raise OutOfRange(f"{name} is {value!r}, outside {low:g}..{high:g}", cure=_say(low, high))
+        raise OutOfRange(f"{name} is {value!r}, outside {low:g}..{high:g}", hint=_say(low, high))
     return number
 
 
@@ -83,12 +83,12 @@ class Settings:
         for i, (value, word) in enumerate(zip(self.values, self.words, strict=True)):
             if (value is None) == (word is None):
                 raise ConfigError(
-                    f"modulator {i} needs either a value or a gain word", cure="Give one of them"
+                    f"modulator {i} needs either a value or a gain word", hint="Give one of them"
                 )
             if self.channels[i] is None and (value or word):
                 raise ConfigError(
                     f"modulator {i} has no generator, and cannot be given an operand",
-                    cure=f"Set channel_{i} first, or leave its value 0",
+                    hint=f"Set channel_{i} first, or leave its value 0",
                 )
 
     @property
@@ -117,7 +117,7 @@ class Settings:
         known = {each.name for each in fields(cls)}
         for name in document:
             if name not in known:
-                raise UnknownKey(f"settings have no {name!r}", cure=f"Known are {', '.join(sorted(known))}")
+                raise UnknownKey(f"settings have no {name!r}", hint=f"Known are {', '.join(sorted(known))}")
         fields_given: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in document.items()
         }
@@ -133,7 +133,7 @@ def put(before: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
 def _per_modulator(name: str, given: Any, high: int) -> tuple[int | None, ...]:
     found = _several(name, given)
     if len(found) != MODULATORS:
-        raise OutOfRange(f"{name} has {len(found)} entries", cure=f"Give {MODULATORS}, one per modulator")
+        raise OutOfRange(f"{name} has {len(found)} entries", hint=f"Give {MODULATORS}, one per modulator")
     return tuple(
         None if each is None else whole(f"{name[:-1]}_{i}", each, 0, high) for i, each in enumerate(found)
     )
@@ -146,7 +146,7 @@ def _several(name: str, given: Any, *, one: bool = False) -> tuple[Any, ...]:
     try:
         return tuple(given)
     except TypeError:
-        raise OutOfRange(f"{name} are {given!r}, which is no list", cure="Give a list of numbers") from None
+        raise OutOfRange(f"{name} are {given!r}, which is no list", hint="Give a list of numbers") from None
 
 
 def _channels(given: Any) -> tuple[int | None, ...]:
@@ -155,7 +155,7 @@ def _channels(given: Any) -> tuple[int | None, ...]:
     if not used or len(set(used)) != len(used):
         raise ConfigError(
             f"channels are {list(found)}: every modulator needs a generator of its own, and one at least",
-            cure="Let all differ; None is for a modulator that has none",
+            hint="Let all differ; None is for a modulator that has none",
         )
     return found
 
@@ -163,7 +163,7 @@ def _channels(given: Any) -> tuple[int | None, ...]:
 def _readouts(given: Any) -> tuple[int, ...]:
     found = _several("readouts", given, one=True)
     if not found or len(set(found)) != len(found):
-        raise ConfigError(f"readouts are {list(found)}", cure="Name at least one, and none twice")
+        raise ConfigError(f"readouts are {list(found)}", hint="Name at least one, and none twice")
     return tuple(whole("readout", each, 0, 63) for each in found)
 
 

@@ -75,7 +75,7 @@ class LightningSignalProcessing:
         """
         if self.waveform is None:
             raise NoWaveformError(
-                "there is no waveform to decode yet", cure="Bind one first: sp.plot_waveform(waveform)"
+                "there is no waveform to decode yet", hint="Bind one first: sp.plot_waveform(waveform)"
             )
         return DecodedResult(self.decode(self.waveform), self)
 
@@ -135,7 +135,7 @@ def find_plateaus(signal: npt.ArrayLike, window_size: int) -> Floats:
     if not 1 <= window_size <= values.size:
         raise OutOfRange(
             f"a window of {window_size} samples does not fit a signal of {values.size}",
-            cure=f"Give 1 to {values.size}",
+            hint=f"Give 1 to {values.size}",
         )
     sums = np.concatenate([[0.0], np.cumsum(values)])
     return np.asarray((sums[window_size:] - sums[:-window_size]) / window_size)
@@ -154,7 +154,7 @@ def find_peak_floor(signal: npt.ArrayLike) -> tuple[float, float]:
     """
     values = np.asarray(signal, dtype=float)
     if values.ndim != 1 or values.size < 4:
-        raise OutOfRange(f"a signal of shape {values.shape} has no plateau", cure="Give four samples or more")
+        raise OutOfRange(f"a signal of shape {values.shape} has no plateau", hint="Give four samples or more")
     high = values > _threshold(values)
     if not high.any():
         return float(np.median(values)), float(np.median(values))
@@ -185,7 +185,7 @@ def level_of(waveform: Waveform, calibration: Calibration) -> tuple[float, float
         raise OutOfRange(
             f"{int((~np.isfinite(samples)).sum())} of {samples.size} samples are no finite numbers",
             device=waveform.device.name,
-            cure="Acquire again, or give the samples as they were acquired",
+            hint="Acquire again, or give the samples as they were acquired",
         )
     start, stop, before, after = _edges(waveform, calibration, index)
     ticks = np.arange(samples.size)
@@ -196,7 +196,7 @@ def level_of(waveform: Waveform, calibration: Calibration) -> tuple[float, float
             raise OutOfRange(
                 f"the {samples.size} samples hold no {name}: the pulse is in samples {start:.0f} to {stop:.0f}",
                 device=waveform.device.name,
-                cure="Change adc_trig_offset, length or readout_length so that the window holds all of the pulse",
+                hint="Change adc_trig_offset, length or readout_length so that the window holds all of the pulse",
             )
     peak = float(plateau.mean())
     return peak - float(idle.mean()), peak
@@ -209,7 +209,7 @@ def _detector(waveform: Waveform, calibration: Calibration) -> int:
         raise WrongChannel(
             f"the light is at readout {calibration.readout}, and recorded were {', '.join(map(str, readouts))}",
             device=waveform.device.name,
-            cure=f"Add readout {calibration.readout}: readouts = {[*readouts, calibration.readout]}",
+            hint=f"Add readout {calibration.readout}: readouts = {[*readouts, calibration.readout]}",
         )
     return readouts.index(calibration.readout)
 
@@ -240,7 +240,7 @@ def _values(waveform: Waveform) -> dict[int, int]:
                 f"modulator {modulator} was driven with the gain word {waveform.origin.words[modulator]}, which has"
                 " no value that could be decoded",
                 device=waveform.device.name,
-                cure=f"Set dac_{modulator} (0..255) in place of word_{modulator}",
+                hint=f"Set dac_{modulator} (0..255) in place of word_{modulator}",
             )
         values[channel] = value
     return values
@@ -250,7 +250,7 @@ def _checked(waveform: Any) -> Waveform:
     if not isinstance(waveform, Waveform):
         raise NoWaveformError(
             f"a {type(waveform).__name__} is no waveform of ours",
-            cure="Give what LightningControl.acquire_decimated returned",
+            hint="Give what LightningControl.acquire_decimated returned",
         )
     return waveform
 
@@ -263,7 +263,7 @@ def _check_pulse(waveform: Waveform) -> None:
             raise OutOfRange(
                 f"{name} was {value:g}, and the device is calibrated with pulses of frequency 0 and phase 0",
                 device=waveform.device.name,
-                cure=f"Set {name} to 0 to decode; without decoding any will do",
+                hint=f"Set {name} to 0 to decode; without decoding any will do",
             )
 
 
@@ -272,13 +272,13 @@ def _calibration_of(waveform: Waveform) -> Calibration:
         raise NotCalibrated(
             "the waveform was taken without a calibration, so its level means nothing",
             device=waveform.device.label,
-            cure="Run `lightning calibrate` with this device, then acquire again",
+            hint="Run `lightning calibrate` with this device, then acquire again",
         )
     if waveform.calibration.device != waveform.device.name:
         raise ForeignCalibration(
             f"the waveform was driven with the calibration of {waveform.calibration.device}",
             device=waveform.device.label,
-            cure="Make the LightningControl with the device that runs it, then acquire again",
+            hint="Make the LightningControl with the device that runs it, then acquire again",
         )
     return waveform.calibration
 

@@ -86,8 +86,8 @@ class Address:
         """The same address. Raises `AddressError` when it has an option that is not among `known`."""
         for name in self.options:
             if name not in known:
-                cure = f"Known here: {', '.join(known)}." if known else "This scheme takes none."
-                raise AddressError(f"no option {name!r}", device=str(self), cure=cure)
+                hint = f"Known here: {', '.join(known)}." if known else "This scheme takes none."
+                raise AddressError(f"no option {name!r}", device=str(self), hint=hint)
         return self
 
 
@@ -158,7 +158,7 @@ def _credentials(parts: SplitResult) -> Credentials | None:
 def _misunderstood(text: str, why: str) -> AddressError:
     return AddressError(
         f"cannot understand the address {_without_credentials(text)!r}: {why}",
-        cure="Write it like polatis+scpi://10.0.0.2:5025 or polatis+tl1://10.0.0.2:3082.",
+        hint="Write it like polatis+scpi://10.0.0.2:5025 or polatis+tl1://10.0.0.2:3082.",
     )
 
 
@@ -197,10 +197,10 @@ def driver_factory(scheme: str) -> DriverFactory:
         except Exception as error:
             raise AddressError(
                 f"the driver for {scheme} cannot be loaded: {error}",
-                cure=f"Look at the distribution that provides {entry_point.value}.",
+                hint=f"Look at the distribution that provides {entry_point.value}.",
             ) from error
         return factory
-    raise AddressError(f"no driver for {scheme}", cure=f"Known: {', '.join(known_schemes())}.")
+    raise AddressError(f"no driver for {scheme}", hint=f"Known: {', '.join(known_schemes())}.")
 
 
 def known_schemes() -> tuple[str, ...]:

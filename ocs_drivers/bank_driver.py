@@ -92,7 +92,7 @@ class BankSwitch(SwitchDriver):
         try:
             channel = self._ask_channel(bank, MOST_CHANNELS)
         except Timeout as silence:
-            silence.cure = f"If this device has no bank {bank}, say so in the address with ?banks=."
+            silence.hint = f"If this device has no bank {bank}, say so in the address with ?banks=."
             raise silence.locate(device=self.address) from None
         except DeviceError as refusal:
             raise self._wrong_size(f"the device has no bank {bank} ({refusal.what})") from refusal
@@ -100,7 +100,7 @@ class BankSwitch(SwitchDriver):
             raise self._wrong_size(f"bank {bank} stands at channel {channel} of {self._channels}")
 
     def _wrong_size(self, what: str) -> AddressError:
-        return AddressError(what, device=self.address, cure="Correct banks= and channels= in the address.")
+        return AddressError(what, device=self.address, hint="Correct banks= and channels= in the address.")
 
     def _ask_channel(self, bank: int, channels: int) -> int | None:
         """Where a bank stands. Raises `DeviceError` where the make tells that there is no such bank."""
@@ -192,7 +192,7 @@ def size_in(address: Address) -> tuple[int, int]:
         raise AddressError(
             "a 1xN switch does not tell its size",
             device=str(address),
-            cure="Add it to the address, as in ?banks=2&channels=8.",
+            hint="Add it to the address, as in ?banks=2&channels=8.",
         )
     return _number(address, "banks", MOST_BANKS), _number(address, "channels", MOST_CHANNELS)
 
@@ -203,7 +203,7 @@ def _number(address: Address, option: str, most: int) -> int:
         raise AddressError(
             f"{option}={text} is not a number in 1..{most}",
             device=str(address),
-            cure="Write it like ?banks=2&channels=8.",
+            hint="Write it like ?banks=2&channels=8.",
         )
     return int(text)
 
@@ -214,7 +214,7 @@ def require_banks_apart(words: Words, banks: int, address: Address) -> None:
         raise AddressError(
             f"{banks} banks, but {words.select!r} and {words.query!r} do not say which is meant",
             device=str(address),
-            cure="Put {bank} into both commands.",
+            hint="Put {bank} into both commands.",
         )
 
 

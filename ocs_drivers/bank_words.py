@@ -147,5 +147,5 @@ def _desync(why: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(
         f"the reply is not that of a 1xN switch: {why}",
         received=received[:200],
-        cure="Check the address with its options, and that nobody shares this connection.",
+        hint="Check the address with its options, and that nobody shares this connection.",
     )

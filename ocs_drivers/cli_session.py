@@ -42,7 +42,7 @@ class Login:
         if not (self.credentials.user + self.credentials.password).isprintable():
             raise LoginFailed(
                 "the user name or the password holds a character that cannot be typed",
-                cure="Use letters, digits and punctuation.",
+                hint="Use letters, digits and punctuation.",
             )
 
 
@@ -200,7 +200,7 @@ class CliSession:
             raise ConnectError(
                 "the device hung up before it was ready for a command",
                 device=self._device,
-                cure="It may have no session left; close other clients.",
+                hint="It may have no session left; close other clients.",
             ) from error
         self._used_s = self._clock.now()
 
@@ -233,7 +233,7 @@ class CliSession:
         return LoginFailed(
             f"the device does not accept user {credentials.user!r} with this password",
             device=self._device,
-            cure="Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or give credentials.",
+            hint="Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or give credentials.",
         )
 
     # -- exchanging

@@ -182,5 +182,5 @@ def _held(address: str, path: Path, pid: int | None) -> SwitchHeld:
         f"{holder} is changing this switch now; nothing was sent",
         pid=pid,
         device=address,
-        cure=f"Wait for it to finish, then read and plan again (lock file {path}).",
+        hint=f"Wait for it to finish, then read and plan again (lock file {path}).",
     )

@@ -304,7 +304,7 @@ class SwitchDriver(ABC):
         stopped = OcsError(
             f"the caller let no further command of the step be sent: {str(refusal) or type(refusal).__name__}",
             device=self._address,
-            cure="Read the switch and plan again from what it holds.",
+            hint="Read the switch and plan again from what it holds.",
         )
         stopped.__cause__ = refusal
         return stopped
@@ -390,7 +390,7 @@ class SwitchDriver(ABC):
             raise Timeout(
                 f"the device is still moving after {deadline.timeout_s:.3g} s",
                 device=self._address,
-                cure="Look at the device; then read, and plan again from what it holds.",
+                hint="Look at the device; then read, and plan again from what it holds.",
             )
         self._clock.sleep(min(pause_s, max(deadline.remaining_s(), 0.001)))
 
@@ -418,7 +418,7 @@ class SwitchDriver(ABC):
                     received=refusal.received or refusal.what,
                 )
         refusal.ports = refusal.ports or tuple(named)
-        refusal.cure = refusal.cure or "Read the switch and compare with what was asked; a port may be held."
+        refusal.hint = refusal.hint or "Read the switch and compare with what was asked; a port may be held."
         return refusal.locate(device=self._address)
 
     def apply(
@@ -478,5 +478,5 @@ class SwitchDriver(ABC):
             f"this device or this protocol has no command for {what}",
             device=self._address,
             ports=ports,
-            cure="See `capabilities`; on a Polatis, attenuators answer on TL1 only.",
+            hint="See `capabilities`; on a Polatis, attenuators answer on TL1 only.",
         )

@@ -36,19 +36,18 @@ A message names the device, the ports, what was sent and what came back, and wha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from lightbed.errors import LightbedError, Who
 
 if TYPE_CHECKING:
     from ocs_drivers.model import ApplyReport
-
-Who = Literal["user", "device", "conflict", "unknown", "ourselves"]
-
 
 PORTS_SHOWN = 12
 CHARACTERS_SHOWN = 300
 
 
-class OcsError(Exception):
+class OcsError(LightbedError):
     """Root of all errors raised by `ocs_drivers`.
 
     `what` says in one clause what happened; the keyword arguments are kept as attributes
@@ -68,14 +67,14 @@ class OcsError(Exception):
         ports: Iterable[int] = (),
         sent: str = "",
         received: str = "",
-        cure: str = "",
+        hint: str = "",
     ) -> None:
         self.what = what
         self.device = device
         self.ports = tuple(ports)
         self.sent = sent
         self.received = received
-        self.cure = cure
+        self.hint = hint
         super().__init__(self._message())
 
     def locate(self, *, device: str, sent: str = "") -> Self:
@@ -93,8 +92,8 @@ class OcsError(Exception):
             text += f"; sent {_shortened(self.sent)!r}"
         if self.received:
             text += f"; received {_shortened(self.received)!r}"
-        if self.cure:
-            text += f". {self.cure}"
+        if self.hint:
+            text += f". {self.hint}"
         return text
 
 

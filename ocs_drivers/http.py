@@ -136,7 +136,7 @@ def basic_authorization(credentials: Credentials) -> tuple[str, str]:
     if ":" in credentials.user:
         raise LoginFailed(
             "HTTP Basic authentication cannot carry a user name with a colon",
-            cure="Use another account.",
+            hint="Use another account.",
         )
     return (
         "Authorization",
@@ -228,7 +228,7 @@ def _h11() -> Any:
         import h11
     except ImportError as error:
         raise Unsupported(
-            "h11 is not installed", cure="Install it with: pip install 'lightbed[rest]'."
+            "h11 is not installed", hint="Install it with: pip install 'lightbed[rest]'."
         ) from error
     return h11
 
@@ -236,5 +236,5 @@ def _h11() -> Any:
 def _desync(why: str, received: bytes) -> ProtocolDesync:
     shown = received[:_BYTES_SHOWN].decode("ascii", "backslashreplace")
     return ProtocolDesync(
-        why, received=shown, cure="Check that this port serves the switch's REST interface."
+        why, received=shown, hint="Check that this port serves the switch's REST interface."
     )

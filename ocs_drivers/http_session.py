@@ -282,23 +282,23 @@ class HttpSession:
                 "this account may not do that",
                 device=self._device,
                 received=reply.text[:_TEXT_SHOWN],
-                cure="Use an account with write access.",
+                hint="Use an account with write access.",
             )
         if reply.status != 401:
             self._accepted = True
             return
-        cure = "Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or pass credentials."
+        hint = "Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or pass credentials."
         if self._accepted:
             raise SessionExpired(
-                "the login was lost and could not be renewed", device=self._device, cure=cure
+                "the login was lost and could not be renewed", device=self._device, hint=hint
             )
-        raise LoginFailed("wrong user name or password", device=self._device, cure=cure)
+        raise LoginFailed("wrong user name or password", device=self._device, hint=hint)
 
     def _nobody(self) -> ConnectError:
         return ConnectError(
             "the device hung up before its first answer",
             device=self._device,
-            cure="The port may belong to something else, or want TLS (?tls=1).",
+            hint="The port may belong to something else, or want TLS (?tls=1).",
         )
 
     @contextmanager

@@ -47,7 +47,7 @@ def serial_line(address: Address, default_baud: int) -> Transport:
     text = address.options.get("baud", str(default_baud))
     if not (text.isascii() and text.isdecimal() and int(text)):
         raise AddressError(
-            f"baud={text} is not a rate", device=str(address), cure="Write it like ?baud=9600."
+            f"baud={text} is not a rate", device=str(address), hint="Write it like ?baud=9600."
         )
     return recorded(SerialTransport(address.path, baud=int(text), device=str(address)), str(address))
 

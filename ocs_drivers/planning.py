@@ -29,7 +29,7 @@ def check_inputs(ports: Iterable[int], capabilities: Capabilities, *, device: st
             "outputs were named where inputs belong",
             device=device,
             ports=wrong,
-            cure=f"Inputs are {_range_of_inputs(capabilities)}; exchange the ends of the pair.",
+            hint=f"Inputs are {_range_of_inputs(capabilities)}; exchange the ends of the pair.",
         )
 
 
@@ -43,7 +43,7 @@ def check_outputs(ports: Iterable[int], capabilities: Capabilities, *, device: s
             "inputs were named where outputs belong",
             device=device,
             ports=wrong,
-            cure=f"Outputs are {_range_of_outputs(capabilities)}; exchange the ends of the pair.",
+            hint=f"Outputs are {_range_of_outputs(capabilities)}; exchange the ends of the pair.",
         )
 
 
@@ -56,7 +56,7 @@ def check_known(ports: Iterable[int], capabilities: Capabilities, *, device: str
             "the switch has no such port",
             device=device,
             ports=unknown,
-            cure=f"Inputs are {_range_of_inputs(capabilities)}, outputs {_range_of_outputs(capabilities)}.",
+            hint=f"Inputs are {_range_of_inputs(capabilities)}, outputs {_range_of_outputs(capabilities)}.",
         )
 
 
@@ -80,7 +80,7 @@ def check_target(
             "the target names inputs outside its scope",
             device=device,
             ports=outside,
-            cure="Widen the scope or leave these inputs out of the target.",
+            hint="Widen the scope or leave these inputs out of the target.",
         )
 
 
@@ -95,7 +95,7 @@ def _check_banks(target: Mapping[int, int], capabilities: Capabilities, device: 
                 f"input {source} cannot reach output {output}",
                 device=device,
                 ports=(source, output),
-                cure=f"Its bank has outputs {first}..{first + width - 1}.",
+                hint=f"Its bank has outputs {first}..{first + width - 1}.",
             )
 
 
@@ -153,7 +153,7 @@ def _difference(
             peer=output,
             device=device,
             ports=(source, output),
-            cure="Take that input into the scope as well, or leave the circuit.",
+            hint="Take that input into the scope as well, or leave the circuit.",
         )
     remove |= tied
     return frozenset(remove), frozenset(target.pairs - (before.pairs - remove))
@@ -168,7 +168,7 @@ def _without_disconnects(remove: frozenset[Pair], add: frozenset[Pair], device: 
             "an input of this switch is always connected to some output",
             device=device,
             ports=left,
-            cure="Name the output where it may rest, or leave it out of the scope.",
+            hint="Name the output where it may rest, or leave it out of the scope.",
         )
     return frozenset()
 
@@ -230,8 +230,8 @@ def unfit_error(
     >>> print(unfit_error(PortState.LOCKED, [3], device="polatis+tl1://10.0.0.2"))
     polatis+tl1://10.0.0.2: locked [port 3]. Ask who reserved it, or have it unlocked.
     """
-    error, what, cure = _UNFIT[state]
-    return error(what, device=device, ports=ports, sent=sent, received=received, cure=cure)
+    error, what, hint = _UNFIT[state]
+    return error(what, device=device, ports=ports, sent=sent, received=received, hint=hint)
 
 
 def _refuse_busy_outputs(add: Collection[Pair], kept: CrossConnects, device: str) -> None:
@@ -243,7 +243,7 @@ def _refuse_busy_outputs(add: Collection[Pair], kept: CrossConnects, device: str
                 peer=holder[output],
                 device=device,
                 ports=(source, output),
-                cure="Disconnect that circuit, or take its input into the scope.",
+                hint="Disconnect that circuit, or take its input into the scope.",
             )
 
 

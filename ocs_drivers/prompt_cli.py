@@ -201,5 +201,5 @@ def _endless(what: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(
         f"{what} without end",
         received=received,
-        cure="Check that the address is the command line of the device.",
+        hint="Check that the address is the command line of the device.",
     )

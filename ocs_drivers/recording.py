@@ -200,5 +200,5 @@ class Replay:
             device=self._device,
             sent=found.decode("latin-1"),
             received=expected.decode("latin-1"),
-            cure="The driver says something else than when this was recorded: record anew, or mend the driver.",
+            hint="The driver says something else than when this was recorded: record anew, or mend the driver.",
         )

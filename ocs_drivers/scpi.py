@@ -323,7 +323,7 @@ def _not_scpi(why: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(
         f"the reply is not SCPI: {why}",
         received=received[:200],
-        cure="Check that the address is the device's SCPI port and that nobody shares this connection.",
+        hint="Check that the address is the device's SCPI port and that nobody shares this connection.",
     )
 
 
@@ -331,5 +331,5 @@ def _desync(why: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(
         f"the reply is not SCPI as Polatis speaks it: {why}",
         received=received if len(received) <= 200 else f"{received[:200]}...",
-        cure="Check that the address is a Polatis SCPI port and that nobody shares this connection.",
+        hint="Check that the address is a Polatis SCPI port and that nobody shares this connection.",
     )

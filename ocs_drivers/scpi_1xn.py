@@ -91,7 +91,7 @@ def words_in(address: Address) -> Words:
         raise AddressError(
             f"cannot use these commands: {error}",
             device=str(address),
-            cure="Write them like set=:ROUTe:CHANnel {channel}&query=:ROUTe:CHANnel?.",
+            hint="Write them like set=:ROUTe:CHANnel {channel}&query=:ROUTe:CHANnel?.",
         ) from None
 
 
@@ -99,7 +99,7 @@ def _make(address: Address) -> Make:
     name = address.options.get("preset", "scpi")
     if name not in PRESETS:
         raise AddressError(
-            f"no preset {name!r}", device=str(address), cure=f"Known: {', '.join(sorted(PRESETS))}."
+            f"no preset {name!r}", device=str(address), hint=f"Known: {', '.join(sorted(PRESETS))}."
         )
     return PRESETS[name]
 
@@ -109,5 +109,5 @@ def _end(address: Address) -> bytes:
     if name is None:
         return _make(address).words.terminator
     if name not in _ENDS:
-        raise AddressError(f"no line end {name!r}", device=str(address), cure="Known: lf, cr, crlf.")
+        raise AddressError(f"no line end {name!r}", device=str(address), hint="Known: lf, cr, crlf.")
     return _ENDS[name]

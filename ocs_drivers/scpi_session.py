@@ -222,7 +222,7 @@ class ScpiSession:
             raise ConnectError(
                 "the device hung up before it said who it is",
                 device=self._device,
-                cure="It may serve one client at a time, or the port may belong to something else.",
+                hint="It may serve one client at a time, or the port may belong to something else.",
             ) from error
         self._refuse_another(identity)
         return identity
@@ -233,7 +233,7 @@ class ScpiSession:
             raise AnotherDevice(
                 f"another device answers: serial number {identity.serial}, not {self._known.serial}",
                 device=self._device,
-                cure="Check the network address, then make a new driver for this device.",
+                hint="Check the network address, then make a new driver for this device.",
             )
         self._known = identity
 

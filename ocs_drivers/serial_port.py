@@ -96,6 +96,6 @@ def _pyserial() -> Any:
         import serial
     except ImportError as error:
         raise Unsupported(
-            "pyserial is not installed", cure="Install it with: pip install 'lightbed[visa]'."
+            "pyserial is not installed", hint="Install it with: pip install 'lightbed[visa]'."
         ) from error
     return serial

@@ -222,21 +222,21 @@ class SshTransport:
         return LoginFailed(
             f"the device does not accept user {self._credentials.user!r} with this password or key",
             device=self._device,
-            cure="Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or name a key with ?key=FILE.",
+            hint="Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or name a key with ?key=FILE.",
         )
 
     def _no_key(self, error: Exception) -> AddressError:
         return AddressError(
             f"a key or known_hosts file cannot be read: {error}",
             device=self._device,
-            cure="The options key and known_hosts name files on this machine; the key has no passphrase.",
+            hint="The options key and known_hosts name files on this machine; the key has no passphrase.",
         )
 
     def _unknown_key(self, error: Exception) -> ConnectError:
         return ConnectError(
             f"the host key of the device is not the one we know: {error}",
             device=self._device,
-            cure="Make sure that it is the right device, then correct the known_hosts file.",
+            hint="Make sure that it is the right device, then correct the known_hosts file.",
         )
 
 

@@ -25,12 +25,12 @@ DEFAULT_PORT = 22
 
 
 def asyncssh_module() -> ModuleType:
-    """The library. Raises `Unsupported`, with the cure, where it is not installed."""
+    """The library. Raises `Unsupported`, with the hint, where it is not installed."""
     try:
         import asyncssh
     except ImportError as error:
         raise Unsupported(
-            "asyncssh is not installed", cure="Install it with: pip install 'lightbed[ssh]'."
+            "asyncssh is not installed", hint="Install it with: pip install 'lightbed[ssh]'."
         ) from error
     return asyncssh
 
@@ -83,6 +83,6 @@ class HostKeys:
             self.refusal = AnotherDevice(
                 f"the host key is now {key.get_fingerprint()}, not the one seen first",
                 device=self._device,
-                cure="Make sure that it is the right device, then open the switch anew.",
+                hint="Make sure that it is the right device, then open the switch anew.",
             )
         return self.refusal is None

@@ -89,7 +89,7 @@ class Negotiator:
         self._skipped += 1
         if self._skipped > LONGEST_NEGOTIATION_BYTES:
             raise ProtocolDesync(
-                "a telnet negotiation without end", cure="Check that the port speaks telnet."
+                "a telnet negotiation without end", hint="Check that the port speaks telnet."
             )
         if self._inside is _Inside.NEGOTIATION_COMMAND:
             self._inside = _Inside.DATA if byte == SE else _Inside.NEGOTIATION

@@ -333,5 +333,5 @@ def _desync(why: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(
         f"the reply is not TL1: {why}",
         received=received if len(received) <= 200 else f"{received[:200]}...",
-        cure="Check that the address is a raw TL1 port, not an interactive or SCPI one.",
+        hint="Check that the address is a raw TL1 port, not an interactive or SCPI one.",
     )

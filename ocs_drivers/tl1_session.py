@@ -211,7 +211,7 @@ class Tl1Session:
             raise ConnectError(
                 "the device hung up during the login",
                 device=self._device,
-                cure="It may have no session left; close other clients.",
+                hint="It may have no session left; close other clients.",
             ) from error
         except OcsError:
             self._transport.close()
@@ -227,7 +227,7 @@ class Tl1Session:
             raise LoginFailed(
                 "the user name or password holds a character that TL1 cannot carry",
                 device=self._device,
-                cure="Use letters, digits and punctuation other than , ; : quotes and backslash.",
+                hint="Use letters, digits and punctuation other than , ; : quotes and backslash.",
             ) from None
         reply = self._converse(command, Deadline(self._timeout_s, self._clock))
         if self._dialect.is_welcome(reply):
@@ -237,7 +237,7 @@ class Tl1Session:
                 f"the device does not accept user {credentials.user!r} with this password",
                 device=self._device,
                 received=_denial_text(reply),
-                cure="Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or give credentials.",
+                hint="Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or give credentials.",
             )
         self._refuse(reply, wire.redact(command.text))
 
@@ -251,7 +251,7 @@ class Tl1Session:
         return SessionExpired(
             "the login was lost and could not be renewed",
             device=self._device,
-            cure="Check that the account still exists and has not been logged in elsewhere.",
+            hint="Check that the account still exists and has not been logged in elsewhere.",
         )
 
     def _refuse(self, reply: tl1.Reply, sent: str) -> None:
@@ -266,7 +266,7 @@ class Tl1Session:
                 device=self._device,
                 sent=sent,
                 received=_denial_text(reply),
-                cure="See `capabilities`.",
+                hint="See `capabilities`.",
             )
         raise DeviceError(
             f"the device refused: {_denial_text(reply)}",

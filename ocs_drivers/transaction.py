@@ -95,7 +95,7 @@ def require_undisturbed(
                 found=seen.connections,
                 device=device,
                 ports=move.pair,
-                cure="Wait until it is done, then read, and plan again from what is there.",
+                hint="Wait until it is done, then read, and plan again from what is there.",
             )
 
 
@@ -171,7 +171,7 @@ def conflict(expected: CrossConnects, found: CrossConnects, *, device: str) -> C
         found=found,
         device=device,
         ports=_ports_of(differing),
-        cure="Somebody else changed it: read again, and plan from what is there now.",
+        hint="Somebody else changed it: read again, and plan from what is there now.",
     )
 
 
@@ -184,7 +184,7 @@ def require_light(report: ApplyReport, readings: Mapping[int, Power | None], *, 
         "connected as asked for, but no light comes out",
         device=device,
         ports=dark,
-        cure="Look at the transmitters and fibres of these circuits; the configuration stands.",
+        hint="Look at the transmitters and fibres of these circuits; the configuration stands.",
     )
     error.report = replace(report, dark=dark)
     raise error
@@ -275,7 +275,7 @@ def _partial(report: ApplyReport, device: str) -> PartialApply:
         report=report,
         device=device,
         ports=_ports_of(open_pairs),
-        cure="Read the switch and plan again from what it holds; nothing was sent twice.",
+        hint="Read the switch and plan again from what it holds; nothing was sent twice.",
     )
 
 
@@ -292,7 +292,7 @@ def _mismatch(report: ApplyReport, device: str) -> VerifyMismatch:
         extra=extra,
         device=device,
         ports=_ports_of(wrong),
-        cure="Read the switch and plan again; if it repeats, look at these ports on the device.",
+        hint="Read the switch and plan again; if it repeats, look at these ports on the device.",
     )
 
 

@@ -71,7 +71,7 @@ def refused(device: str, reason: object) -> ConnectError:
     return ConnectError(
         f"cannot connect: {reason}",
         device=device,
-        cure="Check power, network and address, and that the control port is enabled on the device.",
+        hint="Check power, network and address, and that the control port is enabled on the device.",
     )
 
 
@@ -80,7 +80,7 @@ def lost(device: str, reason: object) -> ConnectionLost:
     return ConnectionLost(
         f"the connection was lost: {reason}",
         device=device,
-        cure="What the device did last is known only after a read; the next read reconnects.",
+        hint="What the device did last is known only after a read; the next read reconnects.",
     )
 
 
@@ -89,7 +89,7 @@ def silent(device: str, deadline: Deadline) -> Timeout:
     return Timeout(
         f"no answer within {deadline.timeout_s:.3g} s; the connection was closed so that a late answer meets nobody",
         device=device,
-        cure="Raise the timeout if the device is slow; the next read reconnects.",
+        hint="Raise the timeout if the device is slow; the next read reconnects.",
     )
 
 

@@ -50,7 +50,7 @@ def _resource_manager() -> Any:
         import pyvisa
     except ImportError as error:
         raise Unsupported(
-            "PyVISA is not installed", cure="Install it with: pip install 'lightbed[visa]'."
+            "PyVISA is not installed", hint="Install it with: pip install 'lightbed[visa]'."
         ) from error
     return pyvisa.ResourceManager("@py")
 

@@ -16,7 +16,7 @@ import pytest
 from needs import needs
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("fpga", "lightning", "ocs_drivers", "sim", "testbed")
+PACKAGES = ("fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbed")
 START_UP = "lightbed.pth"
 """Where the look for a foreign `lightning` begins: see docs/decisions/0016."""
 BUILD = "import sys, setuptools.build_meta as backend; print(backend.build_wheel(sys.argv[1]))"

@@ -34,7 +34,7 @@ class CocotbBus:
             from cocotb.task import resume
         except ImportError as error:
             raise BusUnavailable(
-                f"{error.name} is not installed. Cure: pip install 'lightbed[hdl]'."
+                f"{error.name} is not installed. Hint: pip install 'lightbed[hdl]'."
             ) from error
         self._read = resume(master.read)
         self._write = resume(master.write)

@@ -11,13 +11,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, runtime_checkable
 
+from fpga.errors import FpgaError
+
 Access = tuple[int, int | None]
 """An offset and the value to put there, or None to read it."""
 Transfer = Callable[[Sequence[Access]], list[int]]
 
 
-class BusError(Exception):
+class BusError(FpgaError):
     """Anything that goes wrong on the way to the registers."""
+
+    code = "fpga.bus"
+    who = "device"
 
 
 class BusUnavailable(BusError):

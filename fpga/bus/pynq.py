@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from fpga.bus.protocol import BusFault, BusUnavailable, checked
 
-_CURE = "Cure: pip install 'lightbed[pynq]', in an environment of its own; on a board it is there."
+_HINT = "Hint: pip install 'lightbed[pynq]', in an environment of its own; on a board it is there."
 SPAN_BYTES = 64 * 1024
 """Bytes that are mapped where nobody says how many."""
 REMOTE_PORT = 7967
@@ -79,5 +79,5 @@ def _pynq() -> Any:
     try:
         import pynq
     except ImportError as error:
-        raise BusUnavailable(f"pynq is not installed ({error}). {_CURE}") from error
+        raise BusUnavailable(f"pynq is not installed ({error}). {_HINT}") from error
     return pynq

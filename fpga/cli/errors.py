@@ -57,8 +57,8 @@ def of_the_system(error: OSError) -> Diagnostic:
     if error.filename is None:
         return without_place(error.strerror or str(error))
     path = Path(os.fsdecode(error.filename))
-    why, cure = _reason(error, path)
-    return without_place(f"cannot use {str(path)!r}: {why}", cure)
+    why, hint = _reason(error, path)
+    return without_place(f"cannot use {str(path)!r}: {why}", hint)
 
 
 def _reason(error: OSError, path: Path) -> tuple[str, str]:

@@ -50,8 +50,8 @@ def _value_of(reference: Reference, values: Values) -> int:
         message = f"{quoted(str(reference))} is a signal; a number must be known before the hardware is built"
         raise Refused(reference.at, message, "Use integers, parameters and index names.")
     message = f"{quoted(name)} is not a number that is known here"
-    cure = f"Declare it: module NAME ({name} = 16)." if len(name) < 40 else "Declare it as a parameter."
-    raise Refused(reference.at, message, f"{did_you_mean(name, values)} {cure}".strip())
+    hint = f"Declare it: module NAME ({name} = 16)." if len(name) < 40 else "Declare it as a parameter."
+    raise Refused(reference.at, message, f"{did_you_mean(name, values)} {hint}".strip())
 
 
 def names_in(number: Number | None) -> Iterator[str]:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from fpga.count_action.model import Location
+from fpga.errors import FpgaError
 
 MAX_ERRORS = 50
 """More than these are not told at once."""
@@ -48,8 +49,10 @@ class Diagnostic:
         }
 
 
-class CountActionError(ValueError):
+class CountActionError(FpgaError, ValueError):
     """A text or a datapath is not a count-action datapath; `errors` say where, what, why, and what to do."""
+
+    code = "fpga.text"
 
     def __init__(self, errors: Iterable[Diagnostic]) -> None:
         self.errors = tuple(errors)[:MAX_ERRORS]

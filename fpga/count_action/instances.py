@@ -74,9 +74,9 @@ def _complain(
 def _use(use: Use, modules: Mapping[str, ModuleText], given: Mapping[str, int], report: Report) -> Instance:
     text = modules.get(use.module)
     if text is None:
-        cure = did_you_mean(use.module, modules) or 'Import the file that defines it: import "FILE.ca";'
+        hint = did_you_mean(use.module, modules) or 'Import the file that defines it: import "FILE.ca";'
         raise Refused(
-            use.at, f"there is no module {quoted(use.module)} in this file or in those it imports", cure
+            use.at, f"there is no module {quoted(use.module)} in this file or in those it imports", hint
         )
     arguments: dict[str, int] = {}
     for argument in use.arguments:
@@ -91,8 +91,8 @@ def _use(use: Use, modules: Mapping[str, ModuleText], given: Mapping[str, int], 
     made = _bind(text, use.instance, arguments, wires, given, use.at, report)
     for argument in use.arguments:
         if argument.name not in made.values:
-            cure = did_you_mean(argument.name, made.values) or "It has no parameters."
-            raise Refused(argument.at, f"{quoted(use.module)} has no parameter {quoted(argument.name)}", cure)
+            hint = did_you_mean(argument.name, made.values) or "It has no parameters."
+            raise Refused(argument.at, f"{quoted(use.module)} has no parameter {quoted(argument.name)}", hint)
     return made
 
 

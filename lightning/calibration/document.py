@@ -30,7 +30,7 @@ WELL_LIT, UNLIT = 16.0, 1.0
 """Of 255. What should be the one and comes as the other, or less, got no light: noise is a tenth of the difference."""
 AT_END = 0.999
 """Of the converter's full scale, from which a plateau is taken for cut off."""
-CURE = "run `lightning calibrate` with this device"
+HINT = "run `lightning calibrate` with this device"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,10 @@ class Outcome:
     """What was measured, with its unit."""
     limit: str
     """What it had to be."""
-    cure: str
+    hint: str
     """What to do when it failed; empty when it passed."""
     skipped: bool = False
-    """Nothing at hand to carry it out with; `cure` says how to do it by hand."""
+    """Nothing at hand to carry it out with; `hint` says how to do it by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Calibration:
             raise errors.ForeignCalibration(
                 f"this calibration is of {self.device}; another device's light is another",
                 device=device,
-                cure=CURE,
+                hint=HINT,
             )
         if max_age is not None:
             self._check_time(now, max_age)
@@ -191,14 +191,14 @@ class Calibration:
                 f"this calibration says that it was made at {self.made.isoformat(timespec='seconds')}, which is still"
                 " to come, so nobody knows how old it is",
                 device=self.device,
-                cure=f"set this machine's clock, or {CURE}",
+                hint=f"set this machine's clock, or {HINT}",
             )
         if age > max_age:
             raise errors.StaleCalibration(
                 f"this calibration is {age / timedelta(hours=1):.1f} h old; it holds for"
                 f" {max_age / timedelta(hours=1):.1f} h, then biases have drifted",
                 device=self.device,
-                cure=CURE,
+                hint=HINT,
             )
 
     @property

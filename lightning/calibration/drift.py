@@ -16,7 +16,7 @@ import numpy as np
 
 from lightning import errors
 from lightning.calibration.decoder import Decoder
-from lightning.calibration.document import CURE, Calibration, Modulator
+from lightning.calibration.document import HINT, Calibration, Modulator
 from lightning.calibration.encoder import dimmed, encoder
 from lightning.calibration.pairs import sum_truth
 from lightning.calibration.transfer import PARTNER, POINTS, RESIDUAL, Rows, Sweep, sweep_all
@@ -52,7 +52,7 @@ class Drift:
 
     def __str__(self) -> str:
         """One line for a person."""
-        verdict = f"above the limit of {self.limit:.2f}: {CURE}" if self.recalibrate else "within the limit"
+        verdict = f"above the limit of {self.limit:.2f}: {HINT}" if self.recalibrate else "within the limit"
         return f"references are off by {self.rms:.2f} of 255 rms (mean {self.mean:+.2f}), {verdict}"
 
 
@@ -98,7 +98,7 @@ class Monitor:
                 f"the device has drifted: known products come out wrong by {self.last.rms:.2f} of 255"
                 f" (limit {self.limit:.2f})",
                 device=self.calibration.device,
-                cure=f"{CURE}; where only the biases moved, `recalibrate` needs one sweep per modulator",
+                hint=f"{HINT}; where only the biases moved, `recalibrate` needs one sweep per modulator",
             )
         return self.last
 
@@ -122,7 +122,7 @@ def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, s
         one, two, three, four = (_refreshed(m, sweeps, i) for i, m in enumerate(calibration.modulators))
     except ValueError as error:
         raise errors.CalibrationError(
-            f"the sweeps show no clean fringe ({error})", device=calibration.device, cure=CURE
+            f"the sweeps show no clean fringe ({error})", device=calibration.device, hint=HINT
         ) from error
     modulators = (one, two, three, four)
     decoder = _rescaled(calibration, modulators)
@@ -143,7 +143,7 @@ def _prove(rows: Rows, fresh: Calibration) -> None:
             f"after new sweeps known products are still off by {seen.rms:.2f} of 255 rms (limit {seen.limit:.2f}),"
             f" and the brightest sum lacks {missing:.1f} (limit {2 * seen.limit:.1f})",
             device=fresh.device,
-            cure=CURE,
+            hint=HINT,
         )
 
 

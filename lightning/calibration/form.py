@@ -13,7 +13,7 @@ import numpy as np
 
 from lightning import errors
 from lightning.calibration.decoder import Decoder
-from lightning.calibration.document import CURE, Calibration, Modulator, Outcome, Timing
+from lightning.calibration.document import HINT, Calibration, Modulator, Outcome, Timing
 from lightning.calibration.encoder import WORD_LIMIT, Encoder
 from lightning.calibration.fringe import Fringe
 from lightning.calibration.noise import NoiseModel
@@ -26,6 +26,7 @@ VERSION = 1
 def to_json(calibration: Calibration) -> dict[str, Any]:
     """The document: numbers, text, lists and dictionaries only."""
     plain = _plain(asdict(calibration))
+    plain["outcomes"] = [_renamed(outcome, "hint", "cure") for outcome in plain["outcomes"]]
     return {"format": FORMAT, "version": VERSION, **plain, "made": calibration.made.isoformat()}
 
 
@@ -43,16 +44,16 @@ def from_json(document: Any, *, source: str = "this document") -> Calibration:
     damaged, or whose numbers cannot be those of a device (`validity`).
     """
     if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-        raise errors.UnknownVersion(f"{source} is no calibration (format {FORMAT!r} is missing)", cure=CURE)
+        raise errors.UnknownVersion(f"{source} is no calibration (format {FORMAT!r} is missing)", hint=HINT)
     if document.get("version") != VERSION:
         raise errors.UnknownVersion(
             f"{source} has version {document.get('version')!r}; this library reads version {VERSION}",
-            cure=f"install the library that wrote it, or {CURE}",
+            hint=f"install the library that wrote it, or {HINT}",
         )
     try:
         return validated(_calibration(document))
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise errors.CalibrationError(f"{source} is damaged ({error!r})", cure=CURE) from error
+        raise errors.CalibrationError(f"{source} is damaged ({error!r})", hint=HINT) from error
 
 
 def _plain(value: Any) -> Any:
@@ -84,6 +85,11 @@ def _calibration(d: Mapping[str, Any]) -> Calibration:
     )
 
 
+def _renamed(d: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
+    """Return the same with another key: version 1 of the file calls a step's hint `cure`."""
+    return {new if key == old else key: value for key, value in d.items()}
+
+
 def _modulator(d: Mapping[str, Any]) -> Modulator:
     curve = Fringe(**{**d["curve"], "phase": tuple(number("phase", p) for p in d["curve"]["phase"])})
     full, shared = _encoder(d["encoder"]), _encoder(d["shared"])
@@ -109,8 +115,8 @@ def _four(values: Sequence[float]) -> tuple[float, float, float, float]:
 
 
 def _outcome(d: Mapping[str, Any]) -> Outcome:
-    outcome = Outcome(**d)
-    for text in (outcome.step, outcome.figure, outcome.limit, outcome.cure):
+    outcome = Outcome(**_renamed(d, "cure", "hint"))
+    for text in (outcome.step, outcome.figure, outcome.limit, outcome.hint):
         _text(text)
     _truth(outcome.passed)
     _truth(outcome.skipped)

@@ -68,14 +68,14 @@ def guided_run(
 
 
 def calibrate(soc: Any, **options: Any) -> GuidedRun:
-    """As `guided_run`; raises `CalibrationError`, naming step, figure, limit and cure, where one failed."""
+    """As `guided_run`; raises `CalibrationError`, naming step, figure, limit and hint, where one failed."""
     run = guided_run(soc, **options)
     for outcome in run.outcomes:
         if not outcome.passed:
             raise errors.CalibrationError(
                 f"the step {outcome.step!r} failed: {outcome.figure}; wanted {outcome.limit}",
                 device=identity_of(soc).name,
-                cure=outcome.cure,
+                hint=outcome.hint,
             )
     return run
 

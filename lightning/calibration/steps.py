@@ -1,4 +1,4 @@
-"""The guided first run: one step after the other, each with pass or fail, the figure, the limit and the cure.
+"""The guided first run: one step after the other, each with pass or fail, the figure, the limit and the hint.
 
 A step is a function of the `Bench`, which carries what the steps before have found. What a step needs an instrument
 for, and the instrument is not there, is skipped and says how to do it by hand; what fails ends the run where the

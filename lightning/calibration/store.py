@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning import errors
-from lightning.calibration.document import CURE, MAX_AGE, Calibration
+from lightning.calibration.document import HINT, MAX_AGE, Calibration
 from lightning.calibration.form import from_json, to_json, to_text
 from lightning.devices.identity import identity_of
 
@@ -79,9 +79,9 @@ def load(path: str | os.PathLike[str]) -> Calibration:
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise errors.CalibrationError(f"{path} cannot be read ({error.strerror})", cure=CURE) from error
+        raise errors.CalibrationError(f"{path} cannot be read ({error.strerror})", hint=HINT) from error
     except (ValueError, RecursionError) as error:
-        raise errors.UnknownVersion(f"{path} is no JSON document ({error})", cure=CURE) from error
+        raise errors.UnknownVersion(f"{path} is no JSON document ({error})", hint=HINT) from error
     return from_json(document, source=str(path))
 
 
@@ -130,7 +130,7 @@ def check(
             f"this calibration was measured with the firmware of {calibration.conditions['firmware']}; now that of"
             f" {identity_of(device).firmware} is loaded",
             device=identity(device),
-            cure=CURE,
+            hint=HINT,
         )
     _check_channels(calibration, device)
 
@@ -146,7 +146,7 @@ def require(
     found = find(device, folder=folder, max_age=max_age, now=now)
     if found is None:
         raise errors.NotCalibrated(
-            "it has no calibration, so values cannot be told from light", device=identity(device), cure=CURE
+            "it has no calibration, so values cannot be told from light", device=identity(device), hint=HINT
         )
     return found
 
@@ -207,7 +207,7 @@ def _check_channels(calibration: Calibration, device: Any) -> None:
             raise errors.CalibrationError(
                 f"this calibration is of {name} {highest}, and the firmware has 0 to {there - 1}",
                 device=identity(device),
-                cure=CURE,
+                hint=HINT,
             )
 
 
@@ -236,7 +236,7 @@ def _max_age() -> timedelta:
             raise ValueError("not above 0")
     except (ValueError, OverflowError) as error:
         raise errors.OutOfRange(
-            f"{AGE_VARIABLE}={hours!r} is no number of hours", cure="set it to a number above 0, as in 24"
+            f"{AGE_VARIABLE}={hours!r} is no number of hours", hint="set it to a number above 0, as in 24"
         ) from error
     return holds
 

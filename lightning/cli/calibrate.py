@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lightbed.errors import with_former_keys
 from lightning.cli.options import TWIN, AsJson, Device, Png, Shots
 from lightning.cli.output import DONE, ERROR, print_document
 from lightning.errors import AddressError, CalibrationError, LightningError, MissingLibrary
@@ -61,7 +62,7 @@ def calibrate(
 ) -> int:
     """Set up a kit step by step, measure its modulators, and keep the calibration.
 
-    Every step passes or fails, with the figure, its limit and the cure. Instruments are optional: what needs one
+    Every step passes or fails, with the figure, its limit and the hint. Instruments are optional: what needs one
     that is not there is left to you. A twin brings its own; of sim:// only laser and meter are used unasked, because
     that twin begins anew with every command and forgets what its supply was set to. The calibration is kept when
     all steps pass. For example: lightning calibrate --device sim://kit
@@ -103,7 +104,7 @@ def resources(soc: Any, asked: dict[str, str], *, lasting: bool) -> dict[str, st
         return {role: resource for role, resource in own.items() if lasting or role != "bias"}
     for role, resource in asked.items():
         if resource == OWN and role not in own:
-            raise AddressError(f"this device brings no {role} along", cure="Give the VISA resource of yours")
+            raise AddressError(f"this device brings no {role} along", hint="Give the VISA resource of yours")
     return {role: own[role] if resource == OWN else resource for role, resource in asked.items()}
 
 
@@ -134,7 +135,7 @@ def _permit(named: dict[str, str], whose: DeviceIdentity, *, asks: bool, yes: bo
         raise LightningError(
             f"{' and '.join(named)} would be set, and nobody is there to be asked",
             device=whose.name,
-            cure="Give --yes",
+            hint="Give --yes",
         )
     listed = "\n".join(f"  {role}: {resource}" for role, resource in named.items())
     typer.confirm(f"These instruments will be switched on and set:\n{listed}\nGo on?", abort=True)
@@ -173,16 +174,16 @@ def _keep(run: GuidedRun, png: Path | None, whose: DeviceIdentity) -> Path | Non
         raise CalibrationError(
             f"the calibration cannot be kept in {store.folder()} ({error.strerror})",
             device=whose.name,
-            cure=f"Set {store.FOLDER_VARIABLE} to a folder that can be written",
+            hint=f"Set {store.FOLDER_VARIABLE} to a folder that can be written",
         ) from error
 
 
 def _say(outcome: Outcome) -> None:
     verdict = "skip" if outcome.skipped else "pass" if outcome.passed else "FAIL"
     _print_wrapped(f"{verdict}  {outcome.step:<13} {outcome.figure}; limit: {outcome.limit}")
-    if outcome.cure:
-        kind = "by hand" if outcome.skipped else "cure"
-        _print_wrapped(f"{INDENT}{kind}: {outcome.cure}")
+    if outcome.hint:
+        kind = "by hand" if outcome.skipped else "hint"
+        _print_wrapped(f"{INDENT}{kind}: {outcome.hint}")
 
 
 def _print_wrapped(line: str) -> None:
@@ -203,7 +204,7 @@ def _print_end(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, png: P
 
 def _print_document(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, png: Path | None) -> None:
     document: dict[str, Any] = {
-        "steps": [asdict(each) for each in run.outcomes],
+        "steps": [with_former_keys(asdict(each)) for each in run.outcomes],
         "saved": None if saved is None else str(saved),
         "written": [str(png)] if png is not None and run.calibration is not None else [],
     }
@@ -214,6 +215,7 @@ def _print_document(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, p
             "code": CalibrationError.code,
             "message": what,
             "device": whose.name,
-            "cure": failed.cure,
+            "hint": failed.hint,
+            "cure": failed.hint,
         }
     print_document(whose, document, ok=run.passed)

@@ -143,13 +143,13 @@ def raw_samples(name: str) -> Any:
     if Path(name).suffix not in {".npy", ".npz"}:
         return _of_training(name)
     if not Path(name).is_file():
-        raise InputError(f"there is no file {name}", cure="Check the path")
+        raise InputError(f"there is no file {name}", hint="Check the path")
     try:
         held = np.load(name, allow_pickle=False)
         return held if isinstance(held, np.ndarray) else held["x"]
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise InputError(
-            f"{name} holds no samples", cure="Give a .npy of raw inputs, or an .npz with an array x"
+            f"{name} holds no samples", hint="Give a .npy of raw inputs, or an .npz with an array x"
         ) from error
 
 
@@ -169,7 +169,7 @@ def _of_training(name: str) -> Any:
 def _network_file(path: Path) -> Path:
     if path.suffix == ".lng":
         raise OutOfRange(
-            f"{path} is compiled already", cure="Give the .onnx or .npz; or run: lightning explain"
+            f"{path} is compiled already", hint="Give the .onnx or .npz; or run: lightning explain"
         )
     return path
 
@@ -195,5 +195,5 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
         return tuple(float(each) for each in text.split(","))
     except ValueError:
         raise OutOfRange(
-            f"{option} {text!r} is no list of numbers", cure="Write 0.5 or 0.48,0.45,0.41"
+            f"{option} {text!r} is no list of numbers", hint="Write 0.5 or 0.48,0.45,0.41"
         ) from None

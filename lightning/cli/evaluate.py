@@ -79,7 +79,7 @@ def evaluate_command(
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
     if fault and compare:
         raise ConfigError(
-            "faults are chosen, and the table is of models without", cure="Leave --fault or --compare out"
+            "faults are chosen, and the table is of models without", hint="Leave --fault or --compare out"
         )
     used = _seeds(run, seed, seeds, compared=compare is not None)
     compiled, dataset = compiled_for(model, part_of(load_dataset(data), part))
@@ -107,7 +107,7 @@ def _seeds(run: how.Run, first: int | None, several: int | None, *, compared: bo
     count = several or (SEEDS_OF_TABLE if compared else 1)
     if count > 1 and run.fidelity != "noisy" and not compared:
         raise OutOfRange(
-            f"fidelity {run.fidelity} has no seeds", cure="Leave --seeds out, or say --fidelity noisy"
+            f"fidelity {run.fidelity} has no seeds", hint="Leave --seeds out, or say --fidelity noisy"
         )
     begin = run.seed_of(first, compared=compared)
     return tuple(range(begin, begin + count))

@@ -89,7 +89,7 @@ class Run:
         if given is not None and self.fidelity in ("exact", "datapath") and not compared:
             raise ConfigError(
                 f"a seed is given, and fidelity {self.fidelity} has nothing random",
-                cure="Leave --seed out, or say --fidelity noisy",
+                hint="Leave --seed out, or say --fidelity noisy",
             )
         return given or 0
 
@@ -100,7 +100,7 @@ class Run:
         if self.faults != NO_FAULTS and not model.shift_normalised:
             raise ConfigError(
                 f"faults are chosen, and the model has the scheme {model.scheme}",
-                cure="Compile it with --scheme published, or leave --fault out",
+                hint="Compile it with --scheme published, or leave --fault out",
             )
         return open_executor(
             model,
@@ -153,11 +153,11 @@ def chosen(
     if told and kind != "noisy":
         raise ConfigError(
             f"noise is chosen, and fidelity {kind} has none to choose",
-            cure="Say --fidelity noisy, or leave noise out",
+            hint="Say --fidelity noisy, or leave noise out",
         )
     if average > 1 and kind not in ("noisy", "device"):
         raise ConfigError(
-            f"fidelity {kind} has nothing to average", cure="Leave --average out, or say --fidelity noisy"
+            f"fidelity {kind} has nothing to average", hint="Leave --average out, or say --fidelity noisy"
         )
     _check_whereabouts(kind, device, bus, calibrated=calibrated)
     noise = noise_of(place, sigma, mean, average, device, calibrated=calibrated) if kind == "noisy" else None
@@ -191,12 +191,12 @@ def _check_whereabouts(kind: Fidelity, device: str | None, bus: str | None, *, c
     if device is not None and kind != "device" and not calibrated:
         raise ConfigError(
             f"a device is named, and fidelity {kind} asks none",
-            cure="Say --fidelity device, or --calibrated for noise as it was measured there; or leave --device out",
+            hint="Say --fidelity device, or --calibrated for noise as it was measured there; or leave --device out",
         )
     if bus is not None and kind != "datapath":
         raise ConfigError(
             f"a bus is named, and fidelity {kind} uses none",
-            cure="Say --fidelity datapath, or leave --bus out",
+            hint="Say --fidelity datapath, or leave --bus out",
         )
 
 
@@ -219,7 +219,7 @@ def noise_of(
     if sigma is not None or mean is not None:
         raise ConfigError(
             "--calibrated takes sigma and mean from a calibration, and others are given",
-            cure="Leave --sigma and --mean out",
+            hint="Leave --sigma and --mean out",
         )
     from lightning.calibration.store import require
     from lightning.execution.fitted import noise_of_calibration
@@ -230,7 +230,7 @@ def noise_of(
 def one_of(option: str, word: str, known: tuple[str, ...]) -> Any:
     """The word, if it is known. Raises `OutOfRange`."""
     if word not in known:
-        raise OutOfRange(f"--{option} {word!r} is not known", cure=f"Choose {', '.join(known)}")
+        raise OutOfRange(f"--{option} {word!r} is not known", hint=f"Choose {', '.join(known)}")
     return word
 
 

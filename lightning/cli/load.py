@@ -122,7 +122,7 @@ def _server(url: str, *, echo: bool) -> Iterator[Target]:
         return
     scheme = url.partition(":")[0]
     if scheme not in ("http", "udp"):
-        raise LoadError(f"{url!r} names no echo", cure="Say `lightning load udp --echo`, or http")
+        raise LoadError(f"{url!r} names no echo", hint="Say `lightning load udp --echo`, or http")
     with running_echo(scheme) as target:
         yield target
 
@@ -133,7 +133,7 @@ def _number(model: str) -> int:
     if not model.isdecimal() or int(model) >= 1 << 32:
         raise LoadError(
             f"packets name models by number, and {model!r} is none",
-            cure="Give --model 1: `lightning serve` says the numbers when it is ready",
+            hint="Give --model 1: `lightning serve` says the numbers when it is ready",
         )
     return int(model)
 

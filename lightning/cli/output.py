@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lightbed.errors import with_former_keys
 from lightning.errors import DarkWarning, LightningError, SaturationWarning
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ def print_document(device: DeviceIdentity | None, document: dict[str, Any], *, o
 
 def document_of_error(error: LightningError) -> dict[str, Any]:
     """What a document says of what went wrong."""
-    return {"code": error.code, "message": error.what, "device": error.device, "cure": error.cure}
+    return with_former_keys(
+        {"code": error.code, "message": error.what, "device": error.device, "hint": error.hint}
+    )
 
 
 @contextlib.contextmanager
@@ -84,5 +87,5 @@ def write_csv(
             table.writerows(rows)
     except OSError as error:
         raise FileError(
-            f"{str(file)!r} cannot be written ({error.strerror})", cure="Give another path"
+            f"{str(file)!r} cannot be written ({error.strerror})", hint="Give another path"
         ) from error

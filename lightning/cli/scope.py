@@ -83,7 +83,7 @@ def configured(values: list[int], settings: list[str], recording: Any = None) ->
     from lightning.config import Configuration
 
     if len(values) > 4:
-        raise OutOfRange(f"{len(values)} values are given", cure="Give at most four, one per modulator")
+        raise OutOfRange(f"{len(values)} values are given", hint="Give at most four, one per modulator")
     config: Configuration = recording.config if recording is not None else Configuration()
     config.update({f"dac_{index}": value for index, value in enumerate(values)})
     config.update(dict(map(_setting, settings)))
@@ -94,7 +94,7 @@ def _setting(text: str) -> tuple[str, Any]:
     key, mark, value = text.partition("=")
     if not mark:
         raise ConfigError(
-            f"{text!r} is no setting", cure="Write KEY=VALUE, as in soft_avgs=1 or readouts=0,1"
+            f"{text!r} is no setting", hint="Write KEY=VALUE, as in soft_avgs=1 or readouts=0,1"
         )
     if key == "readouts":
         return key, [_number(each) for each in value.split(",")]
@@ -127,7 +127,7 @@ def decoded(waveform: Waveform) -> tuple[int | None, str]:
     try:
         return LightningSignalProcessing().decode(waveform), ""
     except NotCalibrated as error:
-        return None, f"not decoded: {error.what}. {error.cure}"
+        return None, f"not decoded: {error.what}. {error.hint}"
     except LightningError as error:
         return None, f"not decoded: {error.what}"
 

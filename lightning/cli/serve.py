@@ -71,7 +71,7 @@ def serve(
     from lightning.serving.repository import Repository
 
     if realtime and udp is None:
-        raise ConfigError("--realtime is for packets, and none are taken", cure="Give --udp PORT, too")
+        raise ConfigError("--realtime is for packets, and none are taken", hint="Give --udp PORT, too")
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
     for library in ("fastapi", "uvicorn", "uvloop", "httptools", "orjson", "prometheus_client"):
         needed(library, "to serve models")
@@ -112,7 +112,7 @@ def _named(paths: Sequence[Path], name: str | None) -> dict[str, Path]:
             if called in named:
                 raise ConfigError(
                     f"{str(named[called])!r} and {str(file)!r} would both be model {called!r}",
-                    cure="Give one of them another name; --name is for one file",
+                    hint="Give one of them another name; --name is for one file",
                 )
             named[called] = file
     return named
@@ -124,7 +124,7 @@ def _files(path: Path) -> list[Path]:
     found = sorted(path.glob("*.lng"))
     if not found:
         raise ConfigError(
-            f"no .lng file is in {str(path)!r}", cure="Make one with `lightning compile -o NAME.lng`"
+            f"no .lng file is in {str(path)!r}", hint="Make one with `lightning compile -o NAME.lng`"
         )
     return found
 

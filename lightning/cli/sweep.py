@@ -82,7 +82,7 @@ def measured(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
         raise CalibrationError(
             f"no transfer curve can be fitted ({error})",
             device=identity_of(soc).name,
-            cure="See that the laser is on and the fibres are joined; `lightning scope` shows the waveform",
+            hint="See that the laser is on and the fibres are joined; `lightning scope` shows the waveform",
         ) from error
 
 
@@ -93,7 +93,7 @@ def _pass(outcome: Outcome, bench: Bench) -> None:
         raise CalibrationError(
             f"{outcome.step}: {outcome.figure}; wanted is {outcome.limit}",
             device=identity_of(bench.soc).name,
-            cure=outcome.cure,
+            hint=outcome.hint,
         )
 
 

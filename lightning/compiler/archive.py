@@ -49,7 +49,7 @@ def save_model(model: CompiledModel, path: str | Path) -> None:
         Path(path).write_bytes(packed(model))
     except OSError as error:
         raise ModelFileError(
-            f"{path} cannot be written ({error.strerror})", cure="Give another path"
+            f"{path} cannot be written ({error.strerror})", hint="Give another path"
         ) from error
 
 
@@ -58,7 +58,7 @@ def load_model(path: str | Path) -> CompiledModel:
     try:
         content = Path(path).read_bytes()
     except OSError as error:
-        raise ModelFileError(f"{path} cannot be read ({error.strerror})", cure="Check the path") from error
+        raise ModelFileError(f"{path} cannot be read ({error.strerror})", hint="Check the path") from error
     return unpacked(content, str(path))
 
 
@@ -96,11 +96,11 @@ def unpacked(content: bytes, name: str = "the model") -> CompiledModel:
         raise
     except _TooLarge as error:
         raise ModelFileError(
-            f"{name} is too large: {error}", cure="Ask who made it; no model needs that"
+            f"{name} is too large: {error}", hint="Ask who made it; no model needs that"
         ) from error
     except _DAMAGE as error:
         why = "" if isinstance(error, zipfile.BadZipFile) else f" ({error})"  # "not a zip file" helps nobody
-        raise ModelFileError(f"{name} is no .lng file, or a damaged one{why}", cure=_AGAIN) from error
+        raise ModelFileError(f"{name} is no .lng file, or a damaged one{why}", hint=_AGAIN) from error
     return model
 
 
@@ -160,7 +160,7 @@ def _check_format(document: Any, name: str) -> None:
         made = document["origin"]["toolkit"]
         raise ModelFileError(
             f"{name} has format {number}, written by lightbed {made}; this version reads up to {FORMAT}",
-            cure="Run: pip install --upgrade lightbed",
+            hint="Run: pip install --upgrade lightbed",
         )
 
 

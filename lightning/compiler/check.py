@@ -15,7 +15,7 @@ from lightning.networks.network import Network, Node
 from lightning.networks.operations import apply
 from lightning.networks.preprocess import check_preprocessing
 
-_CURE = "Compile the model again: lightning compile NETWORK -o MODEL.lng"
+_HINT = "Compile the model again: lightning compile NETWORK -o MODEL.lng"
 
 
 def check_model(model: CompiledModel) -> None:
@@ -94,4 +94,4 @@ def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
 
 
 def _unfit(what: str) -> ModelFileError:
-    return ModelFileError(f"{what}", cure=_CURE)
+    return ModelFileError(f"{what}", hint=_HINT)

@@ -62,15 +62,15 @@ def _needed(network: Network, samples: npt.ArrayLike | None) -> npt.NDArray[Any]
     if samples is None:
         raise CompileError(
             f"the scheme `scaled` measures the ranges of activations of {network.name} on samples, and there are none",
-            cure="Compile it with raw inputs, and use MODEL.lng then: "
+            hint="Compile it with raw inputs, and use MODEL.lng then: "
             "lightning compile NETWORK --samples FILE.npy|FILE.npz|digits -o MODEL.lng",
         )
     try:
         found = np.asarray(samples)
     except ValueError as error:
-        raise InputError("samples are of different shapes", cure="Give one array (n, ...)") from error
+        raise InputError("samples are of different shapes", hint="Give one array (n, ...)") from error
     if found.ndim == 0:
-        raise InputError("samples are a single number", cure="Give one array (n, ...)")
+        raise InputError("samples are a single number", hint="Give one array (n, ...)")
     return found
 
 

@@ -87,7 +87,7 @@ def _node_document(node: Node) -> dict[str, Any]:
     except TypeError as error:
         raise CompileError(
             f"{node.operation} {node.name} has an attribute that no file can keep: {error}",
-            cure="Give numbers, texts, or tuples of them",
+            hint="Give numbers, texts, or tuples of them",
         ) from None
     return {
         "name": node.name,

@@ -72,7 +72,7 @@ def _check_size(layer: Lowered, largest: float) -> None:
     if not largest * float(weights) < _TOO_LARGE:
         raise CompileError(
             f"{layer.node.operation} {layer.node.name} gives values that are not finite, or nearly, on these samples",
-            cure="Check the preprocessing (--scale, --mean, --deviation), and the network in float32",
+            hint="Check the preprocessing (--scale, --mean, --deviation), and the network in float32",
         )
 
 

@@ -51,12 +51,12 @@ class Options:
         if self.perfect_scaling and self.scheme != "published":
             raise OutOfRange(
                 f"perfect scaling belongs to the scheme published, and the scheme is {self.scheme}",
-                cure="Choose --scheme published, or leave --perfect-scaling out: `scaled` has scales anyway",
+                hint="Choose --scheme published, or leave --perfect-scaling out: `scaled` has scales anyway",
             )
         if not 50 < self.percentile <= 100:
             raise OutOfRange(
                 f"percentile is {self.percentile}, and must be above 50, and at most 100",
-                cure="Take 99.9, or choose --ranges min-max",
+                hint="Take 99.9, or choose --ranges min-max",
             )
         if not (math.isfinite(self.sigma) and self.sigma >= 0):
             raise OutOfRange(f"sigma is {self.sigma}, and must be 0 or more")
@@ -69,4 +69,4 @@ class Options:
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise OutOfRange(f"{name} {value!r} is not known", cure=f"Choose one of: {', '.join(known)}")
+        raise OutOfRange(f"{name} {value!r} is not known", hint=f"Choose one of: {', '.join(known)}")

@@ -53,7 +53,7 @@ def program_of(model: CompiledModel) -> Program:
     except ProgramError as error:
         raise CompileError(
             f"the datapath cannot count a layer of {model.network.name}: {error}",
-            cure="Take a smaller network, or run it with --fidelity exact or noisy",
+            hint="Take a smaller network, or run it with --fidelity exact or noisy",
         ) from error
 
 
@@ -87,5 +87,5 @@ def _check_hardware(hardware: Hardware) -> None:
         raise CompileError(
             f"the datapath {DATAPATH} has {LANES} lanes, 1 wavelength and 1 core; the model is compiled for"
             f" {hardware.lanes} lanes, {hardware.wavelengths} wavelengths and {hardware.cores} cores",
-            cure="Compile it again without --lanes, --wavelengths and --cores",
+            hint="Compile it again without --lanes, --wavelengths and --cores",
         )

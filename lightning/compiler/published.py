@@ -15,7 +15,7 @@ from lightning.errors import CompileError
 from lightning.networks.network import Network, Node
 
 _SHAPE_ONLY = frozenset({"Flatten", "Reshape"})
-_CURE = "Compile it with --scheme scaled, which takes every network"
+_HINT = "Compile it with --scheme scaled, which takes every network"
 
 
 def published_layers(network: Network) -> dict[str, PhotonicLayer]:
@@ -63,7 +63,7 @@ def _chain(network: Network) -> list[Node]:
         rectified = node.operation == "Relu" or (rectified and node.operation in _SHAPE_ONLY)
         tensor = node.output
     if not chain:
-        raise CompileError(f"network {network.name} has no Gemm: nothing for light to compute", cure=_CURE)
+        raise CompileError(f"network {network.name} has no Gemm: nothing for light to compute", hint=_HINT)
     return chain
 
 
@@ -84,10 +84,10 @@ def _raw_step(network: Network) -> float:
         raise CompileError(
             f"network {network.name} takes inputs that are shifted or turned round, and the published datapath sends"
             " bytes as they are",
-            cure=_CURE,
+            hint=_HINT,
         )
     return step
 
 
 def _refused(node: Node, why: str) -> CompileError:
-    return CompileError(f"{node.operation} {node.name} {why}", cure=_CURE)
+    return CompileError(f"{node.operation} {node.name} {why}", hint=_HINT)

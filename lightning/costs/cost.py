@@ -75,7 +75,7 @@ def costs_of(model: CompiledModel, preset: str = "chip") -> Costs:
     Raises `OutOfRange` for a preset that is not there.
     """
     if preset not in PRESETS:
-        raise OutOfRange(f"no preset {preset!r}", cure=f"Choose one of {', '.join(PRESETS)}")
+        raise OutOfRange(f"no preset {preset!r}", hint=f"Choose one of {', '.join(PRESETS)}")
     chosen = PRESETS[preset]
     digital = sum(macs for name, macs in macs_of(model.network).items() if name not in model.layers)
     work = work_of_model(model, digital)

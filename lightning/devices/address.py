@@ -54,7 +54,7 @@ def scheme_of(address: str) -> str:
     if not mark or not rest or not _SCHEME.fullmatch(scheme):
         raise AddressError(
             f"{address!r} is no address of a device",
-            cure="Write one as sim://kit, qick://HOST or qick://local",
+            hint="Write one as sim://kit, qick://HOST or qick://local",
         )
     return scheme
 
@@ -79,7 +79,7 @@ def _entry_point(scheme: str) -> EntryPoint:
     if scheme not in known:
         raise UnknownScheme(
             f"nothing is installed for {scheme}://",
-            cure=f"Known are {', '.join(f'{each}://' for each in sorted(known))}",
+            hint=f"Known are {', '.join(f'{each}://' for each in sorted(known))}",
         )
     return known[scheme]
 
@@ -90,9 +90,9 @@ def _connected(found: EntryPoint, address: str) -> Any:
     except LightningError:
         raise
     except ValueError as error:
-        raise AddressError(str(error), cure="Correct the address") from error
+        raise AddressError(str(error), hint="Correct the address") from error
     except OSError as error:
-        raise DeviceGone(str(error), device=address, cure="Check that it is there and switched on") from error
+        raise DeviceGone(str(error), device=address, hint="Check that it is there and switched on") from error
 
 
 def _introduced(soc: Any) -> str:
@@ -103,7 +103,7 @@ def _introduced(soc: Any) -> str:
 
     try:
         found = find(soc)
-    except (LightningError, OSError):  # told with its cure when a value is asked for
+    except (LightningError, OSError):  # told with its hint when a value is asked for
         suffix = ", with a calibration that cannot be used"
     else:
         suffix = ", without a calibration" if found is None else f", with its {found.kind}"

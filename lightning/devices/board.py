@@ -66,7 +66,7 @@ def parse(address: str) -> BoardAddress:
     port = int(match["port"] or DEFAULT_PORT) if match else 0
     if match is None or not 0 < port < 65536:
         raise AddressError(
-            f"{address!r} is no address of a board", cure="Write it as qick://HOST:PORT/NAME or qick://local"
+            f"{address!r} is no address of a board", hint="Write it as qick://HOST:PORT/NAME or qick://local"
         )
     return BoardAddress(match["host"] or LOOPBACK, port, match["name"] or DEFAULT_NAME)
 
@@ -90,7 +90,7 @@ def local() -> Any:
         raise DeviceGone(
             "this computer is no RFSoC board (QICK has no QickSoc here)",
             device="qick://local",
-            cure="Use qick://HOST from here, or sim://kit for the twin",
+            hint="Use qick://HOST from here, or sim://kit for the twin",
         )
     return guarded(qick.QickSoc())
 
@@ -116,7 +116,7 @@ def remote(at: BoardAddress, patience: Patience | None = None) -> Any:
         raise DeviceGone(
             f"no board answers at {at.host}:{at.port} under the name {at.name!r} ({error})",
             device=f"qick://{at.host}:{at.port}/{at.name}",
-            cure="Start QICK's nameserver and server on it, and check the name",
+            hint="Start QICK's nameserver and server on it, and check the name",
         ) from error
     device = _Remote(soc, soccfg)
     patience = patience or (SIMULATED if device.simulated else Patience())

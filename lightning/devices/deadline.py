@@ -90,10 +90,10 @@ class Progress:
 
     def _stuck(self, what: str) -> DeviceStuck:
         waiting = self.external and self._count == 0
-        cure = (
+        hint = (
             'Give the external trigger that start_src("external") waits for'
             if waiting
             else "Load its firmware anew (or restart the server of the board), then try again; nothing was kept. If one"
             " shot takes so long, connect with patience=Patience(progress_s=...)"
         )
-        return DeviceStuck(f"{what}, {self.reached}", device=self._device, cure=cure)
+        return DeviceStuck(f"{what}, {self.reached}", device=self._device, hint=hint)

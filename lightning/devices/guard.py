@@ -195,14 +195,14 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         return ReadoutOverrun(
             "the memory of sums ran over: they came faster than they were fetched",
             device=self.identity,
-            cure="Raise relax_delay_us, or lower reps and raise soft_avgs, which starts anew each time",
+            hint="Raise relax_delay_us, or lower reps and raise soft_avgs, which starts anew each time",
         )
 
     def _gone(self, name: str, error: Exception) -> DeviceGone:
         return DeviceGone(
             f"no answer to {name} {self._progress.reached} ({error})",
             device=self.identity,
-            cure="Check power, network and the server of the board, then connect again",
+            hint="Check power, network and the server of the board, then connect again",
         )
 
 

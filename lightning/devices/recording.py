@@ -168,7 +168,7 @@ def save(recording: Recording, file: str | Path) -> None:
         Path(file).write_bytes(written.getvalue())
     except OSError as error:
         raise RecordingError(
-            f"{file} cannot be written ({error.strerror})", cure="Give another path"
+            f"{file} cannot be written ({error.strerror})", hint="Give another path"
         ) from error
 
 
@@ -188,21 +188,21 @@ _NO_ARCHIVE = (
 
 def load(file: str | Path) -> Recording:
     """Read a file. Raises `RecordingError`."""
-    cure = "Record it again with lightning.record(soc, FILE)"
+    hint = "Record it again with lightning.record(soc, FILE)"
     try:
         with np.load(io.BytesIO(Path(file).read_bytes()), allow_pickle=False) as found:
             arrays = {name: found[name] for name in found.files}
         head = json.loads(str(arrays.pop(HEAD)))
     except OSError as error:
         raise RecordingError(
-            f"{file} cannot be read ({error.strerror or error})", cure="Check the path"
+            f"{file} cannot be read ({error.strerror or error})", hint="Check the path"
         ) from error
     except _NO_ARCHIVE as error:
-        raise RecordingError(f"{file} is no recording ({error})", cure=cure) from error
+        raise RecordingError(f"{file} is no recording ({error})", hint=hint) from error
     try:
         return _recording(head, arrays)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RecordingError(f"{file} is no recording of ours ({error!r})", cure=cure) from error
+        raise RecordingError(f"{file} is no recording of ours ({error!r})", hint=hint) from error
 
 
 def _recording(head: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Recording:

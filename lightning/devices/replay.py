@@ -31,7 +31,7 @@ def connect(address: str) -> ReplayedSoc:
     """The device that the file makes. Raises `AddressError`, `RecordingError`."""
     path = address.removeprefix(PREFIX)
     if not path:
-        raise AddressError(f"{address!r} names no file", cure="Write replay://FILE, as in replay://fault.npz")
+        raise AddressError(f"{address!r} names no file", hint="Write replay://FILE, as in replay://fault.npz")
     return ReplayedSoc(file_format.load(Path(path)))
 
 
@@ -65,7 +65,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         if self._recording.settings is None:
             raise RecordingError(
                 "what was recorded was no acquisition by LightningControl",
-                cure="Run the recorded program itself",
+                hint="Run the recorded program itself",
             )
         return Configuration(Settings.from_dict(self._recording.settings))
 
@@ -95,7 +95,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
             raise RecordingError(
                 f"this program is none of the {count} recorded",
                 device=self.identity,
-                cure="Take the recorded configuration: LightningControl(soc, soc.config)",
+                hint="Take the recorded configuration: LightningControl(soc, soc.config)",
             )
         self._turn_to(self._candidates[0])
 
@@ -118,7 +118,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
             raise RecordingError(
                 "this program was recorded with other operands or windows than it is given now",
                 device=self.identity,
-                cure="Ask what was asked when it was recorded; a recording has no other answers",
+                hint="Ask what was asked when it was recorded; a recording has no other answers",
             )
         self._turn_to(chosen)
         self._candidates, self._fresh = [], set()
@@ -148,7 +148,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
                 raise RecordingError(
                     f"the recording ends before this {name}",
                     device=self.identity,
-                    cure="Record it to its end",
+                    hint="Record it to its end",
                 )
             return None
         # A counter stays where it was last seen: that is how a stuck device looks.

@@ -116,7 +116,7 @@ def calibration(soc: Any, *, now: datetime | None = None) -> Finding:
     try:
         found = store.require(soc, now=now or getattr(soc, "made", None))
     except NotCalibrated as error:
-        return Finding("calibration", "warning", error.what, error.cure)
+        return Finding("calibration", "warning", error.what, error.hint)
     except LightningError as error:
         return found_by(error, "calibration")
     age_h = ((now or datetime.now(UTC)) - found.made).total_seconds() / 3600
@@ -158,7 +158,7 @@ def _light(soc: Any) -> Finding:
     try:
         compute = LightningCompute(soc)
     except ProgramError as error:
-        return Finding("light", "warning", f"not looked at: {error.what}", error.cure)
+        return Finding("light", "warning", f"not looked at: {error.what}", error.hint)
     seen = drift(compute.rows, compute.calibration)
     if seen.recalibrate:
         found = f"known products come out wrong by {seen.rms:.2f} of 255 (limit {seen.limit:.2f})"

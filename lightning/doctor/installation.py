@@ -41,7 +41,7 @@ def name_clash(path: Sequence[str]) -> Finding:
     """PyTorch Lightning is a package of the same name."""
     found = neighbours.foreign(path)
     if found:
-        return Finding("name", "bad", f"another package named lightning: {found}", neighbours.CURE)
+        return Finding("name", "bad", f"another package named lightning: {found}", neighbours.HINT)
     return Finding("name", "ok", "no other package is named lightning (PyTorch Lightning would be)")
 
 
@@ -63,8 +63,8 @@ def versions(found: Mapping[str, str], machine: str) -> Iterator[Finding]:
         if library in found:
             yield Finding(library, "ok", found[library])
         else:
-            cure = f"pip install 'lightbed[{extra}]'"
-            yield Finding(library, state, f"not installed: {lost}", cure)
+            hint = f"pip install 'lightbed[{extra}]'"
+            yield Finding(library, state, f"not installed: {lost}", hint)
     if "qick" in found and numbers(found["qick"]) < QICK:
         wanted = ".".join(map(str, QICK))
         yield Finding(

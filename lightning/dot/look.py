@@ -60,7 +60,7 @@ def look(
     if first.ndim != 1 or first.size > room:
         raise OutOfRange(
             f"a look shows one vector of up to {room} entries, not shape {first.shape}",
-            cure="Look at a part of it; VectorCore.dot takes vectors of any length",
+            hint="Look at a part of it; VectorCore.dot takes vectors of any length",
         )
     values = _by_symbol(np.abs(first), np.abs(second))
     tile = reader.tile(len(values), SYMBOL)

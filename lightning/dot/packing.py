@@ -43,14 +43,14 @@ def operands(weights: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[Integers, I
     if first.shape[-1] != second.shape[-1]:
         raise OutOfRange(
             f"vectors of {first.shape[-1]} and {second.shape[-1]} entries have no dot product",
-            cure="Give both the same length in their last axis",
+            hint="Give both the same length in their last axis",
         )
     try:
         one, other = np.broadcast_arrays(first, second)
     except ValueError as error:
         raise OutOfRange(
             f"weights of shape {first.shape} and inputs of shape {second.shape} do not go together",
-            cure="All axes but the last must be equal, or 1",
+            hint="All axes but the last must be equal, or 1",
         ) from error
     return one, other
 
@@ -89,12 +89,12 @@ def _pieces(signs: Integers, most: int) -> Iterator[tuple[int, int, Integers]]:
 def _whole(name: str, values: npt.ArrayLike) -> Integers:
     given = np.asarray(values)
     if given.ndim == 0 or given.size == 0:
-        raise OutOfRange(f"{name} are {'empty' if given.ndim else 'a single number'}", cure="Give vectors")
+        raise OutOfRange(f"{name} are {'empty' if given.ndim else 'a single number'}", hint="Give vectors")
     if given.dtype.kind not in "biuf" or not np.isfinite(given).all():
-        raise OutOfRange(f"{name} are not all numbers", cure="Give whole numbers of -255 to 255")
+        raise OutOfRange(f"{name} are not all numbers", hint="Give whole numbers of -255 to 255")
     whole = given.astype(np.int64)
     if (whole != given).any() or np.abs(whole).max() > FULL:
         raise OutOfRange(
-            f"{name} are whole numbers of -255 to 255, and these are not", cure="Scale or round them first"
+            f"{name} are whole numbers of -255 to 255, and these are not", hint="Scale or round them first"
         )
     return whole

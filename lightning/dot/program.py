@@ -152,20 +152,20 @@ def _check(soc: Any, channels: tuple[int, ...], readout: int) -> None:
     if processor["type"] != "axis_tproc64x32_x8":
         raise ProgramError(
             f"vectors are played by the timed processor of version 1, and this firmware has {processor['type']}",
-            cure="Load the kit's firmware, or multiply pair by pair with LightningControl",
+            hint="Load the kit's firmware, or multiply pair by pair with LightningControl",
         )
     if max(channels) >= len(soc["gens"]) or readout >= len(soc["readouts"]):
         raise WrongChannel(
             f"the calibration names generators {channels} and readout {readout}; this firmware has"
             f" {len(soc['gens'])} and {len(soc['readouts'])}",
-            cure="Run `lightning calibrate` with this firmware",
+            hint="Run `lightning calibrate` with this firmware",
         )
     rates = {float(soc["gens"][channel]["f_fabric"]) for channel in channels}
     rates |= {float(processor["f_time"]), float(soc["readouts"][readout]["f_output"])}
     if len(rates) > 1:
         raise ProgramError(
             f"generators, readout and processor run at {sorted(rates)} MHz; tiles need one rate for all",
-            cure="Load the kit's firmware",
+            hint="Load the kit's firmware",
         )
 
 

@@ -135,7 +135,7 @@ def _gate_curve(
             f"the pulses of generator {calibration.modulators[gate].channel} bring {found:.0f} counts,"
             f" and {expected:.0f} are expected",
             device=calibration.device,
-            cure="See that the laser is on, then run `lightning calibrate` with this device",
+            hint="See that the laser is on, then run `lightning calibrate` with this device",
         )
     return fit(swept, levels)
 
@@ -162,7 +162,7 @@ def _train(tiles: Tiles, coding: Coding, symbol: Symbol, rng: np.random.Generato
         raise CalibrationError(
             f"random vectors leave {rms:.2f} of 255 per root of their length unexplained, and {WORST_RESIDUAL} is"
             " the most that noise does",
-            cure="Run `lightning calibrate`; if it stays so, lower the laser's power: the receiver compresses",
+            hint="Run `lightning calibrate`; if it stays so, lower the laser's power: the receiver compresses",
         )
     return TileDecoder(tuple(w[:MODULATORS]), gain, unit, rms)
 

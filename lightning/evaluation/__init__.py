@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fpga.later import later
+from lightbed.lazy import lazy_names
 
 if TYPE_CHECKING:
     from lightning.evaluation.accuracy import Evaluation, evaluate
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Dataset", "Evaluation", "evaluate", "load_dataset"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = later(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "accuracy": "Evaluation evaluate",

@@ -71,7 +71,7 @@ def check_classes(dataset: Dataset, network: Network) -> None:
         raise InputError(
             f"{dataset.name} has the classes {dataset.y.min()} to {dataset.y.max()}, and {network.name} has scores for"
             f" 0 to {scores - 1}",
-            cure="Name data that the network was trained for",
+            hint="Name data that the network was trained for",
         )
 
 

@@ -56,7 +56,7 @@ class Dataset:
         if len(self.train_x) or len(self.train_y):
             _check(self.train_x, self.train_y, self.name, "training")
         if not len(self.x):
-            raise DatasetError(f"{self.name} has no images", cure="Name data of at least one image")
+            raise DatasetError(f"{self.name} has no images", hint="Name data of at least one image")
 
     def first(self, count: int | None) -> Dataset:
         """With no more than `count` images to test on."""
@@ -66,7 +66,7 @@ class Dataset:
         """The training part in the place of the test part. Raises `DatasetError` where there is none."""
         if not len(self.train_x):
             raise DatasetError(
-                f"{self.name} has no training part", cure="Put the training files beside the others"
+                f"{self.name} has no training part", hint="Put the training files beside the others"
             )
         return replace(self, x=self.train_x, y=self.train_y)
 
@@ -81,7 +81,7 @@ class Dataset:
         if len(self.x) <= count:
             raise DatasetError(
                 f"{self.name} has no training part, and {len(self.x)} images are too few to put {count} aside",
-                cure="Add x_train and y_train, or compile the model with samples first: lightning compile",
+                hint="Add x_train and y_train, or compile the model with samples first: lightning compile",
             )
         aside = np.zeros(len(self.x), bool)
         aside[evenly(len(self.x), count)] = True
@@ -114,7 +114,7 @@ def load_dataset(name: str | os.PathLike[str]) -> Dataset:
         return load_nsl_kdd(Path(folder).expanduser())
     if text.endswith(".npz"):
         return _arrays(Path(text).expanduser())
-    raise DatasetError(f"{text!r} names no data", cure=f"Name {NAMES}")
+    raise DatasetError(f"{text!r} names no data", hint=f"Name {NAMES}")
 
 
 def sha256_of(content: bytes) -> str:
@@ -125,12 +125,12 @@ def sha256_of(content: bytes) -> str:
 def content_of(path: Path) -> bytes:
     """The bytes of a file. Raises `DatasetError`."""
     if not path.exists():
-        raise DatasetError(f"there is no file {path}", cure="Check the path")
+        raise DatasetError(f"there is no file {path}", hint="Check the path")
     try:
         return path.read_bytes()
     except OSError as error:
         raise DatasetError(
-            f"{path} cannot be read ({error.strerror})", cure="See that it is there"
+            f"{path} cannot be read ({error.strerror})", hint="See that it is there"
         ) from error
 
 
@@ -151,12 +151,12 @@ def _arrays(path: Path) -> Dataset:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (ValueError, OSError, EOFError, KeyError, NotImplementedError) as error:
-        raise DatasetError(f"{path} is no .npz of plain arrays ({error})", cure=_WANTED) from error
+        raise DatasetError(f"{path} is no .npz of plain arrays ({error})", hint=_WANTED) from error
     except Exception as error:  # zipfile and zlib have errors of their own
-        raise DatasetError(f"{path} is damaged ({error})", cure="Write it again with numpy.savez") from error
+        raise DatasetError(f"{path} is damaged ({error})", hint="Write it again with numpy.savez") from error
     test = _part(arrays, ("x", "y"), ("x_test", "y_test"))
     if test is None:
-        raise DatasetError(f"{path} has the arrays {', '.join(sorted(arrays)) or 'none'}", cure=_WANTED)
+        raise DatasetError(f"{path} has the arrays {', '.join(sorted(arrays)) or 'none'}", hint=_WANTED)
     train = _part(arrays, ("x_train", "y_train")) or (test[0][:0], test[1][:0])
     kept = {path.name: sha256_of(content)}
     return Dataset(path.name, test[0], _classes(test[1], path), train[0], _classes(train[1], path), kept)
@@ -176,7 +176,7 @@ def _part(arrays: Mapping[str, Raw], *names: tuple[str, str]) -> tuple[Raw, Raw]
 def _classes(y: Raw, path: Path) -> Classes:
     if y.size and not (np.issubdtype(y.dtype, np.number) and np.array_equal(y, np.rint(y.real))):
         raise DatasetError(
-            f"{path}: y has classes that are no whole numbers", cure="Number the classes 0, 1, ..."
+            f"{path}: y has classes that are no whole numbers", hint="Number the classes 0, 1, ..."
         )
     return y.astype(np.int64)
 
@@ -185,11 +185,11 @@ def _check(x: Raw, y: Classes, name: str, part: str) -> None:
     if y.ndim != 1 or x.ndim < 2 or len(x) != len(y):
         raise DatasetError(
             f"{name}: inputs {x.shape} and classes {y.shape} of the {part} part do not belong together",
-            cure="Give inputs (n, ...) and as many classes (n,)",
+            hint="Give inputs (n, ...) and as many classes (n,)",
         )
     if np.issubdtype(x.dtype, np.floating) and not np.isfinite(x).all():
         raise DatasetError(
-            f"{name}: the {part} part holds NaN or infinity", cure="Replace or leave out these rows"
+            f"{name}: the {part} part holds NaN or infinity", hint="Replace or leave out these rows"
         )
     if not np.issubdtype(x.dtype, np.number) and x.dtype != np.bool_:
-        raise DatasetError(f"{name}: inputs of the {part} part are {x.dtype}", cure="Give numbers")
+        raise DatasetError(f"{name}: inputs of the {part} part are {x.dtype}", hint="Give numbers")

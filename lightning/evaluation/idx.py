@@ -39,15 +39,15 @@ def parse_idx(content: bytes, name: str = "the file") -> Bytes:
         raise DatasetError(
             f"{name} is no IDX file of bytes: it begins with {plain[:4].hex(' ') or 'nothing'},"
             " where 00 00 08 and the number of axes are wanted",
-            cure="Name MNIST's own files, compressed or not",
+            hint="Name MNIST's own files, compressed or not",
         )
     start = 4 + 4 * plain[3]
     if len(plain) < start:
-        raise DatasetError(f"{name} ends within its head", cure=_AGAIN)
+        raise DatasetError(f"{name} ends within its head", hint=_AGAIN)
     shape = tuple(np.frombuffer(plain, ">u4", plain[3], 4).tolist())
     wanted = int(np.prod(shape, dtype=object))
     if len(plain) - start != wanted:
-        raise DatasetError(f"{name} has {len(plain) - start} values instead of {wanted}", cure=_AGAIN)
+        raise DatasetError(f"{name} has {len(plain) - start} values instead of {wanted}", hint=_AGAIN)
     return np.frombuffer(plain, np.uint8, offset=start).reshape(shape)
 
 
@@ -69,7 +69,7 @@ def _pair(folder: Path, part: str) -> tuple[tuple[Bytes, npt.NDArray[np.int64]],
     if (images.ndim, labels.ndim) != (3, 1):
         raise DatasetError(
             f"{paths[0]} has {images.ndim} axes and {paths[1]} {labels.ndim}, where 3 and 1 are wanted",
-            cure="See that images and labels are not exchanged",
+            hint="See that images and labels are not exchanged",
         )
     hashes = {path.name: sha256_of(content) for path, content in zip(paths, contents, strict=True)}
     return (images, labels.astype(np.int64)), hashes
@@ -80,7 +80,7 @@ def _required(folder: Path, name: str) -> Path:
     if found is None:
         raise DatasetError(
             f"{folder} holds no {name}, nor {name}.gz" if folder.is_dir() else f"{folder} is no folder",
-            cure="Name the folder of MNIST's files",
+            hint="Name the folder of MNIST's files",
         )
     return found
 
@@ -98,4 +98,4 @@ def _unpacked(content: bytes, name: str) -> bytes:
     try:
         return gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
-        raise DatasetError(f"{name} cannot be unpacked ({error})", cure=_AGAIN) from error
+        raise DatasetError(f"{name} cannot be unpacked ({error})", hint=_AGAIN) from error

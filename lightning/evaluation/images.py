@@ -28,7 +28,7 @@ def fitted(x: Raw, network: Network) -> Raw:
     if math.prod(x.shape[1:]) != math.prod(wanted):
         raise InputError(
             f"an image has {_told(x.shape[1:])} values, and {network.name} takes {_told(wanted)}",
-            cure="Name data that the network was trained for",
+            hint="Name data that the network was trained for",
         )
     return x.reshape(len(x), *wanted)
 
@@ -36,7 +36,7 @@ def fitted(x: Raw, network: Network) -> Raw:
 def read_input(path: Path, network: Network, *, resize: bool = False) -> Raw:
     """(1, ...) raw input from a picture or an `.npy`. Raises `InputError`."""
     if not path.is_file():
-        raise InputError(f"there is no file {path}", cure="Check the path")
+        raise InputError(f"there is no file {path}", hint="Check the path")
     if path.suffix.lower() == ".npy":
         return fitted(_array(path)[None], network)
     return fitted(read_picture(path, raw_shape(network), resize=resize)[None], network)
@@ -55,13 +55,13 @@ def read_picture(path: Path, shape: tuple[int, ...], *, resize: bool = False) ->
             picture = opened.convert("RGB" if colours == 3 else "L")
     except (OSError, ValueError, SyntaxError) as error:
         raise InputError(
-            f"{path} is no picture that can be read", cure="Name a PNG, or an .npy of raw values"
+            f"{path} is no picture that can be read", hint="Name a PNG, or an .npy of raw values"
         ) from error
     if picture.size != (width, height):
         if not resize:
             raise InputError(
                 f"{path} has {picture.width} x {picture.height} pixels, and the model takes {width} x {height}",
-                cure="Say --resize to have it scaled, or cut it out yourself",
+                hint="Say --resize to have it scaled, or cut it out yourself",
             )
         picture = picture.resize((width, height), image.Resampling.BILINEAR)
     levels = np.asarray(picture, dtype=np.uint8)
@@ -93,7 +93,7 @@ def picture_size(shape: tuple[int, ...]) -> tuple[int, int, int]:
     if len(shape) == 3 and shape[2] in (1, 3):
         return shape[1], shape[0], shape[2]
     raise InputError(
-        f"the model takes {_told(shape)} values, which is no picture", cure="Give them as an .npy"
+        f"the model takes {_told(shape)} values, which is no picture", hint="Give them as an .npy"
     )
 
 
@@ -101,7 +101,7 @@ def _array(path: Path) -> Raw:
     try:
         found: Raw = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path} is no array of numbers", cure="Write it with numpy.save") from error
+        raise InputError(f"{path} is no array of numbers", hint="Write it with numpy.save") from error
     return found
 
 

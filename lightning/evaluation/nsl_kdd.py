@@ -77,16 +77,16 @@ def parse_rows(content: bytes, name: str = "the file") -> Rows:
         plain = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
         lines = plain.decode("ascii").splitlines()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DatasetError(f"{name} cannot be read ({error})", cure="Get the file again") from error
+        raise DatasetError(f"{name} cannot be read ({error})", hint="Get the file again") from error
     rows = [line.split(",") for line in lines if line]
     for number, row in enumerate(rows, 1):
         if len(row) not in (FEATURES + 1, FEATURES + 2):
             raise DatasetError(
                 f"{name}, line {number} has {len(row)} columns instead of {FEATURES + 1} or {FEATURES + 2}",
-                cure="Name the folder of NSL-KDD's own text files, which have no line of names",
+                hint="Name the folder of NSL-KDD's own text files, which have no line of names",
             )
     if not rows:
-        raise DatasetError(f"{name} has no lines", cure="Get the file again")
+        raise DatasetError(f"{name} has no lines", hint="Get the file again")
     return rows
 
 
@@ -125,7 +125,7 @@ def _numbers(rows: Rows) -> npt.NDArray[np.float64]:
     try:
         return np.array([[float(row[index]) for index in _plain()] for row in rows])
     except ValueError as error:
-        raise DatasetError(f"a feature is no number ({error})", cure="Get NSL-KDD's own files") from error
+        raise DatasetError(f"a feature is no number ({error})", hint="Get NSL-KDD's own files") from error
 
 
 def _required(folder: Path, names: tuple[str, ...]) -> Path:
@@ -136,6 +136,6 @@ def _required(folder: Path, names: tuple[str, ...]) -> Path:
             f"{folder} holds no {names[0]}.txt, nor {names[0]}.txt.gz"
             if folder.is_dir()
             else f"{folder} is no folder",
-            cure="Name the folder of NSL-KDD's text files",
+            hint="Name the folder of NSL-KDD's text files",
         )
     return found

@@ -122,7 +122,7 @@ def samples_and_tests(dataset: Dataset) -> Iterator[tuple[Raw, Dataset]]:
     if len(dataset.x) < 2:
         raise DatasetError(
             f"{dataset.name} has no training part, and one image cannot give ranges for itself",
-            cure="Test two images at least: raise --limit",
+            hint="Test two images at least: raise --limit",
         )
     half = (len(dataset.x) + 1) // 2
     halves = (slice(None, half), slice(half, None))

@@ -23,7 +23,7 @@ class BruteMultiplier:
     def __init__(self, model: CompiledModel, noise: Noise, seed: int = 0) -> None:
         if noise.place == "per-output":
             raise OutOfRange(
-                "noise per output has no readouts to take one by one", cure="Take per-product noise"
+                "noise per output has no readouts to take one by one", hint="Take per-product noise"
             )
         self.noise = checked_noise(noise)
         self.clipped = 0

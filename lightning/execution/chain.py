@@ -53,7 +53,7 @@ class Chain:
         if links is None or not fits(model, noise):
             raise CompileError(
                 f"network {model.network.name} is no chain of dense layers that one function computes",
-                cure="Open it with lightning.execution.open_executor, which takes every model",
+                hint="Open it with lightning.execution.open_executor, which takes every model",
             )
         self.model = model
         self.inputs = prod(model.network.input_shape)

@@ -154,7 +154,7 @@ def _opened(address: str, datapath: Datapath) -> RegisterBus:
         return simulated_bus(datapath, dict(parse_qsl(parts.query)).get("engine", "fast"))
     except (OSError, ValueError) as error:
         raise errors.AddressError(
-            str(error).rstrip("."), cure="Give fastsim://, verilator:// or pynq://HOST/0xBASE"
+            str(error).rstrip("."), hint="Give fastsim://, verilator:// or pynq://HOST/0xBASE"
         ) from error
 
 

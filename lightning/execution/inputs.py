@@ -25,7 +25,7 @@ def as_array(inputs: npt.ArrayLike) -> npt.NDArray[Any]:
     try:
         return np.asarray(inputs)
     except ValueError as error:
-        raise InputError(f"the inputs are no array: {error}", cure="Give rows of equal length") from error
+        raise InputError(f"the inputs are no array: {error}", hint="Give rows of equal length") from error
 
 
 def checked_keys(keys: npt.ArrayLike | None, images: int) -> Keys:
@@ -35,11 +35,11 @@ def checked_keys(keys: npt.ArrayLike | None, images: int) -> Keys:
     try:
         array = np.asarray(keys)
     except ValueError as error:
-        raise InputError(f"the keys are no array: {error}", cure="Give one whole number an input") from error
+        raise InputError(f"the keys are no array: {error}", hint="Give one whole number an input") from error
     whole = array.dtype.kind == "u" or (array.dtype.kind == "i" and bool((array >= 0).all()))
     if array.shape != (images,) or not whole:
         raise InputError(
             f"keys of shape {array.shape} and type {array.dtype} do not go with {images} inputs",
-            cure="Give one whole number of 0 .. 2**64 - 1 for each input: its index, or its request",
+            hint="Give one whole number of 0 .. 2**64 - 1 for each input: its index, or its request",
         )
     return np.ascontiguousarray(array, dtype=np.uint64)

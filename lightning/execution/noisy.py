@@ -41,7 +41,7 @@ def checked_noise(noise: Noise) -> Noise:
     """The noise, if it can be. Raises `OutOfRange`."""
     if noise.place not in get_args(Place):
         raise OutOfRange(
-            f"noise.place {noise.place!r} is not known", cure=f"Choose one of: {', '.join(get_args(Place))}"
+            f"noise.place {noise.place!r} is not known", hint=f"Choose one of: {', '.join(get_args(Place))}"
         )
     square = LARGEST_NOISE**2
     most = {"sigma": LARGEST_NOISE, "shot": square / FULL, "intensity": square / FULL**2}
@@ -69,7 +69,7 @@ def checked_seed(seed: object) -> int:
 def checked_average(average: object) -> int:
     """A number of readouts. Raises `OutOfRange`."""
     if not isinstance(average, Integral) or int(average) < 1:
-        raise OutOfRange(f"{average!r} readouts cannot be averaged", cure="Average 1 or more, a whole number")
+        raise OutOfRange(f"{average!r} readouts cannot be averaged", hint="Average 1 or more, a whole number")
     return int(average)
 
 

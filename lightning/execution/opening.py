@@ -36,13 +36,13 @@ def open_executor(
     """
     if fidelity not in get_args(Fidelity):
         raise OutOfRange(
-            f"fidelity {fidelity!r} is not known", cure=f"Choose one of: {', '.join(get_args(Fidelity))}"
+            f"fidelity {fidelity!r} is not known", hint=f"Choose one of: {', '.join(get_args(Fidelity))}"
         )
     seed, average = checked_seed(seed), checked_average(average)
     if average != 1 and fidelity in {"exact", "datapath"}:
         raise OutOfRange(
             f"fidelity {fidelity} has nothing to average",
-            cure="Leave `average` out, or choose noisy or device",
+            hint="Leave `average` out, or choose noisy or device",
         )
     if fidelity == "exact":
         return _fused_or_walking(model, exact_multiplier(), fidelity, faults)

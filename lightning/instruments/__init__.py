@@ -1,6 +1,6 @@
 """Laboratory instruments around the photonic kit, by PyVISA: tunable laser, bias supply, optical power meter.
 
-    errors    what can go wrong, with the cure
+    errors    what can go wrong, with the hint
     line      lines of text over PyVISA, with a deadline on every wait
     session   one conversation: identity, error queue, reading back
     laser     `TunableLaser`, and Santec's TSL series

@@ -39,7 +39,7 @@ def open_instrument(
         return KeysightSupply(_opened(resource, "keysight", timeout_s))
     if role == "meter":
         return ThorlabsMeter(_opened(resource, "thorlabs", timeout_s))
-    raise AddressError(f"there is no instrument for {role!r}", cure='Ask for "laser", "bias" or "meter"')
+    raise AddressError(f"there is no instrument for {role!r}", hint='Ask for "laser", "bias" or "meter"')
 
 
 def _opened(resource: str, make: str, timeout_s: float, *, end: str = "\n") -> Session:

@@ -89,7 +89,7 @@ class SantecLaser:
             raise NotAsSet(
                 "the shutter was closed and the laser says that it is on",
                 device=self._session.resource,
-                cure="Switch it off at its front before you open the light's path",
+                hint="Switch it off at its front before you open the light's path",
             )
 
     def is_on(self) -> bool:
@@ -145,5 +145,5 @@ class SantecLaser:
         return NotAsSet(
             f"the laser was switched on and gives no light: {reason}",
             device=self._session.resource,
-            cure="Check the key, the interlock and the remote interlock plug at its back",
+            hint="Check the key, the interlock and the remote interlock plug at its back",
         )

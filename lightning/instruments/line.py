@@ -74,13 +74,13 @@ def _not_opened(resource: str, error: Exception) -> Exception:
     if getattr(error, "error_code", None) == pyvisa.constants.StatusCode.error_invalid_resource_name:
         return AddressError(
             f"{resource!r} is no VISA resource",
-            cure="Write one as TCPIP::192.0.2.7::5025::SOCKET or USB0::0x1313::0x8078::P0001::INSTR",
+            hint="Write one as TCPIP::192.0.2.7::5025::SOCKET or USB0::0x1313::0x8078::P0001::INSTR",
         )
     if missing := _LACKING.search(str(error)):
         library = _LIBRARIES.get(missing[1], missing[1])
         return MissingLibrary(
             f"{library} is needed to reach {resource}, and is not installed",
-            cure=f"Run: pip install {library}",
+            hint=f"Run: pip install {library}",
         )
     return _gone(resource, error)
 
@@ -91,7 +91,7 @@ def _manager(backend: str) -> Any:
     except ImportError as error:
         raise MissingLibrary(
             "laboratory instruments are reached through PyVISA, which is not installed",
-            cure="Install it with: pip install 'lightbed[kit]'",
+            hint="Install it with: pip install 'lightbed[kit]'",
         ) from error
     try:
         return pyvisa.ResourceManager(backend)
@@ -233,7 +233,7 @@ def _gone(resource: str, reason: object) -> InstrumentGone:
     return InstrumentGone(
         f"no connection: {reason}",
         device=resource,
-        cure="Check power, network and address, and that no other program holds the instrument; then try again",
+        hint="Check power, network and address, and that no other program holds the instrument; then try again",
     )
 
 
@@ -241,7 +241,7 @@ def _silent(resource: str, text: str, timeout_s: float) -> InstrumentSilent:
     return InstrumentSilent(
         f"no answer to {text!r} within {timeout_s:g} s; the connection was closed",
         device=resource,
-        cure="Raise the timeout if the instrument is slow; the next use connects anew",
+        hint="Raise the timeout if the instrument is slow; the next use connects anew",
     )
 
 
@@ -249,5 +249,5 @@ def _unreadable(resource: str, data: bytes) -> UnreadableReply:
     return UnreadableReply(
         f"unreadable or unasked bytes {data[:40]!r}; the connection was closed",
         device=resource,
-        cure="See whether another program talks to the instrument; the next use connects anew",
+        hint="See whether another program talks to the instrument; the next use connects anew",
     )

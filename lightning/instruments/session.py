@@ -123,7 +123,7 @@ class Session:
             raise InstrumentRefused(
                 f"{command!r} was refused: {'; '.join(errors)}",
                 device=self.resource,
-                cure="See the instrument's manual for the error, and its display for what it wants",
+                hint="See the instrument's manual for the error, and its display for what it wants",
             )
 
     def wait_until(self, is_so: Callable[[], bool], what: str) -> None:
@@ -134,7 +134,7 @@ class Session:
                 raise NotAsSet(
                     f"{what} did not settle within {self.settle_s:g} s",
                     device=self.resource,
-                    cure="Look at the instrument's display for a warm-up, an interlock or an alarm",
+                    hint="Look at the instrument's display for a warm-up, an interlock or an alarm",
                 )
             time.sleep(_POLL_S)
 
@@ -144,7 +144,7 @@ class Session:
             raise NotAsSet(
                 f"{what} was set to {wanted:g} and reads {got:g}",
                 device=self.resource,
-                cure="Look at the instrument's display: a limit, an interlock or another program may hold it",
+                hint="Look at the instrument's display: a limit, an interlock or another program may hold it",
             )
 
     def within(self, what: str, value: float, low: float, high: float) -> None:
@@ -153,7 +153,7 @@ class Session:
             raise OutOfRange(
                 f"{what} {value:g} lies outside {low:g} to {high:g}; nothing was sent",
                 device=self.resource,
-                cure="Choose a value in the range",
+                hint="Choose a value in the range",
             )
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ class Session:
             raise WrongInstrument(
                 f"a {' '.join(self._expected)} was expected, and {reply[:80]!r} answered",
                 device=self.resource,
-                cure="Check the address against the instrument's label",
+                hint="Check the address against the instrument's label",
             )
         return Identity(fields[0], fields[1], fields[2], fields[3])
 
@@ -201,7 +201,7 @@ class Session:
         return UnreadableReply(
             f"{query!r} was answered {reply[:80]!r}, which is not {wanted}; the connection was closed",
             device=self.resource,
-            cure="See whether another program talks to the instrument; the next use connects anew",
+            hint="See whether another program talks to the instrument; the next use connects anew",
         )
 
     def _hang_up(self) -> None:

@@ -68,7 +68,7 @@ def exchange(
             return _Exchange(made, Outbox(made, model, rows, first, deadline_us), due, first).run()
         except OSError as error:
             raise LoadError(
-                f"{target.url} cannot be reached ({error})", cure="Give the address of a running server"
+                f"{target.url} cannot be reached ({error})", hint="Give the address of a running server"
             ) from error
 
 
@@ -106,7 +106,7 @@ class _Exchange:
             if now > end or self.came == len(self.due):
                 return traces_of(self.due, self.latency, self.lag, self.refusal)
             if self.inbox.unreachable and not self.came:
-                raise LoadError("nobody takes packets there", cure="Give the address of a running server")
+                raise LoadError("nobody takes packets there", hint="Give the address of a running server")
             if not came:
                 self._wait((due[sent] if sent < count else end) - now)
 

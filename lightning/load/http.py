@@ -68,7 +68,7 @@ def metadata_of(target: Target, model: str) -> Any:
     if status != http.client.OK:
         raise LoadError(
             f"{target.url} has no model {model!r} (status {status})",
-            cure="Give the name of a model that the server has loaded",
+            hint="Give the name of a model that the server has loaded",
         )
     return content
 
@@ -83,7 +83,7 @@ def only_model(target: Target) -> str:
     if len(names) != 1:
         raise LoadError(
             f"{target.url} names {', '.join(names) or 'no model'}, and nothing says which is to be asked",
-            cure="Give --model NAME",
+            hint="Give --model NAME",
         )
     return names[0]
 
@@ -99,7 +99,7 @@ def _asked(target: Target, method: str, path: str, body: bytes = b"") -> tuple[i
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise LoadError(
             f"{target.url} does not answer {method} {path} ({error})",
-            cure="Start a server of the Open Inference Protocol there, or give another address",
+            hint="Start a server of the Open Inference Protocol there, or give another address",
         ) from error
     finally:
         asked.close()
@@ -228,7 +228,7 @@ def send_on_time(
     except OSError as error:
         raise LoadError(
             f"{address[0]}:{address[1]} takes no connection ({error})",
-            cure="Start a server there, or give another address",
+            hint="Start a server there, or give another address",
         ) from error
     finally:
         load.close()

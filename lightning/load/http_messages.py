@@ -50,12 +50,12 @@ def input_of(metadata: Any) -> ModelInput:
     except (TypeError, KeyError, ValueError) as error:
         raise LoadError(
             f"the model's metadata name no single input tensor ({metadata!r:.200})",
-            cure="Load models with one input",
+            hint="Load models with one input",
         ) from error
     if datatype not in DATATYPES or any(n < 1 for n in axes[1:]):
         raise LoadError(
             f"input {name!r} is {datatype} {axes}, for which no data can be made",
-            cure="Load models with numbers as input, and a fixed shape behind the batch axis",
+            hint="Load models with numbers as input, and a fixed shape behind the batch axis",
         )
     return ModelInput(name, datatype, tuple(axes[1:]))
 
@@ -120,7 +120,7 @@ def reply_in(buffer: bytes) -> Reply | None:
     >>> reply_in(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{")
     """
     if not (buffer.startswith(b"HTTP/1.") and buffer[9:12].isdigit()) and len(buffer) >= 12:
-        raise LoadError("the server does not speak HTTP/1.1", cure="Give the address of an HTTP server")
+        raise LoadError("the server does not speak HTTP/1.1", hint="Give the address of an HTTP server")
     length = message_length(buffer)
     if length is None:
         return None

@@ -29,7 +29,7 @@ def kept_rows(data: str) -> Rows:
     file = Path(data)
     rows = _of_dataset(data) if data == "digits" or (":" in data and not file.is_file()) else _from_file(file)
     if not rows.size or rows.dtype.kind not in "uifb":
-        raise LoadError(f"{data} holds no numbers", cure="Give an .npy file of numbers, shape (rows, ...)")
+        raise LoadError(f"{data} holds no numbers", hint="Give an .npy file of numbers, shape (rows, ...)")
     return rows
 
 
@@ -42,7 +42,7 @@ def rows_of(data: str, shape: Sequence[int], seed: int) -> Rows:
     if rows.size != len(rows) * size:
         raise LoadError(
             f"rows of {data} have {rows[0].size} values, the model takes {size}",
-            cure="Give data of the model's shape, with one row for each input",
+            hint="Give data of the model's shape, with one row for each input",
         )
     return rows.reshape(len(rows), *shape)
 
@@ -57,14 +57,14 @@ def _from_file(path: Path) -> Rows:
     if not path.is_file():
         raise LoadError(
             f"there is no file {str(path)!r}",
-            cure="Give random, digits, mnist:DIR, nsl-kdd:DIR, or an .npy file of rows",
+            hint="Give random, digits, mnist:DIR, nsl-kdd:DIR, or an .npy file of rows",
         )
     try:
         found = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise LoadError(
-            f"{str(path)!r} cannot be read ({error})", cure="Give an .npy file of rows"
+            f"{str(path)!r} cannot be read ({error})", hint="Give an .npy file of rows"
         ) from error
     if not isinstance(found, np.ndarray) or found.ndim == 0:
-        raise LoadError(f"{str(path)!r} holds no rows", cure="Give an .npy file of shape (rows, ...)")
+        raise LoadError(f"{str(path)!r} holds no rows", hint="Give an .npy file of shape (rows, ...)")
     return found

@@ -134,7 +134,7 @@ class Outcome:
         }
 
 
-CURES = {
+HINTS = {
     "input": "Send what the model takes: --data FILE.npy or digits, or --size with the values of a row",
     "unknown_model": "Give --model with a number that `lightning serve` says when it is ready",
     "late": "Give a longer --deadline-us, or a lower --rate",
@@ -152,10 +152,10 @@ def unanswered(outcomes: Sequence[Outcome]) -> LoadError | None:
     told = [f"{count:,} were refused with {name}" for name, count in refused.most_common()]
     lost = sum(each.lost for each in outcomes)
     told += [f"{lost:,} got no answer"] if lost else []
-    cure = CURES.get(refused.most_common(1)[0][0]) if refused else "See whether a server listens there"
+    hint = HINTS.get(refused.most_common(1)[0][0]) if refused else "See whether a server listens there"
     return LoadError(
         f"of {sum(each.scheduled for each in outcomes):,} requests none was answered: {', '.join(told)}",
-        cure=cure or "Send one such request by hand: its answer says why",
+        hint=hint or "Send one such request by hand: its answer says why",
     )
 
 

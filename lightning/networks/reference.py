@@ -24,7 +24,7 @@ def activations(network: Network, inputs: npt.ArrayLike, wanted: tuple[str, ...]
     if x.shape[1:] != network.input_shape or x.ndim == 0:
         raise InputError(
             f"{network.name} takes (n, {', '.join(map(str, network.input_shape))}), not {x.shape}",
-            cure="Call preprocess(network, raw) first",
+            hint="Call preprocess(network, raw) first",
         )
     arrays = {network.input: x}
     for node, spent in network.last_uses(wanted):

@@ -113,9 +113,9 @@ def checked_file(file: str | Path) -> Path:
     """
     path = Path(file)
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise PictureError(f"{str(path)!r} names no kind of picture", cure="End it in .png, .svg or .pdf")
+        raise PictureError(f"{str(path)!r} names no kind of picture", hint="End it in .png, .svg or .pdf")
     if not path.parent.is_dir():
-        raise PictureError(f"there is no folder {str(path.parent)!r}", cure="Make it, or give another path")
+        raise PictureError(f"there is no folder {str(path.parent)!r}", hint="Make it, or give another path")
     return path
 
 
@@ -126,6 +126,6 @@ def save(figure: Any, file: str | Path) -> Path:
         figure.savefig(path, dpi=DPI)
     except OSError as error:
         raise PictureError(
-            f"{str(path)!r} cannot be written ({error.strerror})", cure="Give another path"
+            f"{str(path)!r} cannot be written ({error.strerror})", hint="Give another path"
         ) from error
     return path

@@ -47,7 +47,7 @@ class Profile:
 def load(name: str) -> Profile:
     """The profile of this name. Raises `UnknownProfile`."""
     if name not in NAMES:
-        raise UnknownProfile(f"there is no profile {name!r}", cure=f"Known are {', '.join(NAMES)}")
+        raise UnknownProfile(f"there is no profile {name!r}", hint=f"Known are {', '.join(NAMES)}")
     return parse(json.loads(files(__name__).joinpath(f"{name}.json").read_text("utf-8")))
 
 

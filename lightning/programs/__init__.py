@@ -55,7 +55,7 @@ def build(soccfg: Any, settings: Settings, words: dict[int, int]) -> Compiled:
     if kind not in PROCESSORS:
         raise ProgramError(
             f"the firmware has a timed processor of type {kind!r}",
-            cure=f"Load firmware with one of {', '.join(PROCESSORS)}",
+            hint=f"Load firmware with one of {', '.join(PROCESSORS)}",
         )
     module = import_module(f"lightning.programs.{PROCESSORS[kind]}")
     compiled: Compiled = module.compile_shot(soccfg, settings, words)

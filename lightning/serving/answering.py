@@ -83,7 +83,7 @@ def timeout_s(parameters: Mapping[str, Any]) -> float:
         return math.inf
     if type(timeout) is not int or timeout <= 0:
         raise MalformedRequest(
-            f"`timeout` is {str(timeout)[:80]!r}", cure="Give a whole number of microseconds, or leave it out"
+            f"`timeout` is {str(timeout)[:80]!r}", hint="Give a whole number of microseconds, or leave it out"
         )
     return timeout / 1e6
 
@@ -126,7 +126,7 @@ def _in_time(task: Task, needed_s: float = 0.0) -> None:
     if late_s > 0:
         raise DeadlineMissed(
             f"the answer would come {late_s * 1e6:.0f} µs after its deadline",
-            cure="Give a longer `timeout`, smaller batches, or send less at a time",
+            hint="Give a longer `timeout`, smaller batches, or send less at a time",
         )
 
 
@@ -136,7 +136,7 @@ def _input(request: InferRequest, loaded: Loaded) -> Array:
     if names != [expected]:
         raise InputError(
             f"inputs are {', '.join(map(repr, names))[:200] or 'none'}; model {loaded.name!r} takes {expected!r}",
-            cure="Send one input of this name; the model's metadata has its shape",
+            hint="Send one input of this name; the model's metadata has its shape",
         )
     return as_bytes(request.inputs[0].array) if loaded.prefers_bytes else request.inputs[0].array
 
@@ -160,6 +160,6 @@ def _first_key(request: InferRequest) -> int | None:
         return key_of(request.id) if request.id else None
     if type(key) is not int or not 0 <= key < KEYS:
         raise MalformedRequest(
-            f"`key` is {str(key)[:80]!r}", cure="Give a whole number of 0 .. 2**64 - 1, or leave it out"
+            f"`key` is {str(key)[:80]!r}", hint="Give a whole number of 0 .. 2**64 - 1, or leave it out"
         )
     return key

@@ -111,7 +111,7 @@ def header_length(headers: Pairs) -> int | None:
         return None
     if not found.isdigit() or len(found) > 18:
         raise MalformedRequest(
-            f"Inference-Header-Content-Length is {found[:80]!r}", cure="Send the number of bytes of the JSON"
+            f"Inference-Header-Content-Length is {found[:80]!r}", hint="Send the number of bytes of the JSON"
         )
     return int(found)
 
@@ -133,7 +133,7 @@ async def read_body(headers: Pairs, receive: Receive, limit: int, take: Take = l
     `take` is told how many bytes came, each time, and may refuse them.
     """
     if header(headers, b"content-encoding") is not None:
-        raise MalformedRequest("compressed bodies are not taken", cure="Send it as it is")
+        raise MalformedRequest("compressed bodies are not taken", hint="Send it as it is")
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")
@@ -147,7 +147,7 @@ async def read_body(headers: Pairs, receive: Receive, limit: int, take: Take = l
     except TimeoutError as error:
         raise DeadlineMissed(
             f"the body of the request did not come within {BODY_S:g} s",
-            cure="Send smaller requests, or faster",
+            hint="Send smaller requests, or faster",
         ) from error
 
 
@@ -169,5 +169,5 @@ async def _read_on(message: Message, receive: Receive, limit: int, take: Take) -
 def _too_large(size: int, limit: int) -> RequestTooLarge:
     return RequestTooLarge(
         f"the request has {size} bytes or more; at most {limit} are taken",
-        cure="Send smaller batches, or start the server with a larger --max-body",
+        hint="Send smaller batches, or start the server with a larger --max-body",
     )

@@ -48,7 +48,7 @@ def datatype_named(name: object) -> np.dtype[Any]:
     found = DATATYPES.get(name) if isinstance(name, str) else None
     if found is None:
         raise MalformedRequest(
-            f"datatype {name!r} is not one that a network takes", cure=f"Send one of {', '.join(DATATYPES)}"
+            f"datatype {name!r} is not one that a network takes", hint=f"Send one of {', '.join(DATATYPES)}"
         )
     return found
 
@@ -63,7 +63,7 @@ def shape_of(given: object) -> Shape:
     ):
         return tuple(given)
     raise MalformedRequest(
-        f"{str(given)[:80]} is no shape", cure=f"Write a list of 1 to {AXES} whole numbers: [1, 784]"
+        f"{str(given)[:80]} is no shape", hint=f"Write a list of 1 to {AXES} whole numbers: [1, 784]"
     )
 
 
@@ -78,7 +78,7 @@ def from_bytes(raw: bytes, datatype: object, shape: Shape) -> Array:
     if len(raw) != size:
         raise MalformedRequest(
             f"{len(raw)} bytes came for a tensor of {datatype} and shape {list(shape)}, which has {size}",
-            cure="Send as many bytes as shape and datatype say",
+            hint="Send as many bytes as shape and datatype say",
         )
     return np.frombuffer(raw, kind).reshape(shape)
 
@@ -92,13 +92,13 @@ def from_lists(data: object, datatype: object, shape: Shape) -> Array:
     kind = datatype_named(datatype)
     if datatype == ONLY_BINARY:
         raise MalformedRequest(
-            f"{ONLY_BINARY} has no form in JSON", cure="Send it as binary data, or send FP32"
+            f"{ONLY_BINARY} has no form in JSON", hint="Send it as binary data, or send FP32"
         )
     numbers = _flat(data, shape)
     if len(numbers) != math.prod(shape):
         raise MalformedRequest(
             f"{len(numbers)} numbers came for a tensor of shape {list(shape)}",
-            cure="Send all numbers in one flat list, or nested as the shape says",
+            hint="Send all numbers in one flat list, or nested as the shape says",
         )
     found = np.frombuffer(_packed(numbers, str(datatype)), kind).reshape(shape)
     found.flags.writeable = False  # as those from bytes are: code is compiled for one kind
@@ -114,7 +114,7 @@ def _flat(data: object, shape: Shape) -> list[Any]:
     """All numbers in one list. Numpy is not asked: it would take text, and memory without end for long text."""
     if not isinstance(data, list):
         raise MalformedRequest(
-            "`data` of a tensor is no list", cure="Send its numbers as a list, or as binary data"
+            "`data` of a tensor is no list", hint="Send its numbers as a list, or as binary data"
         )
     if not data or not isinstance(data[0], list):
         return data
@@ -122,7 +122,7 @@ def _flat(data: object, shape: Shape) -> list[Any]:
         if len(data) == 0 or any(not isinstance(each, list) or len(each) != length for each in data):
             raise MalformedRequest(
                 f"`data` of a tensor is not nested as its shape {list(shape)} is",
-                cure="Send one flat list, or lists of the lengths that the shape says",
+                hint="Send one flat list, or lists of the lengths that the shape says",
             )
         data = list(chain.from_iterable(data))
     return data
@@ -134,5 +134,5 @@ def _packed(numbers: list[Any], datatype: str) -> array[Any]:
     except (TypeError, OverflowError, ValueError) as error:
         raise MalformedRequest(
             f"`data` of a tensor holds what is no {datatype} ({error})",
-            cure="Send numbers only, of a datatype that holds them",
+            hint="Send numbers only, of a datatype that holds them",
         ) from error

@@ -133,7 +133,7 @@ def take_precedence() -> None:
     except OSError as error:
         raise ServingError(
             f"packets cannot be answered in real time ({error.strerror})",
-            cure="Grant CAP_SYS_NICE, or RLIMIT_RTPRIO (prlimit --rtprio=1), or leave real time out",
+            hint="Grant CAP_SYS_NICE, or RLIMIT_RTPRIO (prlimit --rtprio=1), or leave real time out",
         ) from error
 
 
@@ -146,6 +146,6 @@ def _bound(host: str, port: int, memory: int) -> socket.socket:
         made.close()
         raise ServingError(
             f"packets cannot be received on {host}:{port} ({error.strerror})",
-            cure="Take another port, or an IPv4 address of this machine",
+            hint="Take another port, or an IPv4 address of this machine",
         ) from error
     return made

@@ -80,7 +80,7 @@ class Infer:
         def take(size: int) -> None:
             nonlocal mine
             if self.held_bytes + size > self.limits.all_bodies_bytes:
-                raise Busy("requests that wait hold all memory there is for them", cure="Ask again later")
+                raise Busy("requests that wait hold all memory there is for them", hint="Ask again later")
             self.held_bytes += size
             mine += size
 
@@ -103,7 +103,7 @@ class Infer:
 
     def _refuse_when_busy(self) -> None:
         if self.counts.in_flight > self.limits.in_flight:
-            raise Busy(f"{self.limits.in_flight} requests wait already", cure="Send less at a time")
+            raise Busy(f"{self.limits.in_flight} requests wait already", hint="Send less at a time")
 
     def _count_failure(self, label: str, arrived: float, code: str) -> None:
         self.counts.failed(label, time.perf_counter() - arrived, code)

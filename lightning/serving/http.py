@@ -159,7 +159,7 @@ def _add_repository(face: FastAPI, infer: Infer) -> None:
     async def load(request: Request, model: str) -> Document:
         """Load a model, or load it again from where it came; requests go on meanwhile."""
         if (await _asked(request, infer)).get("parameters"):
-            raise MalformedRequest("models come from the server's own files", cure="Send no `parameters`")
+            raise MalformedRequest("models come from the server's own files", hint="Send no `parameters`")
         loaded = await run_in_threadpool(infer.repository.load, model)
         return {"name": loaded.name, "version": loaded.version}
 

@@ -58,7 +58,7 @@ def system_library() -> Any:
     ):
         raise ServingError(
             "this system has no recvmmsg and sendmmsg",
-            cure="Serve packets on 64-bit Linux, or serve over HTTP",
+            hint="Serve packets on 64-bit Linux, or serve over HTTP",
         )
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
     library.recvmmsg.argtypes = (ctypes.c_int, pointer, ctypes.c_uint, ctypes.c_int, pointer)

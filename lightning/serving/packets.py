@@ -82,7 +82,7 @@ class PacketError(ServingError):
     def __init__(self, reason: str) -> None:
         super().__init__(
             f"no inference packet: {reason} is wrong",
-            cure="See the table of docs/reference/inference-packets.md",
+            hint="See the table of docs/reference/inference-packets.md",
         )
         self.reason = reason
 

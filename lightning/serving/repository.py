@@ -184,7 +184,7 @@ class Repository:
     def _source(self, name: str, source: Source | None) -> Source:
         if NAME.fullmatch(name) is None:
             raise ServingError(
-                f"{name!r} is no name for a model", cure="Take letters, digits, dots, dashes and underscores"
+                f"{name!r} is no name for a model", hint="Take letters, digits, dots, dashes and underscores"
             )
         found = source or self._sources.get(name) or self._files().get(name)
         if found is None:
@@ -200,7 +200,7 @@ class Repository:
         loaded = ", ".join(f"{each.name} (version {each.version})" for each in self.serving())
         return UnknownModel(
             f"no {which} is loaded",
-            cure=f"There is {loaded}" if loaded else "Nothing is loaded: load it first",
+            hint=f"There is {loaded}" if loaded else "Nothing is loaded: load it first",
         )
 
 
@@ -211,5 +211,5 @@ def _read(source: Source) -> tuple[CompiledModel, Path | None]:
 
     path = Path(source)
     if not path.is_file():
-        raise ModelFileError(f"there is no file {str(path)!r}", cure="Make it with `lightning compile`")
+        raise ModelFileError(f"there is no file {str(path)!r}", hint="Make it with `lightning compile`")
     return load_or_compile(path), path

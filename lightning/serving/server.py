@@ -75,7 +75,7 @@ def listen(opened: socket.socket) -> None:
 def _cannot_listen(where: str, error: OSError) -> ServingError:
     return ServingError(
         f"cannot listen on {where} ({error.strerror or error})",
-        cure="Choose an address of this machine and a free port, or --port 0",
+        hint="Choose an address of this machine and a free port, or --port 0",
     )
 
 

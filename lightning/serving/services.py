@@ -70,7 +70,7 @@ def inputs_of(loaded: Loaded, numbers: bytes, datatype: int) -> npt.NDArray[np.g
     if len(numbers) != size * kind.itemsize:
         raise InputError(
             f"a request carries {len(numbers)} bytes; the model takes {size} numbers of {kind.itemsize}",
-            cure="Send one input of the model's shape",
+            hint="Send one input of the model's shape",
         )
     native = np.frombuffer(numbers, kind).astype(kind.newbyteorder("="))
     return native.reshape(1, *loaded.raw_shape)

@@ -86,7 +86,7 @@ def decode_request(body: bytes, header_length: int | None = None) -> InferReques
     if offset != len(rest):
         raise MalformedRequest(
             f"{len(rest) - offset} bytes follow the last tensor",
-            cure="Give each binary input its `binary_data_size`",
+            hint="Give each binary input its `binary_data_size`",
         )
     outputs = tuple(_wanted(each, binary) for each in _list(document, "outputs", "the request", ()))
     return InferRequest(tuple(inputs), _text(document, "id", ""), parameters, outputs, binary)
@@ -103,7 +103,7 @@ def _parted(body: bytes, header_length: int | None) -> tuple[bytes, bytes]:
     if not 0 < header_length <= len(body):
         raise MalformedRequest(
             f"the header says that {header_length} bytes are JSON; the body has {len(body)}",
-            cure="Put the length of the JSON document into Inference-Header-Content-Length",
+            hint="Put the length of the JSON document into Inference-Header-Content-Length",
         )
     return body[:header_length], body[header_length:]
 
@@ -114,9 +114,9 @@ def _parsed(text: bytes) -> object:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         if word := _NO_NUMBER.search(error.doc, max(error.pos - 1, 0), error.pos + 8):
-            raise MalformedRequest(f"JSON has no {word[0]}", cure="Send finite numbers") from error
+            raise MalformedRequest(f"JSON has no {word[0]}", hint="Send finite numbers") from error
         raise MalformedRequest(
-            f"the request is no JSON ({error})", cure="Send UTF-8 JSON; binary tensors need their header"
+            f"the request is no JSON ({error})", hint="Send UTF-8 JSON; binary tensors need their header"
         ) from error
 
 
@@ -126,14 +126,14 @@ def _tensor(given: Document, rest: bytes, offset: int) -> tuple[Tensor, int]:
     shape, datatype = shape_of(given.get("shape")), given.get("datatype")
     parameters = _parameters(given, f"input {name!r}")
     if "shared_memory_region" in parameters:
-        raise MalformedRequest("shared memory is not offered", cure="Send the tensor in the request")
+        raise MalformedRequest("shared memory is not offered", hint="Send the tensor in the request")
     size = parameters.get("binary_data_size")
     if size is None:
         return Tensor(name, from_lists(given.get("data"), datatype, shape)), offset
     if type(size) is not int or not 0 <= size <= len(rest) - offset or "data" in given:
         raise MalformedRequest(
             f"input {name!r} has {str(size)[:80]} bytes by its `binary_data_size`; {len(rest) - offset} came",
-            cure="Send that many bytes behind the JSON, in the order of inputs, and no `data` beside them",
+            hint="Send that many bytes behind the JSON, in the order of inputs, and no `data` beside them",
         )
     # A slice is a copy, and so aligned, as compiled code wants it.
     return Tensor(name, from_bytes(rest[offset : offset + size], datatype, shape)), offset + size
@@ -145,13 +145,13 @@ def _wanted(given: object, binary: bool) -> Wanted:
     parameters = _parameters(document, f"output {name!r}")
     for unknown in ("classification", "shared_memory_region"):
         if unknown in parameters:
-            raise MalformedRequest(f"{unknown!r} of an output is not offered", cure="Ask for the numbers")
+            raise MalformedRequest(f"{unknown!r} of an output is not offered", hint="Ask for the numbers")
     return Wanted(name, _flag(parameters, "binary_data", default=binary))
 
 
 def _object(given: object, what: str) -> Document:
     if not isinstance(given, dict):
-        raise MalformedRequest(f"{what} is no JSON object", cure='Send {"inputs": [{"name": ...}]}')
+        raise MalformedRequest(f"{what} is no JSON object", hint='Send {"inputs": [{"name": ...}]}')
     return given
 
 
@@ -164,14 +164,14 @@ def _given(document: Document, key: str, default: object) -> object:
 def _list(document: Document, key: str, what: str, default: object = None) -> Any:
     found = _given(document, key, default)
     if not isinstance(found, list | tuple):
-        raise MalformedRequest(f"{what} has no list {key!r}", cure='Send {"inputs": [{"name": ...}]}')
+        raise MalformedRequest(f"{what} has no list {key!r}", hint='Send {"inputs": [{"name": ...}]}')
     return found
 
 
 def _text(document: Document, key: str, default: str | None = None) -> str:
     found = _given(document, key, default)
     if not isinstance(found, str):
-        raise MalformedRequest(f"{key!r} is no text, or is missing", cure=f"Give {key!r} as a string")
+        raise MalformedRequest(f"{key!r} is no text, or is missing", hint=f"Give {key!r} as a string")
     return found
 
 
@@ -182,7 +182,7 @@ def _parameters(document: Document, what: str) -> Document:
 def _flag(parameters: Document, key: str, *, default: bool = False) -> bool:
     found = parameters.get(key, default)
     if not isinstance(found, bool):
-        raise MalformedRequest(f"parameter {key!r} is neither true nor false", cure="Send true or false")
+        raise MalformedRequest(f"parameter {key!r} is neither true nor false", hint="Send true or false")
     return found
 
 
@@ -198,7 +198,7 @@ def encode_answer(
     for wanted in request.outputs or [Wanted(name, request.binary) for name in outputs]:
         if wanted.name not in outputs:
             raise MalformedRequest(
-                f"model {model!r} has no output {wanted.name!r}", cure=f"It has {', '.join(outputs)}"
+                f"model {model!r} has no output {wanted.name!r}", hint=f"It has {', '.join(outputs)}"
             )
         listed.append(_output(wanted, outputs[wanted.name], tails))
     document = {"model_name": model, "model_version": version, "id": request.id}

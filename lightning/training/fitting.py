@@ -38,7 +38,7 @@ class Schedule:
         if self.epochs < 1 or self.batch < 1 or self.rate <= 0:
             raise OutOfRange(
                 f"{self.epochs} epochs of batches of {self.batch} at a rate of {self.rate} are no training",
-                cure="Each must be above zero",
+                hint="Each must be above zero",
             )
 
 

@@ -88,10 +88,10 @@ def _check(name: str, layer: Any) -> None:
     if isinstance(layer, OTHERS) and not isinstance(layer, KINDS):
         raise CompileError(
             f"{name} is a {type(layer).__name__}, which has no noisy form in training",
-            cure="Write it with Linear or Conv2d layers, or train that part by itself",
+            hint="Write it with Linear or Conv2d layers, or train that part by itself",
         )
     if getattr(layer, "padding_mode", "zeros") != "zeros":
         raise CompileError(
             f"{name} pads with {layer.padding_mode!r}, and light multiplies zeros there",
-            cure='Give it padding_mode="zeros"',
+            hint='Give it padding_mode="zeros"',
         )

@@ -64,5 +64,5 @@ def _memory(tensor: Any) -> int:
 def _refused(name: str) -> CompileError:
     return CompileError(
         f"parameter {name} is multiplied outside a Linear or Conv2d layer, and has no noisy form in training",
-        cure="Make it the weight of a Linear layer",
+        hint="Make it the weight of a Linear layer",
     )

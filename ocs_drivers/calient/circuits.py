@@ -104,7 +104,7 @@ def refuse_booked(
                 peer=outside[0],
                 device=device,
                 ports=wanted[0],
-                cure=f"Take input {outside[0]} into the scope, or delete that circuit on the switch.",
+                hint=f"Take input {outside[0]} into the scope, or delete that circuit on the switch.",
             )
 
 

@@ -185,7 +185,7 @@ class CalientRest(CalientSwitch):
                 before_resending=guard,
             )
         except PermissionDenied as denied:
-            denied.cure = "This account may only read over REST: use another account, or calient+tl1."
+            denied.hint = "This account may only read over REST: use another account, or calient+tl1."
             denied.locate(device=self.address)
             raise
         if reply.status != 200:

@@ -208,7 +208,7 @@ class CalientSwitch(SwitchDriver):
                 "the circuit is provisioned, and was not activated though the device accepted the command",
                 device=self.address,
                 ports=sorted({port for pair in dormant for port in pair}),
-                cure="Apply again: that activates what is provisioned; if it repeats, look at these ports.",
+                hint="Apply again: that activates what is provisioned; if it repeats, look at these ports.",
             )
         return bool(dormant)
 
@@ -233,7 +233,7 @@ class CalientSwitch(SwitchDriver):
             device=self.address,
             ports=ports,
             sent=refusal.sent,
-            cure="Read the switch: somebody else made or provisioned a circuit there.",
+            hint="Read the switch: somebody else made or provisioned a circuit there.",
         )
 
 

@@ -184,5 +184,5 @@ def _desync(why: str, lines: Iterable[str]) -> ProtocolDesync:
     return ProtocolDesync(
         f"the reply is not TL1 as Glimmerglass speaks it: {why}",
         received=" | ".join(lines)[:200],
-        cure="Check the address and the software version; the form of this reply may have changed.",
+        hint="Check the address and the software version; the form of this reply may have changed.",
     )

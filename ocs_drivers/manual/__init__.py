@@ -45,7 +45,7 @@ def _size(address: Address) -> tuple[int, int] | None:
         return None
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise AddressError(f"no size {text!r}", device=str(address), cure="Write it like size=24x24.")
+        raise AddressError(f"no size {text!r}", device=str(address), hint="Write it like size=24x24.")
     return int(match[1]), int(match[2])
 
 
@@ -56,7 +56,7 @@ def _operator(address: Address) -> Operator:
     host, _, port = where.rpartition(":")
     if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
         raise AddressError(
-            f"no operator at {where!r}", device=str(address), cure="Write operator=10.0.0.9:7000."
+            f"no operator at {where!r}", device=str(address), hint="Write operator=10.0.0.9:7000."
         )
     return LineOperator(tcp_line(Address("manual", host, int(port)), int(port)), device=str(address))
 

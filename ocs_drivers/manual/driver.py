@@ -227,7 +227,7 @@ class ManualPanel(SwitchDriver):
             device=self.address,
             ports=[port for pair in step.pairs.items() for port in pair],
             sent=question,
-            cure="Look at the panel: the next read asks where this cord goes.",
+            hint="Look at the panel: the next read asks where this cord goes.",
         )
 
     def _deadline(self) -> Deadline:

@@ -61,7 +61,7 @@ class PanelFile:
             raise AddressError(
                 f"not the file of a panel: {error!r}",
                 device=str(self.path),
-                cure="Mend it, or take another file.",
+                hint="Mend it, or take another file.",
             ) from error
 
     def _new(self) -> Panel:
@@ -69,7 +69,7 @@ class PanelFile:
             raise ConnectError(
                 "there is no such panel yet",
                 device=str(self.path),
-                cure="Say how large it is, such as manual://panel.json?size=24x24.",
+                hint="Say how large it is, such as manual://panel.json?size=24x24.",
             )
         panel = Panel(self._name, *self._size)
         self.write(panel)
@@ -80,7 +80,7 @@ class PanelFile:
             raise AddressError(
                 f"the file is of a panel {panel.inputs}x{panel.outputs}",
                 device=str(self.path),
-                cure="Leave the size out, or take another file.",
+                hint="Leave the size out, or take another file.",
             )
         return panel
 

@@ -34,7 +34,7 @@ def scpi_switch(
         raise AddressError(
             "pyvisa-py reaches IPv4 addresses only",
             device=str(address),
-            cure="Use the IPv4 address or polatis+tl1.",
+            hint="Use the IPv4 address or polatis+tl1.",
         )
     return PolatisScpi(str(address), visa_line(address, SCPI_PORT), timeout_s=timeout_s)
 

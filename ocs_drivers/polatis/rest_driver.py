@@ -252,7 +252,7 @@ class PolatisRest(SwitchDriver):
                 f"these ports are not {wanted.value} though the device was told",
                 device=self.address,
                 ports=wrong,
-                cure="Look at these ports on the device.",
+                hint="Look at these ports on the device.",
             )
 
     def _require_same_device(self) -> None:
@@ -268,7 +268,7 @@ class PolatisRest(SwitchDriver):
             raise AnotherDevice(
                 f"another device answers: serial number {found.serial}, not {known.serial}",
                 device=self.address,
-                cure="Check the network address, then make a new driver for this device.",
+                hint="Check the network address, then make a new driver for this device.",
             )
         self._known_connection = self._session.connections
 
@@ -277,5 +277,5 @@ class PolatisRest(SwitchDriver):
         return ProtocolDesync(
             f"the device contradicts itself: {what}",
             device=self.address,
-            cure="Check that this address is a Polatis and that its firmware is not busy starting.",
+            hint="Check that this address is a Polatis and that its firmware is not busy starting.",
         )

@@ -195,5 +195,5 @@ def _desync(why: str, document: Any) -> ProtocolDesync:
     return ProtocolDesync(
         f"the document is not RESTCONF as Polatis speaks it: {why}",
         received=str(document)[:200],
-        cure="Check the firmware version; the model of the switch may have changed.",
+        hint="Check the firmware version; the model of the switch may have changed.",
     )

@@ -186,5 +186,5 @@ class PolatisScpi(SwitchDriver):
         return ProtocolDesync(
             f"the device contradicts itself: {what}",
             device=self.address,
-            cure="Check that this address is a Polatis and that its firmware is not busy starting.",
+            hint="Check that this address is a Polatis and that its firmware is not busy starting.",
         )

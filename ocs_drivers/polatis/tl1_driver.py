@@ -210,7 +210,7 @@ class PolatisTl1(SwitchDriver):
             f"the device reported success, but read back: {what}",
             device=self.address,
             ports=ports,
-            cure="Look at these ports on the device.",
+            hint="Look at these ports on the device.",
         )
 
     def events(self, since: int = 0) -> tuple[Event, ...]:

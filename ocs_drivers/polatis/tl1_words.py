@@ -169,5 +169,5 @@ def _desync(why: str, lines: Iterable[str]) -> ProtocolDesync:
     return ProtocolDesync(
         f"the reply is not TL1 as Polatis speaks it: {why}",
         received=text[:200],
-        cure="Check the firmware version; the form of this reply may have changed.",
+        hint="Check the firmware version; the form of this reply may have changed.",
     )

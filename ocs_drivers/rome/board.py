@@ -36,7 +36,7 @@ def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:
         raise ProtocolDesync(
             f"this is not the whole board of a device of kind {dialect.kind}",
             received=text,
-            cure="Check the address: rome+... is for ROME, afm+... for AFM.",
+            hint="Check the address: rome+... is for ROME, afm+... for AFM.",
         )
     told = kind["type"].rstrip()
     model = told if told.startswith(dialect.kind) else f"{dialect.kind} type {told}"

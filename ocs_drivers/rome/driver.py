@@ -133,7 +133,7 @@ class RomeCli(SwitchDriver):
         table = self._decode_any_ports(lines)
         if (table.layout.east, table.layout.west) != (self._layout.east, self._layout.west):
             raise ProtocolDesync(
-                "the device has other ports than when it was opened", cure="Open the switch again."
+                "the device has other ports than when it was opened", hint="Open the switch again."
             )
         return table
 
@@ -191,7 +191,7 @@ class RomeCli(SwitchDriver):
                     f"{source} and {output} are not of the same matrix",
                     device=self._address,
                     ports=pair,
-                    cure="Choose two ports of one matrix.",
+                    hint="Choose two ports of one matrix.",
                 )
 
     # -- moving
@@ -211,7 +211,7 @@ class RomeCli(SwitchDriver):
         """Raise `RobotFault` when the robot would not even begin: a request would wait, and move fibres later."""
         lines = [line for event in self.events() for line in event.lines]
         if why := why_standing(self._queue, lines):
-            raise RobotFault(why, device=self._address, cure=words.HOMING_CURE)
+            raise RobotFault(why, device=self._address, hint=words.HOMING_HINT)
 
     def _perform(self, step: Step, guard: Guard) -> None:
         """Send the request for one move; the answer comes before the robot has begun.

@@ -54,11 +54,11 @@ def _require_hope(lines: Sequence[str], command: str, deadline: Deadline) -> Non
     failed = next((line for line in lines if words.NOT_RECOVERED.search(line)), None)
     if failed is not None:
         raise RobotFault(
-            "the robot did not recover", sent=command, received=failed, cure="Call the vendor's service."
+            "the robot did not recover", sent=command, received=failed, hint="Call the vendor's service."
         )
     if deadline.passed:
         raise Timeout(
             f"the device did not say that it was done within {deadline.timeout_s:.3g} s",
             sent=command,
-            cure="Look at the device; nothing else was sent.",
+            hint="Look at the device; nothing else was sent.",
         )

@@ -90,7 +90,7 @@ def claim_on(step: Step, seen: Snapshot, layout: Layout) -> Conflict | None:
                 expected=step.before,
                 found=seen.connections,
                 ports=sorted(ports & set(move.pair)),
-                cure="Wait until it is done, then read, and plan again from what is there.",
+                hint="Wait until it is done, then read, and plan again from what is there.",
             )
     return None
 
@@ -131,7 +131,7 @@ def _may_come(move: Move, now_s: float, poll_s: float) -> bool:
     raise Timeout(
         f"the line broke ({move.lost.what}) before the device said that it had heard the request, and for "
         f"{absent_s:.3g} s it was not in the queue",
-        cure="It may still be made: look at the device, then read, and plan again from what it holds.",
+        hint="It may still be made: look at the device, then read, and plan again from what it holds.",
     )
 
 
@@ -157,8 +157,8 @@ def _stopped(why: str, move: Move, look: Progress) -> OcsError:
     if look.ahead is not None and not look.is_running:
         return Timeout(
             f"{why}; the request waits in the queue, and will be executed when the robot goes on",
-            cure=words.HOMING_CURE,
+            hint=words.HOMING_HINT,
         )
     if move.lost and not move.seen:
-        return Timeout(f"{why}; nobody knows whether the request was heard", cure=words.HOMING_CURE)
-    return RobotFault(why, cure=words.HOMING_CURE)
+        return Timeout(f"{why}; nobody knows whether the request was heard", hint=words.HOMING_HINT)
+    return RobotFault(why, hint=words.HOMING_HINT)

@@ -42,7 +42,7 @@ _FAILED = re.compile(
 _OTHER_MATRIX = re.compile(r"ports\s+are\s+not\s+of\s+the\s+same\s+matrix", re.IGNORECASE)
 _REFUSAL = re.compile(r"\berror\b|\binvalid\b|unknown command", re.IGNORECASE)
 
-HOMING_CURE = (
+HOMING_HINT = (
     "Have somebody look at the robot, then call `homing_run()`; this driver never does that by itself."
 )
 
@@ -71,9 +71,9 @@ def refuse(lines: Sequence[str]) -> None:
     """
     for line in lines:
         if _OTHER_MATRIX.search(line):
-            raise PortError(line.strip(), cure="Choose two ports of one matrix.")
+            raise PortError(line.strip(), hint="Choose two ports of one matrix.")
         if STOPPED.search(line):
-            raise RobotFault(line.strip(), cure=HOMING_CURE)
+            raise RobotFault(line.strip(), hint=HOMING_HINT)
         if _REFUSAL.search(line):
             raise DeviceError(line.strip(), device_code="ERROR")
 

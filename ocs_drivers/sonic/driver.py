@@ -190,7 +190,7 @@ class SonicOcs(SwitchDriver):
                     peer=pair[0],
                     device=self.address,
                     ports=pair,
-                    cure="Take its input into the scope, and it is cleared away; or choose another output.",
+                    hint="Take its input into the scope, and it is cleared away; or choose another output.",
                 )
 
     def _perform(self, step: Step, guard: Guard) -> None:
@@ -277,5 +277,5 @@ class SonicOcs(SwitchDriver):
                 f"the device reported success, but read back: not {wanted.value}",
                 device=self.address,
                 ports=wrong,
-                cure="Look at these ports on the device.",
+                hint="Look at these ports on the device.",
             )

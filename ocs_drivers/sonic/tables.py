@@ -163,7 +163,7 @@ def done(lines: Lines) -> None:
         raise PermissionDenied(
             "this account may not change the configuration",
             received=said,
-            cure="Use an account that may use sudo, and leave out the option sudo=no.",
+            hint="Use an account that may use sudo, and leave out the option sudo=no.",
         )
     if not any(line.rstrip(".").endswith(SUCCEEDED) for line in lines):
         word = re.match(r"\w+", said)

@@ -272,10 +272,10 @@ class TelescentCli(SwitchDriver):
                 f"of it: {move.doubt.what}",
                 device=self._address,
                 sent=move.doubt.sent,
-                cure="It may still be made: look at the device, then read, and plan again from what it holds.",
+                hint="It may still be made: look at the device, then read, and plan again from what it holds.",
             )
         return RobotFault(
             f"the robot has not made the move within {move.allowed_s:.3g} s",
             device=self._address,
-            cure="Have somebody look at it; this driver never homes a robot by itself.",
+            hint="Have somebody look at it; this driver never homes a robot by itself.",
         )

@@ -87,7 +87,7 @@ def refuse(lines: Sequence[str], words: Words) -> None:
     text = " ".join(_complaint(lines))
     if re.search(words.robot_fault, text):
         raise RobotFault(
-            text, cure="Have somebody look at the robot and home it; this driver never does that by itself."
+            text, hint="Have somebody look at the robot and home it; this driver never does that by itself."
         )
     raise DeviceError(text, device_code="ERROR")
 

@@ -69,7 +69,7 @@ def parse_free_ports(text: str) -> FreePorts:
     if not colon or min(len(free.inputs), len(free.outputs)) < FEWEST:
         raise AddressError(
             f"{text!r} does not name {FEWEST} free inputs and {FEWEST} free outputs",
-            cure="Write them like 1-4:49-52 or 1,2,7,8:49,50,51,52.",
+            hint="Write them like 1-4:49-52 or 1,2,7,8:49,50,51,52.",
         )
     return free
 
@@ -79,6 +79,6 @@ def _numbers(text: str) -> tuple[int, ...]:
     for item in filter(None, text.split(",")):
         match = _ITEM.fullmatch(item.strip())
         if match is None:
-            raise AddressError(f"{item!r} is no port and no range of ports", cure="Write 5 or 5-8.")
+            raise AddressError(f"{item!r} is no port and no range of ports", hint="Write 5 or 5-8.")
         ports += range(int(match[1]), int(match[2] or match[1]) + 1)
     return tuple(ports)

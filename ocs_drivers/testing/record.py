@@ -98,7 +98,7 @@ def write_record(record: Record, path: Path, *, sign_with: Path | None = None) -
         said = (getattr(error, "stderr", "") or str(error)).strip()
         raise RecordError(
             f"the record {path} was written but could not be signed: {said}",
-            cure="Give an OpenSSH private key that needs no passphrase or is in the agent.",
+            hint="Give an OpenSSH private key that needs no passphrase or is in the agent.",
         ) from error
 
 
@@ -106,7 +106,7 @@ def read_record(path: Path) -> dict[str, Any]:
     """A record whose digest is right. Raises `RecordError`."""
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if document.get("sha256") != digest(document):
-        raise RecordError(f"{path} was changed after it was written", cure="Run the suite again.")
+        raise RecordError(f"{path} was changed after it was written", hint="Run the suite again.")
     return document
 
 

@@ -20,6 +20,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lightbed.errors import with_former_keys
 from sim.lab.errors import LabError
 from sim.lab.found import end_labs, find_labs, remove_debris
 from sim.twins.netns import KernelFault
@@ -42,13 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _print({"removed": _down(options.down, everything=options.all)})
         return _supervise(options.wiring, detached=options.detached)
     except (LabError, KernelFault) as error:
-        return _refuse(error.what, error.cure, error.code)
+        return _refuse(error.what, error.hint, error.code)
     except OSError as error:
         return _refuse(str(error) or type(error).__name__, "Repair what it names, and start again", "machine")
 
 
-def _refuse(error: str, cure: str, code: str) -> int:
-    _print({"ready": False, "error": error, "cure": cure, "code": code})
+def _refuse(error: str, hint: str, code: str) -> int:
+    _print(with_former_keys({"ready": False, "error": error, "hint": hint, "code": code}))
     return 1
 
 
@@ -86,7 +87,7 @@ def _parse(text: str) -> Document:
         from sim.lab.document import parse
     except ModuleNotFoundError as error:
         raise LabError(
-            f"{error.name} is not installed", cure="pip install 'lightbed[sim]'", code="no_library"
+            f"{error.name} is not installed", hint="pip install 'lightbed[sim]'", code="no_library"
         ) from error
     return parse(text)
 
@@ -99,7 +100,7 @@ def _read(wiring: Path | None) -> str:
         return wiring.read_text("utf-8")
     except OSError as error:
         raise LabError(
-            f"{wiring}: {error.strerror}", cure="Name a readable wiring document", code="document"
+            f"{wiring}: {error.strerror}", hint="Name a readable wiring document", code="document"
         ) from error
 
 
@@ -123,7 +124,7 @@ async def _run(document: Document, *, detached: bool) -> int:
     except asyncio.CancelledError:
         if ready.is_set():
             return 0
-    raise LabError("asked to end before the lab was ready", cure="Start it again", code="interrupted")
+    raise LabError("asked to end before the lab was ready", hint="Start it again", code="interrupted")
 
 
 async def _live(document: Document, ready: asyncio.Event) -> None:

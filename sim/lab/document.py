@@ -109,8 +109,8 @@ def parse(text: str) -> Document:
     return document
 
 
-def _wrong(place: Place, what: str, cure: str) -> LabError:
-    return LabError(f"wiring document: {_path(place)}: {what}", cure=cure, code="document")
+def _wrong(place: Place, what: str, hint: str) -> LabError:
+    return LabError(f"wiring document: {_path(place)}: {what}", hint=hint, code="document")
 
 
 def _path(place: Place) -> str:
@@ -148,13 +148,13 @@ def _ip(text: str, *place: str | int) -> IPv4Address:
 
 
 def _subnet(text: str) -> IPv4Network:
-    cure = "Write a subnet, like 10.99.0.0/24"
+    hint = "Write a subnet, like 10.99.0.0/24"
     try:
         subnet = IPv4Network(text)
     except ValueError as error:
-        raise _wrong(("management",), f"{text!r}: {error}", cure) from error
+        raise _wrong(("management",), f"{text!r}: {error}", hint) from error
     if subnet.prefixlen > _LONGEST_PREFIX:
-        raise _wrong(("management",), f"{text} is too small for a lab", cure)
+        raise _wrong(("management",), f"{text} is too small for a lab", hint)
     return subnet
 
 
@@ -248,8 +248,8 @@ def _check_fibres(raw: Mapping[str, Any]) -> None:
             raise _wrong((*place, "switch"), f"there is no switch {name}", f"Name one of {', '.join(ports)}")
         fitting = ports[name][way]
         if port not in fitting:
-            cure = f"A {way} fibre goes to ports {fitting.start} to {fitting.stop - 1} of {name}"
-            raise _wrong((*place, "port"), f"port {port} does not fit", cure)
+            hint = f"A {way} fibre goes to ports {fitting.start} to {fitting.stop - 1} of {name}"
+            raise _wrong((*place, "port"), f"port {port} does not fit", hint)
     _once(((place, f"{fibre['switch']}:{fibre['port']}") for place, _, fibre in _fibres(raw)), "port")
 
 
@@ -271,13 +271,13 @@ def _check_inside(subnet: IPv4Network, place: Place, ip: IPv4Address) -> None:
     if ip not in subnet:
         raise _wrong(place, f"{ip} is outside {subnet}", "Use an address of `management`")
     if ip in (subnet.network_address, subnet.broadcast_address):
-        cure = f"Use {subnet[1]} to {subnet[-2]}"
-        raise _wrong(place, f"{ip} means all of {subnet}, not one device", cure)
+        hint = f"Use {subnet[1]} to {subnet[-2]}"
+        raise _wrong(place, f"{ip} means all of {subnet}, not one device", hint)
 
 
 def _check_link(link: LinkShape) -> None:
     """A token bucket lets nothing pass that is larger than its burst."""
     frame_bytes = link.mtu + _ETHERNET_HEADER_BYTES
     if link.burst_kb * 1024 < frame_bytes:
-        cure = f"Use at least {-(-frame_bytes // 1024)}, or a smaller mtu"
-        raise _wrong(("link", "burst_kb"), f"{link.burst_kb} KiB hold no frame of {frame_bytes} bytes", cure)
+        hint = f"Use at least {-(-frame_bytes // 1024)}, or a smaller mtu"
+        raise _wrong(("link", "burst_kb"), f"{link.burst_kb} KiB hold no frame of {frame_bytes} bytes", hint)

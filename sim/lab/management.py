@@ -61,7 +61,7 @@ def subnet_taken(subnet: IPv4Network, why: str) -> LabError:
     """The refusal, saying who has the subnet."""
     return LabError(
         f"the subnet {subnet} is taken: {why}",
-        cure="Give the lab another management subnet, or end what uses this one",
+        hint="Give the lab another management subnet, or end what uses this one",
         code="subnet_taken",
     )
 

@@ -60,7 +60,7 @@ class RunningLab:
 async def start_lab(document: Document, stack: AsyncExitStack) -> RunningLab:
     """Starts the whole lab; what it takes to remove it again goes onto `stack`, also when this raises.
 
-    Raises `LabError` or `KernelFault`, each with code and cure.
+    Raises `LabError` or `KernelFault`, each with code and hint.
     """
     began = time.monotonic()
     kernel = document.hosts_mode == "kernel"
@@ -83,13 +83,13 @@ def _require_kernel(document: Document) -> dict[str, str]:
     if os.geteuid() != 0:
         raise LabError(
             "hosts in kernel namespaces need root",
-            cure="Run as root, or choose hosts_mode model (--hosts model)",
+            hint="Run as root, or choose hosts_mode model (--hosts model)",
             code="not_root",
         )
     if not document.authorized_key:
         raise LabError(
             "wiring document: authorized_key: nobody could log in to the hosts",
-            cure="Put an OpenSSH public key there",
+            hint="Put an OpenSSH public key there",
             code="document",
         )
     return find_tools()

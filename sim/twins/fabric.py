@@ -148,8 +148,8 @@ class Fabric:
                 "tc", [*(f"qdisc add dev {end.link} clsact" for end in self.ends), *trial], self.namespace
             )
         except netns.KernelFault as error:
-            cure = "Load the kernel modules sch_ingress, cls_u32 and act_mirred, or choose hosts_mode model"
-            raise netns.KernelFault(error.what, cure=cure, code="no_redirects") from error
+            hint = "Load the kernel modules sch_ingress, cls_u32 and act_mirred, or choose hosts_mode model"
+            raise netns.KernelFault(error.what, hint=hint, code="no_redirects") from error
 
     def render(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         """Makes the kernel forward as the light goes; done when it returns.

@@ -74,7 +74,7 @@ def find_tools(search_path: str = _SEARCH_PATH) -> dict[str, str]:
         packages = " ".join(sorted({_TOOLS[tool] for tool in missing}))
         raise KernelFault(
             f"the machine lacks {', '.join(missing)}",
-            cure=f"apt-get install --no-install-recommends {packages}",
+            hint=f"apt-get install --no-install-recommends {packages}",
             code="no_sshd" if "sshd" in missing else "no_tools",
         )
     return found

@@ -24,6 +24,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from lightbed.errors import LightbedError
+
 _CLONE_NEWNET = 0x40000000
 _NAMED = Path("/run/netns")
 _COMMAND_TIMEOUT_S = 30.0
@@ -36,17 +38,17 @@ _libc = ctypes.CDLL(None, use_errno=True)
 T = TypeVar("T")
 
 
-class KernelFault(Exception):
+class KernelFault(LightbedError):
     """The kernel, or a program that we run on it, did not do what we asked.
 
-    `code` is a stable word for programs, `cure` says what a person can do.
+    `code` is a stable word for programs, `hint` says what a person can do.
     """
 
-    def __init__(self, what: str, *, cure: str = "", code: str = "kernel") -> None:
+    def __init__(self, what: str, *, hint: str = "", code: str = "kernel") -> None:
         self.what = what
-        self.cure = cure
+        self.hint = hint
         self.code = code
-        super().__init__(f"{what}. {cure}" if cure else what)
+        super().__init__(f"{what}. {hint}" if hint else what)
 
 
 def batch(tool: Literal["ip", "tc"], lines: Sequence[str], namespace: str | None = None) -> None:
@@ -63,8 +65,8 @@ def batch(tool: Literal["ip", "tc"], lines: Sequence[str], namespace: str | None
             command, input=text, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False
         )
     except FileNotFoundError as error:
-        cure = "apt-get install --no-install-recommends iproute2"
-        raise KernelFault(f"{tool} is not installed", cure=cure, code="no_tools") from error
+        hint = "apt-get install --no-install-recommends iproute2"
+        raise KernelFault(f"{tool} is not installed", hint=hint, code="no_tools") from error
     except subprocess.TimeoutExpired as error:
         raise KernelFault(f"`{tool} -batch` gave no answer for {_COMMAND_TIMEOUT_S:g} s") from error
     if done.returncode != 0:
@@ -84,8 +86,8 @@ def add(names: Iterable[str]) -> None:
     try:
         batch("ip", [f"netns add {name}" for name in names])
     except KernelFault as error:
-        cure = "Run where root may make network namespaces (CAP_SYS_ADMIN), or choose hosts_mode model"
-        raise KernelFault(error.what, cure=cure, code="no_namespaces") from error
+        hint = "Run where root may make network namespaces (CAP_SYS_ADMIN), or choose hosts_mode model"
+        raise KernelFault(error.what, hint=hint, code="no_namespaces") from error
 
 
 def delete(names: Iterable[str]) -> None:
@@ -211,7 +213,7 @@ def socket_in(namespace: str | None, host: str, port: int) -> socket.socket:
     except OSError as error:
         raise KernelFault(
             f"cannot listen on {host}:{port}: {error.strerror}",
-            cure="Free the address, or give the lab another subnet",
+            hint="Free the address, or give the lab another subnet",
             code="address_in_use" if error.errno == errno.EADDRINUSE else "kernel",
         ) from error
 
@@ -239,6 +241,6 @@ def write_sysctl(key: str, value: object) -> None:
     except OSError as error:
         raise KernelFault(
             f"cannot set net/{key}: {error.strerror}",
-            cure="Run where root may write /proc/sys, or choose hosts_mode model",
+            hint="Run where root may write /proc/sys, or choose hosts_mode model",
             code="no_sysctl",
         ) from error

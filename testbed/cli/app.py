@@ -6,7 +6,7 @@ A module is imported only when its command is asked for, and imports at its head
 
 from __future__ import annotations
 
-from testbed.cli.command_group import CommandGroup
+from lightbed.command_group import CommandGroup
 
 COMMANDS = {
     "demo": (
@@ -43,7 +43,7 @@ COMMANDS = {
     "report": ("results", "Write a run's report anew from what is stored, and say where it is."),
     "doctor": (
         "doctor",
-        "Check this machine, and a lab file if given; exit code 1 when something needs a cure.",
+        "Check this machine, and a lab file if given; exit code 1 when something needs a hint.",
     ),
     "switch": ("switch", "One optical switch or patch panel by its address, without a lab file."),
     "sim": ("simulated", "Simulated labs: start, stop, list."),

@@ -267,7 +267,7 @@ def _changed_since(expect: str, seen: Snapshot, device: OpticalSwitch) -> Confli
         expected={},  # a revision tells no pairs
         found=seen.connections,
         device=device.address,
-        cure="Somebody else changed it: read again, and decide anew.",
+        hint="Somebody else changed it: read again, and decide anew.",
     )
 
 
@@ -364,7 +364,7 @@ def home(context: typer.Context, yes: Yes = False, as_json: AsJson = False) -> i
             raise Unsupported(
                 "this device has no homing run",
                 device=device.address,
-                cure="Only ROME and AFM robots have one.",
+                hint="Only ROME and AFM robots have one.",
             )
         _require_consent(device, "home the robot", yes=yes)
         with _moving(device):

@@ -35,10 +35,10 @@ class PortNames:
         if not found:
             where = f" on the {side.value}put side" if side else ""
             raise UnknownPort(
-                f"the switch has no port {text!r}{where}", cure="`testbed switch ADDRESS ports` lists them."
+                f"the switch has no port {text!r}{where}", hint="`testbed switch ADDRESS ports` lists them."
             )
         if len(found) > 1:
-            raise UnknownPort(f"{text!r} is an input and an output", ports=found, cure="Use the number.")
+            raise UnknownPort(f"{text!r} is an input and an output", ports=found, hint="Use the number.")
         return found[0]
 
     def pairs(self, texts: Iterable[str]) -> dict[int, int]:
@@ -47,7 +47,7 @@ class PortNames:
         for text in texts:
             source, colon, output = text.partition(":")
             if not colon:
-                raise PortError(f"{text!r} is no pair", cure="Write INPUT:OUTPUT, such as 1:49 or E3:W4.")
+                raise PortError(f"{text!r} is no pair", hint="Write INPUT:OUTPUT, such as 1:49 or E3:W4.")
             number = self.number(source, Side.IN)
             if number in pairs:
                 raise PortError(f"input {source} is named twice", ports=(number,))

@@ -18,7 +18,7 @@
 | `reproductions` | figures of papers | all |
 """
 
-from testbed.design._moved import keep_importable
+from lightbed.moved import keep_importable
 
 _MOVED = {
     "demand": "topology.demand",

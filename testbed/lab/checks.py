@@ -96,8 +96,8 @@ def _check_interfaces(document: Document, shape: LabShape) -> None:
         for k, nic in enumerate(host.nics):
             if not re.fullmatch(r"[a-z][a-z0-9]*", nic.name):
                 what = f"interface '{nic.name}' of host '{host.name}' cannot be simulated under this name"
-                cure = "use lower-case letters and digits, like nic1"
-                raise document.error(("hosts", i, "nics", k, "name"), what, cure)
+                hint = "use lower-case letters and digits, like nic1"
+                raise document.error(("hosts", i, "nics", k, "name"), what, hint)
 
 
 def _check_unique(document: Document, what: str, names: Iterable[tuple[str, Location]]) -> None:
@@ -146,8 +146,8 @@ def _check_enough_ports(document: Document, shape: LabShape, uses: Iterable[_Use
 def _check_count(document: Document, index: int, switch: str, side: str, ports: int, fibres: int) -> None:
     if fibres > ports:
         what = f"too few ports: {fibres} fibres end in the {ports} {side}s of switch '{switch}'"
-        cure = f"give '{switch}' {fibres} {side}s or more, or move NICs to another switch"
-        raise document.error(("switches", index, f"{side}s"), what, cure)
+        hint = f"give '{switch}' {fibres} {side}s or more, or move NICs to another switch"
+        raise document.error(("switches", index, f"{side}s"), what, hint)
 
 
 def _check_side(document: Document, switch: SwitchShape, use: _Use) -> None:

@@ -31,9 +31,9 @@ class Document:
             where = where[:-1]
         return self.lines.get(where, 1)
 
-    def error(self, where: Location, what: str, cure: str) -> LabFileError:
-        """`file:line: what; cure`."""
-        return LabFileError(f"{self.path}:{self.line(where)}: {what}; {cure}")
+    def error(self, where: Location, what: str, hint: str) -> LabFileError:
+        """`file:line: what; hint`."""
+        return LabFileError(f"{self.path}:{self.line(where)}: {what}; {hint}")
 
 
 def read_document(path: Path) -> Document:
@@ -41,8 +41,8 @@ def read_document(path: Path) -> Document:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        cure = "give the path of a lab file, for example labs/testbed12.yaml"
-        raise LabFileError(f"{path}:1: cannot be read ({error.strerror}); {cure}") from None
+        hint = "give the path of a lab file, for example labs/testbed12.yaml"
+        raise LabFileError(f"{path}:1: cannot be read ({error.strerror}); {hint}") from None
     except UnicodeDecodeError as error:
         raise LabFileError(f"{path}:1: not UTF-8 text ({error.reason}); save it as UTF-8") from None
     return parse_document(path, text)

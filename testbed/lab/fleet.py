@@ -250,5 +250,5 @@ def _demand_success(done: Mapping[str, Completed], what: str) -> None:
 
 def _unreachable(failed: Mapping[str, Exception], addresses: Mapping[str, str]) -> HostError:
     said = "; ".join(f"{host} ({addresses[host]}): {reason(error)}" for host, error in failed.items())
-    cure = "Check that the hosts are up, that sshd answers there, and that the lab's key is authorised."
-    return HostError(f"cannot reach {said}. {cure}", host=next(iter(failed)))
+    hint = "Check that the hosts are up, that sshd answers there, and that the lab's key is authorised."
+    return HostError(f"cannot reach {said}. {hint}", host=next(iter(failed)))

@@ -34,7 +34,7 @@ def default_key() -> Path:
 
 
 def load_lab(path: str | Path) -> Lab:
-    """Read a lab file. Raises `LabFileError`, `file:line: what is wrong; cure`, for the first fault."""
+    """Read a lab file. Raises `LabFileError`, `file:line: what is wrong; hint`, for the first fault."""
     return _lab(read_document(Path(path)))
 
 

@@ -1,6 +1,6 @@
 """The shape of a lab file: its keys, their types and defaults. What they mean together is checked elsewhere.
 
-Pydantic finds what is wrong; `read_shape` says it in the words of the file, with line and cure.
+Pydantic finds what is wrong; `read_shape` says it in the words of the file, with line and hint.
 """
 
 from __future__ import annotations

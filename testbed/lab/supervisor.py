@@ -28,9 +28,9 @@ STOP_TIMEOUT_S = 10.0
 class StartRefused(LabStartError):
     """The supervisor said no; `reason` is its own code (`subnet_taken`, `not_root`, ...)."""
 
-    def __init__(self, reason: str, what: str, cure: str) -> None:
+    def __init__(self, reason: str, what: str, hint: str) -> None:
         self.reason = reason
-        super().__init__(f"the simulated lab did not start: {_sentence(what, cure)}")
+        super().__init__(f"the simulated lab did not start: {_sentence(what, hint)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _ready_line(process: subprocess.Popen[str], complaints: IO[str], timeout_s: 
         raise LabStartError(_silent(process, complaints, line, timeout_s)) from None
     if not ready.get("ready"):
         raise StartRefused(
-            ready.get("code", ""), ready.get("error", "no reason given"), ready.get("cure", "")
+            ready.get("code", ""), ready.get("error", "no reason given"), ready.get("hint", "")
         )
     return ready
 
@@ -145,7 +145,7 @@ def _stop(process: subprocess.Popen[str]) -> None:
 
 
 def ask(arguments: list[str]) -> Any:
-    """The JSON answer to `--status` or `--down`. Raises `LabStartError` with the supervisor's error and cure."""
+    """The JSON answer to `--status` or `--down`. Raises `LabStartError` with the supervisor's error and hint."""
     done = subprocess.run(
         _supervisor(arguments),
         capture_output=True,
@@ -160,16 +160,16 @@ def ask(arguments: list[str]) -> Any:
 
 
 def _refusal(answer: str) -> str:
-    """The supervisor's own error and cure; empty when it printed none."""
+    """The supervisor's own error and hint; empty when it printed none."""
     try:
         said = json.loads(answer)
     except json.JSONDecodeError:
         return ""
-    return _sentence(said["error"], said["cure"])
+    return _sentence(said["error"], said["hint"])
 
 
-def _sentence(what: str, cure: str) -> str:
-    return f"{what}; {cure or 'run `testbed doctor`'}"
+def _sentence(what: str, hint: str) -> str:
+    return f"{what}; {hint or 'run `testbed doctor`'}"
 
 
 def _failure(arguments: list[str], done: subprocess.CompletedProcess[str]) -> str:

@@ -113,8 +113,8 @@ class Diagnosis:
         names = [host for host in missing if host in self.said.never_began] or missing
         words = "; ".join(f"{self._rank(host)}: {self._last_words(host)}" for host in names[:NAMED_AT_MOST])
         what = f"{len(names)} of {len(self.nodes)} ranks did not get ready"
-        cure = "Does the Python of these hosts have torch? `testbed doctor LAB` looks"
-        return CollectiveError(f"{what}, so none ran: {words}{_more(names)}. {cure}{self._unconfirmed()}")
+        hint = "Does the Python of these hosts have torch? `testbed doctor LAB` looks"
+        return CollectiveError(f"{what}, so none ran: {words}{_more(names)}. {hint}{self._unconfirmed()}")
 
     def failure(self) -> CollectiveError:
         """Not all ranks finished: a timeout with the links that are dark, or what the first rank to fail said."""

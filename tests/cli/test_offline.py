@@ -62,7 +62,7 @@ def test_the_patch_list_is_the_golden_one(testbed_here):
     assert testbed_here("plan", LAB, "--patch-list", "--json").json == {"patch_list": GOLDEN}
 
 
-def test_a_lab_file_with_a_port_used_twice_names_file_line_and_cure(testbed_here, tmp_path):
+def test_a_lab_file_with_a_port_used_twice_names_file_line_and_hint(testbed_here, tmp_path):
     bad = tmp_path / "twice.yaml"
     bad.write_text(LAB.read_text().replace("transmit: 'ocs1:2'", "transmit: 'ocs1:1'"))
 

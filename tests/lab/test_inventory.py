@@ -230,7 +230,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_wrong_file_is_refused_with_line_and_cure(small_lab_text, case):
+def test_a_wrong_file_is_refused_with_line_and_hint(small_lab_text, case):
     before, after, line, words = BAD[case]
     text = small_lab_text(simulated=case != "twin of a real switch")
     assert before in text
@@ -240,7 +240,7 @@ def test_a_wrong_file_is_refused_with_line_and_cure(small_lab_text, case):
     message = str(caught.value)
     assert message.startswith(f"labs/x.yaml:{line}: "), message
     assert words in message
-    assert "; " in message.removeprefix(f"labs/x.yaml:{line}: "), "a cure follows the semicolon"
+    assert "; " in message.removeprefix(f"labs/x.yaml:{line}: "), "a hint follows the semicolon"
     assert "\n" not in message
 
 

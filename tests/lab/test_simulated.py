@@ -268,10 +268,10 @@ BROKEN = {
     ),
     "it stays silent": ("import sys; sys.stdin.read()", "was not ready within 1 s: it said nothing"),
     "it refuses": (
-        """print('{"ready": false, "error": "no sshd", "cure": "apt install openssh-server", "code": "x"}')""",
+        """print('{"ready": false, "error": "no sshd", "hint": "apt install openssh-server", "code": "x"}')""",
         "did not start: no sshd; apt install openssh-server",
     ),
-    "it refuses without a cure": (
+    "it refuses without a hint": (
         """print('{"ready": false, "error": "no"}')""",
         "did not start: no; run `testbed doctor`",
     ),

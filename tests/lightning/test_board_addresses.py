@@ -56,7 +56,7 @@ def test_what_is_announced_is_what_is_found(monkeypatch):
     from lightning.calibration import store
 
     def unusable(soc):
-        raise errors.StaleCalibration("it is old", cure="Measure")
+        raise errors.StaleCalibration("it is old", hint="Measure")
 
     soc = SimpleNamespace(identity="x", factory_calibration=lambda: {"device": "x"})
     monkeypatch.setattr(store, "find", lambda soc: None)

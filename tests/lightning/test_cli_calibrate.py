@@ -85,12 +85,12 @@ def test_a_failed_step_is_an_error_with_its_cure_and_nothing_is_kept():
 
 
 @pytest.mark.socket
-def test_a_failed_step_is_told_with_its_cure(monkeypatch):
+def test_a_failed_step_is_told_with_its_hint(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     code, out, _ = ran("calibrate", "--device", "sim://kit?laser_dropped=on", "--yes")
     assert code == 1
     assert "FAIL  " in out
-    assert "\n                    cure: " in out
+    assert "\n                    hint: " in out
     assert out.splitlines()[-1].endswith("failed; nothing was kept")
     assert max(map(len, out.splitlines())) <= 100
 

@@ -1,4 +1,4 @@
-"""`lightning doctor`: every finding with its cure."""
+"""`lightning doctor`: every finding with its hint."""
 
 import contextlib
 import io
@@ -51,7 +51,7 @@ def test_libraries_that_go_together_are_well():
 def test_versions_that_do_not_go_together_are_told(changed, machine, name, state):
     found = {each.name: each for each in installation.versions(ALL | changed, machine)}
     assert found[name].state == state
-    assert bool(found[name].cure) is (state != "ok")
+    assert bool(found[name].hint) is (state != "ok")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_library_that_is_missing_is_told_with_its_extra(library, state):
     without = {name: version for name, version in ALL.items() if name != library}
     (found,) = (each for each in installation.versions(without, "x86_64") if each.name == library)
     assert (found.state, found.found[:13]) == (state, "not installed")
-    assert found.cure.startswith("pip install 'lightbed[")
+    assert found.hint.startswith("pip install 'lightbed[")
 
 
 @pytest.mark.parametrize("extra", ["inference", "serve", "torch", "hdl"])
@@ -70,7 +70,7 @@ def test_what_trained_networks_need_is_told_by_extra(extra):
     assert purposes.finding(extra, wanted).state == "ok"
     missing = list(wanted)[-1]
     found = purposes.finding(extra, wanted | {missing: ""})
-    assert (found.state, found.cure) == ("warning", f"pip install 'lightbed[{extra}]'")
+    assert (found.state, found.hint) == ("warning", f"pip install 'lightbed[{extra}]'")
     assert found.found.startswith(f"{missing} not installed: no ")
 
 
@@ -98,7 +98,7 @@ def test_a_foreign_lightning_is_told(tmp_path):
     (tmp_path / "lightning-2.5.0.dist-info").mkdir()
     found = installation.name_clash([str(tmp_path)])
     assert found.state == "bad"
-    assert "environment of its own" in found.cure
+    assert "environment of its own" in found.hint
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_what_is_wrong_with_a_device_is_found(address, name, word):
     *_, last = doctor.device(address)
     assert (last.name, last.state) == (name, "bad")
     assert word in last.found
-    assert last.cure
+    assert last.hint
 
 
 def test_firmware_on_which_light_cannot_be_looked_at_is_no_fault(kit):
@@ -208,7 +208,7 @@ def test_the_age_of_a_calibration_is_told(kit):
 def test_an_absent_calibration_is_a_warning_and_ends_the_look():
     *_, last = doctor.device("sim://kit?vary=yes")
     assert (last.name, last.state) == ("calibration", "warning")
-    assert "lightning calibrate" in last.cure
+    assert "lightning calibrate" in last.hint
 
 
 @pytest.mark.parametrize(("device", "code"), [("sim://kit", 0), ("sim://kit?laser_dropped=on", 1)])

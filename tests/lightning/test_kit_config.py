@@ -180,7 +180,7 @@ def test_settings_survive_a_file_and_another_process(values, channels, reps):
 
 
 def test_errors_survive_another_process():
-    error = errors.DeviceStuck("it stands", device="kit", cure="Push it")
+    error = errors.DeviceStuck("it stands", device="kit", hint="Push it")
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.code) == ("kit: it stands. Push it", "device.stuck")
     assert isinstance(again, TimeoutError)

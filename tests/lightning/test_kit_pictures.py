@@ -215,7 +215,7 @@ def test_a_picture_is_saved_in_the_format_of_its_name(name, begins, tmp_path, re
 def test_a_picture_that_cannot_be_saved_is_a_named_error(name, tmp_path, recorded):
     with pytest.raises(PictureError) as refused:
         pictures.save(pictures.waveform(recorded), tmp_path / name)
-    assert refused.value.cure
+    assert refused.value.hint
 
 
 @pytest.mark.process

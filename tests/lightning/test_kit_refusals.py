@@ -181,9 +181,9 @@ def test_an_overrun_shows_where_more_shots_run_than_the_memory_of_sums_holds():
         (2000, 2000, "Set both to less"),
     ],
 )
-def test_the_cure_of_a_full_buffer_is_one(kit, reps, length, cure):
+def test_the_cure_of_a_full_buffer_is_one(kit, reps, length, hint):
     config = from_slide({"reps": reps, "readout_length": length, "soft_avgs": 1})
-    with pytest.raises(errors.ReadoutTooLong, match=cure):
+    with pytest.raises(errors.ReadoutTooLong, match=hint):
         LightningControl(kit, config).acquire_decimated(kit)
 
 
@@ -240,13 +240,13 @@ def test_what_is_no_configuration_or_calibration_is_named(kit):
         ([[1], [2, 3]], r"\[\[1\], \[2, 3\]\]"),
     ],
 )
-def test_what_is_no_operand_is_shown_with_device_and_cure(kit, a, shown):
+def test_what_is_no_operand_is_shown_with_device_and_hint(kit, a, shown):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(errors.OutOfRange, match=rf"{shown} is no operand.*-255 to 255") as raised:
             LightningCompute(kit).multiply(a, 1)
     assert raised.value.device == "sim-kit-0001"
-    assert raised.value.cure
+    assert raised.value.hint
 
 
 def test_operands_of_other_shapes_are_named_and_none_give_none(kit):
@@ -303,7 +303,7 @@ def test_what_qick_refuses_is_one_line(refused, monkeypatch):
     assert error["cure"]
 
 
-def test_an_operand_out_of_range_names_value_device_and_cure(refused):
+def test_an_operand_out_of_range_names_value_device_and_hint(refused):
     error = refused("multiply", "300", "50")
     assert error["message"].startswith("300 ")
     assert (error["device"], bool(error["cure"])) == ("sim-kit-0001", True)

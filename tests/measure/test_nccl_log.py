@@ -82,7 +82,7 @@ def test_a_log_of_today_with_all_else_around_it():
     assert log.problems == ()
 
 
-def test_a_cut_line_gives_no_ring_but_a_problem_with_its_cure():
+def test_a_cut_line_gives_no_ring_but_a_problem_with_its_hint():
     order = ring(128, 1).order
     assert channel_line(order).endswith("...\n")
     log = parse_rings(channel_line(order))

@@ -294,7 +294,7 @@ def test_other_tables_in_the_same_file_stay(store: RunStore):
     }  # fmt: skip
 
 
-def test_a_damaged_database_is_an_error_with_its_cure(store: RunStore):
+def test_a_damaged_database_is_an_error_with_its_hint(store: RunStore):
     store.path.mkdir()
     store.database.write_bytes(b"not a database at all, but long enough to be read as one" * 20)
     with pytest.raises(ResultsError, match=r"file is not a database.*move it away"):

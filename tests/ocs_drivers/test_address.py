@@ -45,7 +45,7 @@ def test_addresses_are_understood(text, expected):
         "TCPIP0::host::99999::SOCKET",
     ],
 )
-def test_what_is_no_address_is_refused_with_a_cure(text):
+def test_what_is_no_address_is_refused_with_a_hint(text):
     with pytest.raises(AddressError, match="polatis"):
         parse_address(text)
 

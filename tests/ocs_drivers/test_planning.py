@@ -111,4 +111,4 @@ def test_a_target_that_cannot_be_right_is_refused(target, scope, error, ports):
     assert type(caught.value) is error
     assert caught.value.ports == ports
     assert str(caught.value).startswith("x://y: ")
-    assert "1..6" in str(caught.value) or caught.value.cure
+    assert "1..6" in str(caught.value) or caught.value.hint

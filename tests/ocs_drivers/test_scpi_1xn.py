@@ -147,7 +147,7 @@ def test_size_is_in_the_address():
 def test_addresses_without_sense(options):
     with pytest.raises(AddressError) as caught:
         tcp_switch(address(options))
-    assert caught.value.cure
+    assert caught.value.hint
 
 
 def test_words_can_be_spelt_out():
@@ -331,7 +331,7 @@ def test_an_old_error_is_not_ours(world):
 def test_banks_that_the_device_does_not_have(frame, words, banks, channels, what):
     with pytest.raises((AddressError, Timeout), match=what) as caught:
         frame(words, banks=banks, channels=channels)
-    assert "banks=" in caught.value.cure
+    assert "banks=" in caught.value.hint
 
 
 def test_channels_that_the_address_does_not_have(world):

@@ -309,7 +309,7 @@ def test_many_transports_share_one_thread_and_leave_nothing(device):
     assert threading.active_count() == threads
 
 
-def test_without_asyncssh_there_is_a_cure(monkeypatch):
+def test_without_asyncssh_there_is_a_hint(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "asyncssh", None)
     with pytest.raises(Unsupported, match=r"lightbed\[ssh\]"):
         SshTransport("ocs", 22, device="cli://ocs", credentials=ACCOUNT)

@@ -81,7 +81,7 @@ def test_missing_tools_are_all_named_with_one_line_to_run(tmp_path):
     place = pretend_tools(tmp_path, ("ssh-keygen", "unshare", "nsenter", "setpriv", "mount"))
     with pytest.raises(KernelFault, match="the machine lacks sshd, ip, tc") as caught:
         find_tools(place)
-    assert caught.value.cure == "apt-get install --no-install-recommends iproute2 openssh-server"
+    assert caught.value.hint == "apt-get install --no-install-recommends iproute2 openssh-server"
     assert caught.value.code == "no_sshd"
 
 

@@ -21,7 +21,7 @@ from tools.installation.torch_build import VERSION, TorchBuild, choose_build, ha
 from tools.installation.uv import Uv, nothing
 
 _WHEEL_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "tools/wheel.py")
-_WHEEL_FOLDERS = ("fpga", "lightning", "ocs_drivers", "sim", "testbed")
+_WHEEL_FOLDERS = ("fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbed")
 
 
 @dataclass(frozen=True)

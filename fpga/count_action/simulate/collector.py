@@ -93,10 +93,10 @@ class Collector:
             return known[plain], expected
         other = self._inputs if expected else self._outputs
         what = "output" if expected else "input"
-        cure = did_you_mean(plain, (each for each in known if not each.endswith(("_i", "_o"))))
+        hint = did_you_mean(plain, (each for each in known if not each.endswith(("_i", "_o"))))
         if plain in other and not expected:
-            cure = f"It is an output: write {quoted(EXPECT + plain)} to say what it must be."
-        self.note(line, column, f"there is no {what} {quoted(plain)}", cure)
+            hint = f"It is an output: write {quoted(EXPECT + plain)} to say what it must be."
+        self.note(line, column, f"there is no {what} {quoted(plain)}", hint)
         return None
 
     def refuse_overlaps(self, named: Iterable[tuple[str, Found]], line: int, columns: Iterable[int]) -> None:

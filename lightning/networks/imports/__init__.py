@@ -31,12 +31,12 @@ def load_network(path: str | Path, preprocessing: Preprocessing | None = None) -
     """
     path = Path(path)
     if not path.is_file():
-        raise NetworkError(f"there is no file {path}", cure="Check the path")
+        raise NetworkError(f"there is no file {path}", hint="Check the path")
     if path.suffix == ".npz":
         network = from_weights(path, preprocessing)
     elif path.suffix == ".onnx":
         network = from_onnx(path, preprocessing)
     else:
-        raise NetworkError(f"{path.name} is neither .onnx nor .npz", cure="Export the network as ONNX")
+        raise NetworkError(f"{path.name} is neither .onnx nor .npz", hint="Export the network as ONNX")
     check_preprocessing(network.preprocessing, network.input_shape)
     return network

@@ -41,9 +41,9 @@ class Call:
         operation = f"{self.domain}::{self.operation}" if self.domain else self.operation
         return f"node {self.name} ({operation}, opset {self.opset or 'undeclared'})"
 
-    def refused(self, why: str, cure: str = "Check the export of this node") -> UnsupportedNode:
+    def refused(self, why: str, hint: str = "Check the export of this node") -> UnsupportedNode:
         """The error that says why this node cannot be taken."""
-        return UnsupportedNode(f"{self.title} {why}", cure=cure)
+        return UnsupportedNode(f"{self.title} {why}", hint=hint)
 
     def given(self, place: int) -> str:
         """The name of an input, "" where it is left out."""
@@ -115,7 +115,7 @@ class Builder:
         after = apply(node, empty, self.constants)
         if after.ndim == 0 or after.shape[0] != 0:
             raise NetworkError(
-                f"node {node.name} ({node.operation}) loses the batch axis", cure="Keep it in front"
+                f"node {node.name} ({node.operation}) loses the batch axis", hint="Keep it in front"
             )
         return after.shape[1:]
 
@@ -172,7 +172,7 @@ class Builder:
 
     def _checked(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         if min(shape, default=1) < 1 or prod(shape) > LARGEST:
-            raise NetworkError(f"{name}: an activation of shape {shape} cannot be", cure="Check the shapes")
+            raise NetworkError(f"{name}: an activation of shape {shape} cannot be", hint="Check the shapes")
         return shape
 
     def _taken(self) -> Container[str]:

@@ -25,7 +25,7 @@ def from_onnx(path: Path, preprocessing: Preprocessing | None = None) -> Network
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise NetworkError(f"{path} cannot be read: {error}", cure="Check the path") from error
+        raise NetworkError(f"{path} cannot be read: {error}", hint="Check the path") from error
     return from_bytes(content, path.stem, path.parent, preprocessing)
 
 
@@ -41,7 +41,7 @@ def from_bytes(
         raise
     except CONTRADICTIONS as error:
         raise NetworkError(
-            f"{name}.onnx contradicts itself: {error}", cure="Export the network anew"
+            f"{name}.onnx contradicts itself: {error}", hint="Export the network anew"
         ) from error
 
 
@@ -67,7 +67,7 @@ def _network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) 
         lost = [tensor for tensor in node.output[len(made) :] if tensor]
         if lost:
             raise NetworkError(
-                f"node {node.name} ({node.op_type}) does not make {lost} here", cure="Use one output"
+                f"node {node.name} ({node.op_type}) does not make {lost} here", hint="Use one output"
             )
     return finished(builder, name, entry.name, tensors[output], preprocessing)
 
@@ -94,7 +94,7 @@ def _constant(node: Any, folder: Path) -> npt.NDArray[Any]:
         if name in {"value_int", "value_ints"}:
             return np.asarray(value, np.int64)
     raise NetworkError(
-        f"node {node.name} (Constant) holds {', '.join(given) or 'nothing'}", cure="Use numbers"
+        f"node {node.name} (Constant) holds {', '.join(given) or 'nothing'}", hint="Use numbers"
     )
 
 
@@ -104,10 +104,10 @@ def _entry(graph: Any, name: str) -> Any:
     if len(entries) != 1:
         names = ", ".join(entry.name for entry in entries)
         raise NetworkError(
-            f"{name}.onnx has {len(entries)} inputs ({names})", cure="Export the network with one input"
+            f"{name}.onnx has {len(entries)} inputs ({names})", hint="Export the network with one input"
         )
     if graph.sparse_initializer:
-        raise NetworkError(f"{name}.onnx holds sparse initialisers", cure="Export dense ones")
+        raise NetworkError(f"{name}.onnx holds sparse initialisers", hint="Export dense ones")
     return entries[0]
 
 
@@ -116,6 +116,6 @@ def _output(graph: Any, name: str) -> str:
     if len(outputs) != 1:
         raise NetworkError(
             f"{name}.onnx has {len(outputs)} outputs ({', '.join(outputs)})",
-            cure="Export the network with one output: the scores",
+            hint="Export the network with one output: the scores",
         )
     return str(outputs[0])

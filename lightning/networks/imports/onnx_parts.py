@@ -23,9 +23,9 @@ def parsed(content: bytes, name: str) -> Any:
     try:
         model.ParseFromString(content)
     except (decode_error, RuntimeError, ValueError) as error:
-        raise NetworkError(f"{name}.onnx is no ONNX file, or a damaged one", cure="Export it anew") from error
+        raise NetworkError(f"{name}.onnx is no ONNX file, or a damaged one", hint="Export it anew") from error
     if not model.HasField("graph"):
-        raise NetworkError(f"{name}.onnx holds no network", cure="Export it anew")
+        raise NetworkError(f"{name}.onnx holds no network", hint="Export it anew")
     return _without_functions(model, name) if model.functions else model
 
 
@@ -35,7 +35,7 @@ def _without_functions(model: Any, name: str) -> Any:
         return inliner.inline_local_functions(model)
     except (RuntimeError, ValueError) as error:
         raise NetworkError(
-            f"{name}.onnx: its functions cannot be written out: {error}", cure="Export it anew"
+            f"{name}.onnx: its functions cannot be written out: {error}", hint="Export it anew"
         ) from error
 
 
@@ -45,7 +45,7 @@ def opsets_of(model: Any, name: str) -> dict[str, int]:
     if len(versions) != 1 or versions[0] not in OPSETS:
         raise NetworkError(
             f"{name}.onnx is of opset {versions or 'none'}, and {OPSETS[0]} to {OPSETS[-1]} are understood",
-            cure="Export it with opset_version=17, or use onnx.version_converter",
+            hint="Export it with opset_version=17, or use onnx.version_converter",
         )
     given = {entry.domain: int(entry.version) for entry in model.opset_import}
     return {**given, "": int(versions[0])}
@@ -61,11 +61,11 @@ def array_of(tensor: Any, folder: Path) -> npt.NDArray[Any]:
         array = np.asarray(helper.to_array(tensor))
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, MemoryError, AttributeError) as error:
         raise NetworkError(
-            f"constant {tensor.name!r} is damaged: {error}", cure="Export the network anew"
+            f"constant {tensor.name!r} is damaged: {error}", hint="Export the network anew"
         ) from error
     if array.dtype.kind == "O":
         raise NetworkError(
-            f"constant {tensor.name!r} holds no numbers", cure="Export the network without texts"
+            f"constant {tensor.name!r} holds no numbers", hint="Export the network without texts"
         )
     return array
 
@@ -84,7 +84,7 @@ def _with_data(onnx: Any, tensor: Any, folder: Path) -> Any:
     ) as error:
         raise NetworkError(
             f"the data of constant {tensor.name!r} are missing: {error}",
-            cure="Keep the file of data beside the .onnx file",
+            hint="Keep the file of data beside the .onnx file",
         ) from error
     return tensor
 
@@ -98,7 +98,7 @@ def attributes_of(node: Any) -> dict[str, Any]:
             value = helper.get_attribute_value(attribute)
         except (ValueError, TypeError, KeyError) as error:
             raise NetworkError(
-                f"node {node.name} ({node.op_type}) is damaged: {error}", cure="Export anew"
+                f"node {node.name} ({node.op_type}) is damaged: {error}", hint="Export anew"
             ) from error
         given[attribute.name] = value.decode(errors="replace") if isinstance(value, bytes) else value
     return given
@@ -109,21 +109,21 @@ def shape_of(entry: Any) -> list[int]:
     kind = entry.type.tensor_type
     if not entry.type.HasField("tensor_type") or not kind.HasField("shape") or not kind.shape.dim:
         raise NetworkError(
-            f"input {entry.name!r} has no shape", cure="Export the network with the shape of its input"
+            f"input {entry.name!r} has no shape", hint="Export the network with the shape of its input"
         )
     if kind.elem_type not in {1, 10, 11, 16}:
-        raise NetworkError(f"input {entry.name!r} takes no floats", cure="Export a network that takes floats")
+        raise NetworkError(f"input {entry.name!r} takes no floats", hint="Export a network that takes floats")
     _check_lengths(entry.name, kind.shape.dim[1:])
     batch, *image = [int(dim.dim_value) for dim in kind.shape.dim]
     if batch not in {0, 1}:
         raise NetworkError(
             f"input {entry.name!r} takes {batch} images at a time, or has no batch axis",
-            cure="Export it with a batch axis in front, symbolic or of length 1",
+            hint="Export it with a batch axis in front, symbolic or of length 1",
         )
     if not image:
         raise NetworkError(
             f"input {entry.name!r} has no axis after the batch axis",
-            cure="Export it with the shape of one input",
+            hint="Export it with the shape of one input",
         )
     return [batch, *image]
 
@@ -135,5 +135,5 @@ def _check_lengths(name: str, axes: Any) -> None:
             told = repr(dim.dim_param) if dim.dim_param else f"{dim.dim_value or 'unknown'}"
             raise NetworkError(
                 f"axis {place} of input {name!r} has the length {told}, and only the batch axis may be open",
-                cure="Give it a length: onnx.tools.update_model_dims, or export without dynamic_axes for it",
+                hint="Give it a length: onnx.tools.update_model_dims, or export without dynamic_axes for it",
             )

@@ -28,7 +28,7 @@ class Affine:
 def finished(builder: Builder, name: str, entry: str, output: str, preprocessing: Preprocessing) -> Network:
     """The network that was built, folded. Raises `NetworkError` where the output does not depend on the input."""
     if output not in builder.shapes:
-        raise NetworkError(f"{name}: the output does not depend on the input", cure="Check what was exported")
+        raise NetworkError(f"{name}: the output does not depend on the input", hint="Check what was exported")
     nodes, output = _folded(builder, output)
     nodes = _needed(_normalisations_apart(builder, nodes), output)
     _check_finite(builder, nodes)
@@ -54,7 +54,7 @@ def _check_finite(builder: Builder, nodes: Sequence[Node]) -> None:
         ):
             raise NetworkError(
                 f"node {node.name} ({node.operation}) has weights that hold NaN or infinity",
-                cure="Train it again",
+                hint="Train it again",
             )
 
 

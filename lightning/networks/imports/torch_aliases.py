@@ -58,7 +58,7 @@ class Aliases:
                 raise UnsupportedNode(
                     f"node {node.name} (torch {title(node, self.leaves)}) changes in place what shares its memory with "
                     f"{other.name}, which is read later",
-                    cure="Write it without in-place",
+                    hint="Write it without in-place",
                 )
 
 

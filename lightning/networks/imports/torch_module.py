@@ -53,7 +53,7 @@ def _traced(module: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
         with _in_inference(module):
             graph = fx.Tracer().trace(module)
     except Exception as error:  # the module's own code runs here
-        raise NetworkError(f"torch.fx cannot follow {name}: {error}", cure=EXPORT) from error
+        raise NetworkError(f"torch.fx cannot follow {name}: {error}", hint=EXPORT) from error
     return graph, dict(module.named_modules())
 
 
@@ -84,7 +84,7 @@ def _followed(builder: Builder, module: Any, graph: Any, leaves: Mapping[str, An
             values[node] = _value(builder, node, leaves, values)
         for changed in aliases.take(node):
             values[changed] = values[node]
-    raise NetworkError("the module gives nothing", cure="Return the scores")
+    raise NetworkError("the module gives nothing", hint="Return the scores")
 
 
 def _argument(node: Any, later: bool, entry: str) -> Any:
@@ -92,7 +92,7 @@ def _argument(node: Any, later: bool, entry: str) -> Any:
         return Tensor(entry)
     if node.args:
         return node.args[0]
-    raise NetworkError(f"the module takes several inputs, {node.target} among them", cure="Give it one input")
+    raise NetworkError(f"the module takes several inputs, {node.target} among them", hint="Give it one input")
 
 
 def _attribute(module: Any, path: str) -> Any:
@@ -105,7 +105,7 @@ def _answer(value: Any) -> str:
     if isinstance(value, (tuple, list)) and len(value) == 1:
         value = value[0]
     if not isinstance(value, Tensor):
-        raise NetworkError(f"the module gives {type(value).__name__}", cure="Return one tensor: the scores")
+        raise NetworkError(f"the module gives {type(value).__name__}", hint="Return one tensor: the scores")
     return value.name
 
 

@@ -28,9 +28,9 @@ class Scope:
     name: str
     operation: str
 
-    def refused(self, why: str, cure: str = "Write it in another way") -> UnsupportedNode:
+    def refused(self, why: str, hint: str = "Write it in another way") -> UnsupportedNode:
         """The error that says why this call cannot be taken."""
-        return UnsupportedNode(f"node {self.name} (torch {self.operation}) {why}", cure=cure)
+        return UnsupportedNode(f"node {self.name} (torch {self.operation}) {why}", hint=hint)
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         """With the batch axis, whose length is `BATCH`."""

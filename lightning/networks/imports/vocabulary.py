@@ -39,10 +39,10 @@ CONTRADICTIONS = (
 )
 """What numpy and Python raise where shapes, types or attributes of a damaged file contradict each other."""
 
-CURE = "Rewrite it with operations that are understood (reference page Trained networks), or cut the network before it"
+HINT = "Rewrite it with operations that are understood (reference page Trained networks), or cut the network before it"
 
 INTEGERS = ("Quantize", "Dequantize", "QLinear", "DynamicQuantize")
-INTEGERS_CURE = "Import the network in floats: `lightning compile` quantises it"
+INTEGERS_HINT = "Import the network in floats: `lightning compile` quantises it"
 
 
 def translate(builder: Builder, call: Call) -> tuple[str, ...]:
@@ -52,12 +52,12 @@ def translate(builder: Builder, call: Call) -> tuple[str, ...]:
     contradict each other; both name the node.
     """
     if call.domain or call.operation not in VOCABULARY:
-        cure = INTEGERS_CURE if call.operation.startswith(INTEGERS) else CURE
-        raise call.refused("is an operation that nothing here computes", cure)
+        hint = INTEGERS_HINT if call.operation.startswith(INTEGERS) else HINT
+        raise call.refused("is an operation that nothing here computes", hint)
     try:
         outputs = VOCABULARY[call.operation](builder, call)
     except CONTRADICTIONS as error:
         raise NetworkError(
-            f"{call.title} contradicts itself: {error}", cure="Export the network anew"
+            f"{call.title} contradicts itself: {error}", hint="Export the network anew"
         ) from error
     return (outputs,) if isinstance(outputs, str) else outputs

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from sim.models.network.compiled import compiled
+from lightbed.compiled import compiled
 from sim.models.network.program import Floats
 
 

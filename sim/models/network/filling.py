@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.models.network.compiled import compiled
+from lightbed.compiled import compiled
 from sim.models.network.program import TOUCHED, Floats, Integers, Neighbours
 
 TOGETHER = 1 + 1e-9

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.models.network.compiled import AVAILABLE, compiled
+from lightbed.compiled import AVAILABLE, compiled
 from sim.models.network.program import (
     DIRTY,
     DONE,

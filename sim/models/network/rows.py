@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.models.network.compiled import compiled
+from lightbed.compiled import compiled
 from sim.models.network.program import FLOW_ROWS, FLOWS, RATE_ROWS, Program, Routes, State
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.models.network.compiled import compiled
+from lightbed.compiled import compiled
 from sim.models.network.ends import end_s
 from sim.models.network.filling import fill
 from sim.models.network.program import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.models.network.compiled import compiled
+from lightbed.compiled import compiled
 from sim.models.network.program import ORDER, TIMERS, State
 
 TOP: Any = np.int64(0)

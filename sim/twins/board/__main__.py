@@ -51,7 +51,7 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     except ImportError as error:
         parser.exit(
-            1, f"cannot serve: {error}. Cure: pip install 'lightbed[pynq]', in an environment of its own\n"
+            1, f"cannot serve: {error}. Hint: pip install 'lightbed[pynq]', in an environment of its own\n"
         )
     except (OSError, ValueError) as error:
         parser.exit(1, f"cannot serve: {error}\n")

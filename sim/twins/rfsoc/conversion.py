@@ -85,9 +85,9 @@ def converted(
     rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
     """(windows, decimated samples, 2): I and Q. The noise is drawn anew by each call."""
-    from sim.twins.rfsoc import machine_code  # here: numba takes its time
+    from lightbed import compiled as machine_code  # here: numba takes its time
 
-    if not machine_code.COMPILED:
+    if not machine_code.AVAILABLE:
         return converted_plainly(rng, level, mixing, bits=bits, taps=taps)
     from sim.twins.rfsoc import conversion_compiled
 

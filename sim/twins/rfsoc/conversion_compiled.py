@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from lightbed.compiled import compiled
 from sim.twins.rfsoc.conversion import Floats, Level, Mixing
 from sim.twins.rfsoc.decimation import DECIMATION
-from sim.twins.rfsoc.machine_code import compiled
 from sim.twins.rfsoc.track import AMPLITUDE, TURN
 from sim.twins.rfsoc.waves import INPUT, OSCILLATOR, PRODUCT
 

@@ -43,7 +43,7 @@ class Run:
 def endless(done: str, steps: int) -> str:
     """What is said of a program that has done so much, in so many instructions, and is held to be endless.
 
-    The cure names the address's option, with ten times as many.
+    The hint names the address's option, with ten times as many.
     """
     return (
         f"the program has not ended after {done}; see that its loops end, or, where it is only long, give the twin "

@@ -133,9 +133,9 @@ def _as_planned(choice: WorkloadChoice, plan: Plan, source: str) -> WorkloadChoi
     settings = {f"--set {key}": (value, was.settings.get(key, "")) for key, value in choice.settings.items()}
     for option, (asked, planned) in {"--preset": (choice.preset, was.preset), **settings}.items():
         if asked and asked != planned:
-            cure = f"leave out {option}, or make a plan for it"
+            hint = f"leave out {option}, or make a plan for it"
             raise PlanFileError(
-                f"{source}: {option} is {planned or 'the default'} in it, not {asked}: {cure}"
+                f"{source}: {option} is {planned or 'the default'} in it, not {asked}: {hint}"
             )
     device, profile = choice.device or was.device, choice.profile or was.profile
     return WorkloadChoice(choice.name, was.preset, was.settings, device, profile)

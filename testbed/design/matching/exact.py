@@ -77,7 +77,7 @@ def _scale(weight: Floats) -> float:
 
 def _prepare(nodes: int, one: Integers, other: Integers, whole: Integers) -> Any:
     """The state before the first stage: nobody matched, duals at half of the heaviest edge."""
-    from sim.models.network.compiled import AVAILABLE
+    from lightbed.compiled import AVAILABLE
     from testbed.design.matching.state import State
 
     tail, head = np.concatenate([one, other]), np.concatenate([other, one])

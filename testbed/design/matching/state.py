@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import MutableSequence
 from typing import NamedTuple
 
-from sim.models.network.compiled import compiled
+from lightbed.compiled import compiled
 
 Ints = MutableSequence[int]
 

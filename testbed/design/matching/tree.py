@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from heapq import heappush
 
-from sim.models.network.compiled import compiled
+from lightbed.compiled import compiled
 from testbed.design.matching.state import EVEN, ODD, Ints, State, join, settle, value
 
 #: (time, what): an arc, or the number of arcs plus the id of an odd blossom.

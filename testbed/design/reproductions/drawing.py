@@ -14,7 +14,7 @@ _MARKS = "osD^vXP"
 def draw(picture: Picture, path: Path) -> Path:
     """Write the picture; the ending of the name says the format (`.svg`, `.png`).
 
-    Raises `ModuleNotFoundError` that names the cure when matplotlib is missing.
+    Raises `ModuleNotFoundError` that names the hint when matplotlib is missing.
     """
     try:
         import matplotlib as mpl

@@ -90,7 +90,7 @@ def _onward(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], Sequenc
 
 @cache
 def _compiled_trees() -> Callable[..., None]:
-    from sim.models.network.compiled import compiled
+    from lightbed.compiled import compiled
 
     return compiled(lay_trees)
 

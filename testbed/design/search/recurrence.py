@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.models.network.compiled import compiled
+from lightbed.compiled import compiled
 
 
 @compiled

@@ -67,7 +67,7 @@ def test_simplex_links_are_directed_edges():
         (12, 1, False, "use a degree of 2 or more"),
     ],
 )
-def test_what_cannot_exist_is_refused_with_a_cure(nodes, degree, simplex, message):
+def test_what_cannot_exist_is_refused_with_a_hint(nodes, degree, simplex, message):
     with pytest.raises(TopologyError, match=message):
         find_topology(nodes, degree, simplex=simplex)
 

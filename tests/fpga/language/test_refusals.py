@@ -1,5 +1,5 @@
 # ruff: noqa: E501, ISC004
-"""What is refused: every rule that can be broken, with the place, the reason and the cure."""
+"""What is refused: every rule that can be broken, with the place, the reason and the hint."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ CASES = [
 @pytest.mark.parametrize(
     ("text", "line", "column", "message", "hint"), CASES, ids=[case[3][:50] for case in CASES]
 )
-def test_refused_with_place_reason_and_cure(refused, text, line, column, message, hint):
+def test_refused_with_place_reason_and_hint(refused, text, line, column, message, hint):
     first = refused(text)[0]
     assert message in first.message
     assert hint in first.hint

@@ -87,8 +87,8 @@ def test_rows_of_another_shape_are_refused(icarus, rows):
     assert "odd takes uint64[cycles, 5]" in str(refused.value)
 
 
-def test_a_missing_tool_is_told_with_its_cure():
-    assert why_missing("no-such-tool") == "no-such-tool is not installed. Cure: pip install 'lightbed[hdl]'."
+def test_a_missing_tool_is_told_with_its_hint():
+    assert why_missing("no-such-tool") == "no-such-tool is not installed. Hint: pip install 'lightbed[hdl]'."
     with pytest.raises(ToolMissing):
         find_tool("no-such-tool")
 

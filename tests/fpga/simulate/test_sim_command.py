@@ -125,17 +125,17 @@ def test_what_cannot_be_done(command, stimulus):
     assert (code, json.loads(out)["errors"][0]["file"]) == (1, "none.csv")
 
 
-def test_a_file_that_cannot_be_written_says_why_and_the_cure(command, stimulus, tmp_path):
+def test_a_file_that_cannot_be_written_says_why_and_the_hint(command, stimulus, tmp_path):
     missing = tmp_path / "none"
     code, _, err = command("sim", EXAMPLES / "streamer.ca", "--init", missing / "s.csv")
-    path, cure = missing / "s.csv", "Make it, or give another path."
-    assert (code, err) == (1, f"error: cannot use '{path}': there is no folder '{missing}'. {cure}\n")
+    path, hint = missing / "s.csv", "Make it, or give another path."
+    assert (code, err) == (1, f"error: cannot use '{path}': there is no folder '{missing}'. {hint}\n")
     code, _, err = command("sim", EXAMPLES / "streamer.ca", "-s", stimulus, "--vcd", tmp_path)
     assert (code, err) == (1, f"error: cannot use '{tmp_path}': it is a folder. Give the name of a file.\n")
 
 
 @pytest.mark.parametrize("kind", [PermissionError, FileNotFoundError, OSError])
-def test_what_the_system_refuses_has_a_cure(kind, tmp_path):
+def test_what_the_system_refuses_has_a_hint(kind, tmp_path):
     from fpga.cli.errors import of_the_system
 
     said = of_the_system(kind(None, "no space left", str(tmp_path / "file")))

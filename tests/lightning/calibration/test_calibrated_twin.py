@@ -189,7 +189,7 @@ def test_too_much_noise_fails_its_step_and_names_the_laser(kit):
     finally:
         soc.knobs["rin_db_hz"] = before
     assert not outcome.passed
-    assert "RIN" in outcome.cure
+    assert "RIN" in outcome.hint
 
 
 def test_the_decoder_says_when_the_converter_was_at_its_end(kit):

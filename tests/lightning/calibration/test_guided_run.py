@@ -1,4 +1,4 @@
-"""The guided run on twins with something wrong: the step that fails, and the cure that it names."""
+"""The guided run on twins with something wrong: the step that fails, and the hint that it names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_without_light_the_run_ends_at_the_step_that_needs_it(tmp_path):
     run = guided_run(lightning.connect("sim://kit?seed=2&laser=off"))
     assert run.calibration is None
     assert [outcome.step for outcome in run.outcomes][-1] == "delay"
-    assert "laser" in failed(run)["delay"].cure
+    assert "laser" in failed(run)["delay"].hint
     with pytest.raises(errors.CalibrationError, match=r"'delay' failed.*laser is on"):
         factory.make("sim://kit?seed=2&laser=off", tmp_path / "none.json")
     assert not (tmp_path / "none.json").exists()
@@ -40,12 +40,12 @@ def test_without_light_the_run_ends_at_the_step_that_needs_it(tmp_path):
         ("transimpedance_ohm=560", "saturation", "lower the laser's power"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_cure(knobs, step, cure):
+def test_what_is_wrong_is_named_with_its_hint(knobs, step, hint):
     bench = Bench(lightning.connect(f"sim://kit?seed=2&drift=off&{knobs}"))
     needed = {"delay", "light", step} | ({"transfer"} if step == "saturation" else set())
     outcomes = {name: STEPS[name](bench) for name in STEPS if name in needed}
     assert not outcomes[step].passed
-    assert cure in outcomes[step].cure
+    assert hint in outcomes[step].hint
     assert outcomes["delay"].passed
 
 
@@ -132,7 +132,7 @@ def test_a_good_device_passes_every_step_and_measures_what_its_factory_did(tmp_p
     assert [outcome.step for outcome in heard] == list(STEPS)
     assert run.passed
     assert heard[0].skipped
-    assert "by hand" in heard[0].cure
+    assert "by hand" in heard[0].hint
     fresh = run.calibration
     for mine, shipped in zip(fresh.modulators, made.modulators, strict=True):
         assert abs(mine.encoder.words - shipped.encoder.words).max() <= 60

@@ -152,7 +152,7 @@ def test_explained_to_a_program(folder, document):
         (("explain", "samples.npy"), "network", "neither .onnx nor .npz"),
     ],
 )
-def test_refusals_name_the_reason_and_the_cure(folder, document, words, code, says):
+def test_refusals_name_the_reason_and_the_hint(folder, document, words, code, says):
     status, found = document(*words)
     assert (status, found["error"]["code"]) == (1, code)
     assert says in found["error"]["message"]

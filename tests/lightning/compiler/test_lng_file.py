@@ -193,7 +193,7 @@ def edited(path, value):
 def test_a_later_version_says_what_to_do(small):
     with pytest.raises(ModelFileError, match="format 2, written by lightbed") as caught:
         unpacked(repacked(packed(small), lambda members: document_with(members, format=2), sums=False))
-    assert "upgrade" in caught.value.cure
+    assert "upgrade" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_a_later_version_says_what_to_do(small):
 def test_a_file_with_right_sums_that_is_no_model_is_refused(small, change):
     with pytest.raises(ModelFileError) as caught:
         unpacked(repacked(packed(small), change))
-    assert caught.value.cure
+    assert caught.value.hint
 
 
 def of_node(operation, change):

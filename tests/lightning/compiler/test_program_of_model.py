@@ -60,4 +60,4 @@ def test_the_program_is_in_the_file_and_the_hash_is_not_of_it(lenet, tmp_path):
 def test_hardware_that_the_datapath_is_not_made_for_is_refused(lenet, hardware):
     with pytest.raises(CompileError, match="16 lanes, 1 wavelength") as caught:
         program_of(replace(lenet, hardware=hardware))
-    assert "Compile it again" in caught.value.cure
+    assert "Compile it again" in caught.value.hint

@@ -75,7 +75,7 @@ def test_biases_that_are_all_zero_are_none(chain):
 def test_other_networks_are_refused_by_the_name_of_the_node(chain, change, words):
     with pytest.raises(CompileError, match=words) as caught:
         compile_network(change(chain), options=PUBLISHED)
-    assert caught.value.cure
+    assert caught.value.hint
 
 
 def then(network, operation):

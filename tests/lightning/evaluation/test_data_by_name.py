@@ -21,7 +21,7 @@ def kept(path, **arrays):
 def refused(name):
     with pytest.raises(DatasetError) as caught:
         load_dataset(name)
-    assert caught.value.cure
+    assert caught.value.hint
     return caught.value.what
 
 

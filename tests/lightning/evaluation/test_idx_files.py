@@ -36,7 +36,7 @@ def folder(tmp_path, images, labels):
 def refused(folder):
     with pytest.raises(DatasetError) as caught:
         load_dataset(f"mnist:{folder}")
-    assert caught.value.cure
+    assert caught.value.hint
     return caught.value.what
 
 

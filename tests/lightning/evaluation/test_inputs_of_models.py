@@ -45,7 +45,7 @@ def test_another_size_is_refused_unless_scaling_is_asked_for(picture):
     folder, *_ = picture
     with pytest.raises(InputError, match="4 x 6 pixels, and the model takes 8 x 8") as caught:
         read_input(folder / "grey.png", network(64))
-    assert "--resize" in caught.value.cure
+    assert "--resize" in caught.value.hint
     assert read_input(folder / "grey.png", network(64), resize=True).shape == (1, 64)
 
 

@@ -153,7 +153,7 @@ def test_other_hardware_is_refused_by_name(hardware):
     rng = np.random.default_rng(8)
     with pytest.raises(errors.CompileError, match="16 lanes, 1 wavelength and 1 core") as caught:
         DatapathMultiplier(model_of(layer(rng, "one", (1, 1, 4)), hardware=hardware))
-    assert "--wavelengths" in caught.value.cure
+    assert "--wavelengths" in caught.value.hint
 
 
 def test_another_datapath_behind_the_bus_is_refused():

@@ -579,7 +579,7 @@ def test_failures_of_a_bus_are_told_in_the_same_words(monkeypatch, failure, kind
         ("Please install linux-gpib (Linux) or gpib-ctypes (all).\nNo module named 'gpib'", "gpib-ctypes"),
     ],
 )
-def test_a_bus_whose_library_is_missing_is_told_with_the_cure(monkeypatch, said, library):
+def test_a_bus_whose_library_is_missing_is_told_with_the_hint(monkeypatch, said, library):
     def lacking(*_, **__):
         raise ValueError(said)
 

@@ -44,7 +44,7 @@ def test_figures_for_every_rate(server, capsys):
 
 def test_refusals_are_told_by_name(server, capsys):
     arguments = ["--rate", "300", "--seconds", "0.1", "--json"]
-    for options, name, cure in (
+    for options, name, hint in (
         (["--model", "5"], "unknown_model", "--model"),
         (["--size", "5"], "input", "--size"),
         (["--size", "64", "--deadline-us", "1"], "late", "--deadline-us"),
@@ -54,7 +54,7 @@ def test_refusals_are_told_by_name(server, capsys):
         (result,) = found["results"]
         assert result["refused"] == {name: result["scheduled"]}
         assert (found["ok"], found["error"]["code"]) == (False, "load")
-        assert cure in found["error"]["cure"]
+        assert hint in found["error"]["cure"]
 
 
 def test_a_load_without_an_answer_fails_after_its_table(server, capsys, tmp_path):

@@ -407,7 +407,7 @@ def test_modules_that_cannot_be_taken(module, shape, kind, words):
     with pytest.raises(kind) as caught:
         from_torch(module, shape)
     assert words in str(caught.value)
-    assert caught.value.cure
+    assert caught.value.hint
 
 
 def test_weights_that_are_not_finite_are_refused():

@@ -64,7 +64,7 @@ def test_damaged_metadata_are_refused_by_name(text, tmp_path):
     onnx.helper.set_model_props(model, {PREPROCESSING: text})
     with pytest.raises(NetworkError, match=PREPROCESSING) as refused:
         load_network(saved(model, tmp_path / "sum.onnx"))
-    assert refused.value.cure
+    assert refused.value.hint
 
 
 def test_metadata_that_do_not_fit_are_refused(tmp_path):

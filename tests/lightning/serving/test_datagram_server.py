@@ -577,7 +577,7 @@ def test_real_time_that_is_not_permitted_is_said_and_nothing_stays_open(doubles,
     server = DatagramServer(doubles, realtime=True)
     with pytest.raises(ServingError, match="real time") as raised:
         server.start()
-    assert "CAP_SYS_NICE" in raised.value.cure
+    assert "CAP_SYS_NICE" in raised.value.hint
     assert not server._thread.is_alive()
     DatagramServer(doubles, *server.address).close()  # the port is free
 

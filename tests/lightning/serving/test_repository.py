@@ -167,7 +167,7 @@ def test_a_model_that_fails_to_warm_is_closed(double, model):
         def warm(self):
             made.append(self)
             if len(made) < 3:
-                raise InputError("no", cure="none")
+                raise InputError("no", hint="none")
 
     repository = Repository(Broken)
     for _ in range(2):

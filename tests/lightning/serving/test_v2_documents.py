@@ -145,7 +145,7 @@ def test_what_is_no_request_is_refused_by_name(document, says):
     with pytest.raises(MalformedRequest) as caught:
         decoded(document)
     assert says in str(caught.value)
-    assert caught.value.cure
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(

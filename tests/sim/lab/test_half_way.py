@@ -84,7 +84,7 @@ def test_a_kernel_that_cannot_redirect_says_so_before_there_is_light(monkeypatch
     with pytest.raises(KernelFault, match="no such thing") as caught:
         Fabric("tfhw-fab", far_ends({"a": ("tfhw-a", ["nic1"])})).build(LinkShape(100, 9000))
     assert caught.value.code == "no_redirects"
-    assert "act_mirred" in caught.value.cure
+    assert "act_mirred" in caught.value.hint
 
 
 @pytest.mark.process
@@ -110,7 +110,7 @@ def test_without_namespaces_an_address_that_nobody_has_does_not_count_as_taken(l
 
 
 @pytest.mark.parametrize(
-    "error", [LabError("why", cure="do", code="word"), KernelFault("why", cure="do", code="word")]
+    "error", [LabError("why", hint="do", code="word"), KernelFault("why", hint="do", code="word")]
 )
 def test_every_refusal_is_one_line_with_error_cure_and_code(monkeypatch, capsys, error):
     def fail():

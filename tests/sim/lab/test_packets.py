@@ -90,14 +90,14 @@ def test_swapped_fibres_carry_each_others_packets_until_they_are_put_right(lab, 
     ],
     ids=["cut", "laser", "loss"],
 )
-def test_without_enough_light_the_receiver_is_down_and_the_other_paths_are_not(lab, ears, fault, cure):
+def test_without_enough_light_the_receiver_is_down_and_the_other_paths_are_not(lab, ears, fault, hint):
     assert lab.control("plant", fault)["ok"]
     try:
         assert [lab.carrier(host)[0] for host in HOSTS] == ["1", "0", "1"]
         assert ears.who_hears("a", "") == ""
         assert ears.who_hears("c", "c") == "c"
     finally:
-        assert lab.control("plant", cure)["ok"]
+        assert lab.control("plant", hint)["ok"]
     assert [lab.carrier(host)[0] for host in HOSTS] == ["1", "1", "1"]
     assert ears.who_hears("a", "b") == "b"
 

@@ -172,7 +172,8 @@ WITHOUT_NUMBA = """
 import sys
 sys.modules["numba"] = None
 import numpy as np
-from sim.models.network import compiled, loop
+from lightbed import compiled
+from sim.models.network import loop
 from sim.models.network.fabrics import fat_tree
 from sim.models.network.flows import Flow, transfer
 assert not compiled.AVAILABLE and not hasattr(loop.run, "py_func")

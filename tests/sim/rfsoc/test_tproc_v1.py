@@ -1,11 +1,12 @@
 """The timed processor of version 1, by facts of its firmware worked out by hand."""
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from sim.twins.rfsoc import machine_code
+from lightbed import compiled as machine_code
 from sim.twins.rfsoc.processor import ProgramError
 from sim.twins.rfsoc.tproc_v1 import TprocV1, compiled, instructions
 
@@ -434,12 +435,14 @@ def test_a_million_passes_take_seconds_at_most():
 
 def test_machine_code_that_cannot_be_kept_on_disk_is_made_all_the_same(monkeypatch):
     class NumbaWithoutFolder:
+        config = SimpleNamespace(DISABLE_JIT=0)
+
         @staticmethod
-        def njit(function, *, cache=False, _nrt):
+        def njit(*, cache=False, error_model, _nrt):
             if cache:
                 raise RuntimeError("cannot cache function: no locator available")
-            return "made", function
+            return lambda function: ("made", function)
 
-    monkeypatch.setattr(machine_code, "COMPILED", True)
+    monkeypatch.setattr(machine_code, "AVAILABLE", True)
     monkeypatch.setattr(machine_code, "numba", NumbaWithoutFolder, raising=False)
     assert compiled.compiled(len) == ("made", len)

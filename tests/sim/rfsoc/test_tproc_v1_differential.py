@@ -360,8 +360,8 @@ def test_does_the_same_without_numba(monkeypatch):
     for name in ("compiled", "machine", "execution"):
         monkeypatch.delitem(sys.modules, f"{package}.{name}", raising=False)
         monkeypatch.delattr(sys.modules[package], name, raising=False)
-    monkeypatch.delitem(sys.modules, "sim.twins.rfsoc.machine_code", raising=False)
-    monkeypatch.delattr(sys.modules["sim.twins.rfsoc"], "machine_code", raising=False)
+    monkeypatch.delitem(sys.modules, "lightbed.compiled", raising=False)
+    monkeypatch.delattr(sys.modules["lightbed"], "compiled", raising=False)
     assert importlib.import_module(f"{package}.compiled").COMPILED is False
     seen = Counter()
     for seed in range(2000, 2100):

@@ -23,9 +23,9 @@ def executor() -> Callable[..., int] | None:
     The functions of MODULES stay as they are: copies of them, each of which finds compiled copies under the names
     that it calls, are given to numba. It compiles on the first call.
     """
-    from sim.twins.rfsoc import machine_code  # here: numba takes its time
+    from lightbed import compiled as machine_code  # here: numba takes its time
 
-    if not machine_code.COMPILED:
+    if not machine_code.AVAILABLE:
         return None
     names: dict[str, Any] = {}
     for module in MODULES:
@@ -33,7 +33,8 @@ def executor() -> Callable[..., int] | None:
     for name, function in list(names.items()):
         if isinstance(function, FunctionType):
             copy = FunctionType(function.__code__, names, name)
-            names[name] = machine_code.compiled(copy, sources=_SOURCES if name == "execute" else ())
+            sources = _SOURCES if name == "execute" else ()
+            names[name] = machine_code.compiled(copy, sources=sources, error_model="python")
     compiled: Callable[..., int] = names["execute"]
     _ready.append(compiled)
     return compiled

@@ -38,5 +38,5 @@ def refusal(stop: int, address: int, word: int | None, length: int) -> Exception
     where = f"the instruction at address {address} (word 0x{word:018x})"
     if stop in _REASONS:
         return ProgramError(f"{where} {_REASONS[stop]}")
-    what, cure = _SIMULATED.get(stop, (instruction.name(word), "leave it out of the program, or use a board"))
-    return NotSimulated(f"{what}, {where},", cure)
+    what, hint = _SIMULATED.get(stop, (instruction.name(word), "leave it out of the program, or use a board"))
+    return NotSimulated(f"{what}, {where},", hint)

@@ -8,7 +8,9 @@ from importlib import import_module
 from typing import Any
 
 
-def later(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_names(
+    package: str, modules: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for `package`; `modules` maps each module below it to names in it.
 
     No name may be that of a module of the package: the import system would put the module in its place.

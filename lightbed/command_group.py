@@ -1,7 +1,4 @@
-"""A group of commands whose modules are imported when a command is used, not to list it.
-
-`fpga` and `testbed` may not import each other, so each holds this file; a test compares the two.
-"""
+"""A group of commands whose modules are imported when a command is used, not to list it."""
 
 from __future__ import annotations
 
