@@ -18,5 +18,5 @@ from lightbed.errors import LightbedError, Who
 class FpgaError(LightbedError):
     """Root of all errors raised by `fpga`."""
 
-    code: ClassVar[str] = "fpga.error"
+    code = "fpga.error"
     who: ClassVar[Who] = "user"

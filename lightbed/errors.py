@@ -20,7 +20,7 @@ Who = Literal["user", "device", "conflict", "unknown", "ourselves"]
 class LightbedError(Exception):
     """Root of all errors. The message says what, why and what to do; `hint` is the last of these, alone."""
 
-    code: ClassVar[str] = "error"
+    code: str = "error"
     who: ClassVar[Who] = "ourselves"
     hint: str = ""
 

@@ -62,7 +62,7 @@ class LightningError(LightbedError):
     are kept as attributes and joined into the message.
     """
 
-    code: ClassVar[str] = "lightning.error"
+    code = "lightning.error"
     who: ClassVar[Who] = "user"
 
     def __init__(self, what: str, *, device: str = "", hint: str = "") -> None:

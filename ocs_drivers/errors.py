@@ -54,7 +54,7 @@ class OcsError(LightbedError):
     and joined into the message. `device` is an address without credentials.
     """
 
-    code: ClassVar[str] = "ocs.error"
+    code = "ocs.error"
     who: ClassVar[Who] = "device"
     report: ApplyReport | None = None
     """What became of every pair, when the error ended an `apply` that had begun to write."""

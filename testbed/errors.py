@@ -28,8 +28,6 @@ Each class has a stable `code`, shared by command line, journal and service. Err
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from lightbed.errors import LightbedError
 
 
@@ -37,7 +35,7 @@ class TestbedError(LightbedError):
     """Root of the testbed's errors. The message says what, why and what to do."""
 
     __test__ = False  # not a pytest class
-    code: ClassVar[str] = "testbed.error"
+    code = "testbed.error"
 
 
 class LabFileError(TestbedError):
