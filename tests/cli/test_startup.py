@@ -17,7 +17,7 @@ from testbed.lab.simulated import start_lab
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = {"fpga", "lightning", "ocs_drivers", "testbed"}
+OURS = {"fpga", "lightbed", "lightning", "ocs_drivers", "testbed"}
 TYPER = {"typer", "click", "annotated_doc", "colorama", "shellingham", "typing_extensions"}
 RICH = {"rich", "markdown_it", "mdurl", "pygments", "attr", "attrs"}
 PYDANTIC = {"pydantic", "pydantic_core", "annotated_types", "typing_inspection", "typing_extensions"}
