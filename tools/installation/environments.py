@@ -98,6 +98,10 @@ class Installer:
     def _board(self) -> Environment:
         return Environment(self.root / ".venv-board")
 
+    @cached_property
+    def _docs(self) -> Environment:
+        return Environment(self.root / ".venv-docs")
+
     @property
     def _lock(self) -> Path:
         return self.root / "requirements" / "ci.lock"
@@ -105,6 +109,10 @@ class Installer:
     @property
     def _board_lock(self) -> Path:
         return self.root / "requirements" / "board.lock"
+
+    @property
+    def _docs_lock(self) -> Path:
+        return self.root / "requirements" / "docs.lock"
 
     def steps(self) -> list[Step]:
         """Return the steps of the toolkit's environment."""
@@ -129,6 +137,13 @@ class Installer:
         made = digest((numpy, str(self.root), str(self.python), VERSION))
         title = f".venv-host: torch {VERSION} and numpy, for simulated hosts"
         return [self._step(self._host, ".made", made, title, self._install_host)]
+
+    def docs_steps(self) -> list[Step]:
+        """Return the step that makes the environment in which the documentation is built."""
+        lock = self._docs_lock.read_bytes()
+        locked = digest((lock, str(self.root), str(self.python)))
+        title = ".venv-docs: mkdocs, for the documentation"
+        return [self._step(self._docs, ".locked", locked, title, self._install_docs)]
 
     def board_steps(self) -> list[Step]:
         """Return the steps of the board's environment."""
@@ -212,6 +227,10 @@ class Installer:
     def _install_board(self, line: Line) -> None:
         self._clear(self._board)
         self._pip_install(self._board, line, "--require-hashes", "--requirement", self._board_lock)
+
+    def _install_docs(self, line: Line) -> None:
+        self._clear(self._docs)
+        self._pip_install(self._docs, line, "--require-hashes", "--requirement", self._docs_lock)
 
     def _install_wheel(self, line: Line) -> None:
         build = self.root / "build"
