@@ -91,6 +91,11 @@ class _Conversion:
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
-        if not several and (value is param.default or param.type_descriptor.annotation is str):
+        if not several and (value is param.default or _annotation(param) is str):
             return value
         return self._of_typer().coerce(value, param=param, ctx=ctx)
+
+
+def _annotation(param: Any) -> Any:
+    """Return the declared type of a parameter; None for a version of typer that keeps it elsewhere."""
+    return getattr(getattr(param, "type_descriptor", None), "annotation", None)
