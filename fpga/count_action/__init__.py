@@ -1,6 +1,6 @@
 """The count-action language: write a datapath module once, simulate it, prove it, build it, drive it."""
 
-from fpga.count_action.check import check, warnings_of
+from fpga.count_action.checks.check import check, warnings_of
 from fpga.count_action.diagnostics import CountActionError, Diagnostic
 from fpga.count_action.load import Checked, load, parse_text
 from fpga.count_action.model import (

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fpga.count_action.check import check, warnings_of
+from fpga.count_action.checks.check import check, warnings_of
 from fpga.count_action.diagnostics import CountActionError, Diagnostic, Refused, Report
-from fpga.count_action.instances import MAX_MODULES, make_instances
+from fpga.count_action.elaboration.elaborate import Unroller
+from fpga.count_action.elaboration.instances import MAX_MODULES, make_instances
+from fpga.count_action.elaboration.resolve import Resolver
+from fpga.count_action.language.parse import parse_tree
+from fpga.count_action.language.sources import Imports, read_source
+from fpga.count_action.language.syntax import FileText, InputText, Section
+from fpga.count_action.language.tree import RESERVED
 from fpga.count_action.model import Datapath, Location
-from fpga.count_action.parse import parse_tree
-from fpga.count_action.resolve import Resolver
-from fpga.count_action.sources import Imports, read_source
-from fpga.count_action.syntax import FileText, InputText, Section
-from fpga.count_action.tree_builder import RESERVED
-from fpga.count_action.unroll import Unroller
 from fpga.count_action.verilog.keywords import KEYWORDS
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fpga.count_action.checks.rules import largest_increment
 from fpga.count_action.graph import STREAMS, Graph
 from fpga.count_action.model import (
     Action,
@@ -27,7 +28,6 @@ from fpga.count_action.model import (
     Target,
 )
 from fpga.count_action.ports import WORD_BITS, ports_of
-from fpga.count_action.rules import largest_increment
 
 LEVEL, ACCUMULATE = CountKind.LEVEL, CountKind.ACCUMULATE
 

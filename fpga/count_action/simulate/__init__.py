@@ -6,10 +6,10 @@ Reference(datapath)             plain Python, straight from the rules; needs no 
 explain_run(datapath, inputs)   every cycle in words
 """
 
-from fpga.count_action.simulate.fused import Simulator, compile_datapath, simulate
-from fpga.count_action.simulate.narration import explain_run
+from fpga.count_action.simulate.compiled.simulator import Simulator, compile_datapath, simulate
 from fpga.count_action.simulate.reference import Reference
 from fpga.count_action.simulate.state import CountCycle, Cycle, State
+from fpga.count_action.simulate.trace import explain_run
 
 __all__ = [
     "CountCycle",

@@ -14,7 +14,7 @@ import numpy as np
 from fpga.count_action.graph import Graph, stream_of
 from fpga.count_action.model import Action, ActionKind, Count, CountKind, Datapath, Module, Ref, SignalKind
 from fpga.count_action.ports import Rows, consumed_streams, ports_of
-from fpga.count_action.simulate.places import (
+from fpga.count_action.simulate.bit_slices import (
     Key,
     Place,
     beats_of,
@@ -23,8 +23,8 @@ from fpga.count_action.simulate.places import (
     stall_order,
     valid_place,
 )
+from fpga.count_action.simulate.port_values import checked_inputs, row_of, values_of
 from fpga.count_action.simulate.state import CountCycle, Cycle, State, reset_state
-from fpga.count_action.simulate.words import checked_inputs, row_of, values_of
 
 Stream = tuple[str | None, str, int]
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fpga.count_action.graph import STREAMS
 from fpga.count_action.model import Datapath, SignalKind
 from fpga.count_action.ports import Port, Rows, ports_of, samples_of
-from fpga.count_action.simulate.words import series_of
+from fpga.count_action.simulate.port_values import series_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fpga.count_action.graph import KIND_OF
 from fpga.count_action.model import ActionKind, Datapath
-from fpga.count_action.simulate.places import Key, beats_of
+from fpga.count_action.simulate.bit_slices import Key, beats_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def test_a_file_that_is_not_there(tmp_path):
 
 
 def test_without_numba_the_cure_is_said(demo, monkeypatch):
-    for name in ("numba", "fpga.count_action.simulate.native"):
+    for name in ("numba", "fpga.count_action.simulate.compiled.native"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(BusUnavailable, match=r"pip install 'lightbed\[fpga\]'.*engine=reference"):
         simulated_bus(demo)

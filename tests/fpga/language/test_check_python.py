@@ -21,7 +21,7 @@ from fpga.count_action import (
     check,
     warnings_of,
 )
-from fpga.count_action.text import as_text
+from fpga.count_action.language.unparse import as_text
 
 COUNT = Count("beats", CountKind.ACCUMULATE, "goal", (Ref("x"),))
 PULSE = Action(ActionKind.PULSE, "beats", "done")

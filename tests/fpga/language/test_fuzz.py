@@ -14,7 +14,7 @@ skip_without("typer", reason="typer is the command line: pip install 'lightbed[f
 from fpga.cli import run_app
 from fpga.cli.check import accepted, refused
 from fpga.count_action import CountActionError, check, datapath_from_json, load, parse_text
-from fpga.count_action.text import as_text
+from fpga.count_action.language.unparse import as_text
 
 KEYS = {"file", "line", "column", "message", "hint"}
 

@@ -53,7 +53,7 @@ def play():
     pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
     pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
     from fpga.count_action.simulate import simulate
-    from fpga.count_action.simulate.words import put_series
+    from fpga.count_action.simulate.port_values import put_series
 
     def run(name: str, driven: Mapping[str, Sequence[int]], cycles: int, **parameters: int) -> Played:
         datapath = load(LIBRARY / f"{name}.ca", parameters).datapath

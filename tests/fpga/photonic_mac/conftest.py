@@ -54,7 +54,7 @@ class Unit:
         self.design = type(design)("unit", (*design.sources, ("unit.sv", text)), self.ports)
 
     def run(self, driven: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-        from fpga.count_action.simulate.words import put_series, series_of
+        from fpga.count_action.simulate.port_values import put_series, series_of
 
         cycles = max(len(series) for series in driven.values())
         rows = np.zeros((cycles, self.ports.input_columns), np.uint64)

@@ -17,8 +17,8 @@ from unittest import mock
 
 from fpga.count_action.model import CountKind, Datapath
 from fpga.count_action.ports import Rows
-from fpga.count_action.simulate import fused
-from fpga.count_action.simulate.generator import Program, program_of
+from fpga.count_action.simulate.compiled import simulator
+from fpga.count_action.simulate.compiled.generator import Program, program_of
 from fpga.count_action.verilog import actions, counts, text, top, wiring
 from fpga.count_action.verilog.wiring import Slice, Wiring
 from fpga.hdl import Design, design_of

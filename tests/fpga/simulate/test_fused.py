@@ -23,7 +23,7 @@ from fpga.count_action import (
 )
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference, compile_datapath, simulate
-from fpga.count_action.simulate.expressions import Field, number, packed, unsigned, whole
+from fpga.count_action.simulate.compiled.expressions import Field, number, packed, unsigned, whole
 from fpga.hdl.cosimulation import coverage, first_mismatch
 
 skip_without("numba")
@@ -138,7 +138,7 @@ def test_streams_in_a_circle_are_refused():
 
 
 def test_without_numba_the_cure_is_told(small, monkeypatch):
-    monkeypatch.delitem(sys.modules, "fpga.count_action.simulate.native", raising=False)
+    monkeypatch.delitem(sys.modules, "fpga.count_action.simulate.compiled.native", raising=False)
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(ImportError, match=r"lightbed\[fpga\]"):
         simulate(small, np.zeros((1, ports_of(small).input_columns), np.uint64))

@@ -17,7 +17,7 @@ from fpga.count_action import (
 )
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import explain_run
-from fpga.count_action.simulate.words import put_series
+from fpga.count_action.simulate.port_values import put_series
 
 
 def told(datapath, **series):

@@ -6,11 +6,11 @@ import pytest
 from fpga.count_action import CountActionError
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference
-from fpga.count_action.simulate.checking import failures, window
-from fpga.count_action.simulate.example import example_stimulus
+from fpga.count_action.simulate.port_values import put_series, values_of
 from fpga.count_action.simulate.signals import by_name, input_wires, output_wires
-from fpga.count_action.simulate.stimulus import load_stimulus
-from fpga.count_action.simulate.words import put_series, values_of
+from fpga.count_action.simulate.stimuli.checking import failures, window
+from fpga.count_action.simulate.stimuli.example import example_stimulus
+from fpga.count_action.simulate.stimuli.files import load_stimulus
 
 CSV = """\
 cycle,x_valid[0],x_valid[1],x_data[0],x_data[1],go,expect:fire[join.both],expect:join_out_data_o[1]
@@ -214,14 +214,14 @@ def test_no_more_is_read_than_asked_for(tmp_path, small):
 
 
 def test_a_generator_that_never_ends_is_told_where_it_stands(tmp_path, small, monkeypatch):
-    monkeypatch.setattr("fpga.count_action.simulate.collector.MAX_CYCLES", 100)
+    monkeypatch.setattr("fpga.count_action.simulate.stimuli.collector.MAX_CYCLES", 100)
     (error,) = refused(tmp_path, small, ENDLESS, "s.py")
     assert (error.line, error.message) == (5, "more than 100 cycles")
     assert "--cycles" in error.hint
 
 
 def test_there_is_an_end(tmp_path, small, monkeypatch):
-    monkeypatch.setattr("fpga.count_action.simulate.collector.MAX_CYCLES", 3)
+    monkeypatch.setattr("fpga.count_action.simulate.stimuli.collector.MAX_CYCLES", 3)
     load(tmp_path, small, "go\n" + "1\n" * 3)
     assert "more than 3 cycles" in refused(tmp_path, small, "go\n" + "1\n" * 9)[0].message
 

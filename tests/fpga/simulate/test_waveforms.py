@@ -5,9 +5,9 @@ import pytest
 
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference
-from fpga.count_action.simulate.picture import MAX_WIRES, chosen_traces, draw
 from fpga.count_action.simulate.signals import input_wires, output_wires
-from fpga.count_action.simulate.vcd import vcd_text
+from fpga.count_action.simulate.waveforms.plot import MAX_WIRES, chosen_traces, draw
+from fpga.count_action.simulate.waveforms.vcd import vcd_text
 
 
 def read_vcd(text):

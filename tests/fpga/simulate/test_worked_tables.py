@@ -20,8 +20,8 @@ from fpga.count_action import (
 )
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference, simulate
+from fpga.count_action.simulate.port_values import row_of
 from fpga.count_action.simulate.signals import by_name
-from fpga.count_action.simulate.words import row_of
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "count-action.md"
 LEVEL, ACCUMULATE = CountKind.LEVEL, CountKind.ACCUMULATE

@@ -18,7 +18,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from fpga.count_action.simulate.generator import Program
+from fpga.count_action.simulate.compiled.generator import Program
 
 Run = Callable[[Any, Any, Any], None]
 """Takes the registers, the rows that come in and those that go out, all of 64-bit signed integers."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from fpga.count_action.elaboration.resolve import EMIT_WIDTH, beat_signed, beat_width, number_width
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
     Action,
@@ -20,7 +21,6 @@ from fpga.count_action.model import (
     SignalKind,
     Target,
 )
-from fpga.count_action.resolve import EMIT_WIDTH, beat_signed, beat_width, number_width
 
 _RUN = 3
 """From so many neighbours on a range is written."""

@@ -6,9 +6,9 @@ import csv
 import io
 
 from fpga.count_action.model import Datapath
-from fpga.count_action.simulate.collector import EXPECT, Collector
 from fpga.count_action.simulate.reference import Reference
 from fpga.count_action.simulate.signals import Wire, input_wires
+from fpga.count_action.simulate.stimuli.collector import EXPECT, Collector
 
 
 def example_stimulus(datapath: Datapath, cycles: int = 16) -> str:

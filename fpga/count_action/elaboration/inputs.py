@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from fpga.count_action.arithmetic import checked_span
 from fpga.count_action.diagnostics import Refused, Report, near, quoted, remark
+from fpga.count_action.elaboration.arithmetic import checked_span
+from fpga.count_action.elaboration.elaborate import FlatInput, Spot
 from fpga.count_action.model import MAX_LANES, Location, Signal, SignalKind
-from fpga.count_action.unroll import FlatInput, Spot
 
 SAMPLE_WIDTH = 16
 """Bits of the samples of a stream that nobody declared."""

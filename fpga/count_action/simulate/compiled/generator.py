@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fpga.count_action.model import Datapath
-from fpga.count_action.simulate.decisions import Decisions
-from fpga.count_action.simulate.names import Names
-from fpga.count_action.simulate.updates import Updates
+from fpga.count_action.simulate.compiled.decisions import Decisions
+from fpga.count_action.simulate.compiled.names import Names
+from fpga.count_action.simulate.compiled.updates import Updates
 
 
 @dataclass(frozen=True)

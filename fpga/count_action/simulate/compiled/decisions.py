@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from fpga.count_action.graph import STREAMS, stream_of
 from fpga.count_action.model import Count, CountKind, Module, Ref, Signal, SignalKind
 from fpga.count_action.ports import WORD_BITS, consumed_streams
-from fpga.count_action.simulate.expressions import (
+from fpga.count_action.simulate.bit_slices import stall_order
+from fpga.count_action.simulate.compiled.expressions import (
     Field,
     all_of,
     any_of,
@@ -20,8 +21,7 @@ from fpga.count_action.simulate.expressions import (
     whole,
     zeros,
 )
-from fpga.count_action.simulate.names import Names
-from fpga.count_action.simulate.places import stall_order
+from fpga.count_action.simulate.compiled.names import Names
 
 Lines = Iterator[str]
 

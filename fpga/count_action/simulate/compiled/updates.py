@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from fpga.count_action.graph import STREAMS
 from fpga.count_action.model import Action, ActionKind, CountKind, Module, Ref
-from fpga.count_action.simulate.expressions import (
+from fpga.count_action.simulate.bit_slices import Key
+from fpga.count_action.simulate.compiled.expressions import (
     Field,
     any_of,
     literal,
@@ -23,8 +24,7 @@ from fpga.count_action.simulate.expressions import (
     whole,
     zeros,
 )
-from fpga.count_action.simulate.names import Names
-from fpga.count_action.simulate.places import Key
+from fpga.count_action.simulate.compiled.names import Names
 
 Lines = Iterator[str]
 

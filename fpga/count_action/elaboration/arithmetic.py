@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from fpga.count_action.diagnostics import Refused, did_you_mean, quoted
+from fpga.count_action.language.syntax import Index, Integer, Number, Operation, Range, Reference
 from fpga.count_action.model import MAX_LANES, Location
-from fpga.count_action.syntax import Index, Integer, Number, Operation, Range, Reference
 
 LARGEST = 2**40
 """No number on the way to a result may be above this; results are much smaller."""

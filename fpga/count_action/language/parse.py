@@ -12,10 +12,10 @@ from importlib import resources
 from typing import Any
 
 from fpga.count_action.diagnostics import CountActionError, Diagnostic, quoted, remark
+from fpga.count_action.language.syntax import FileText
+from fpga.count_action.language.tree import TreeBuilder
+from fpga.count_action.language.wording import expected_words, syntax_hint
 from fpga.count_action.model import Location
-from fpga.count_action.syntax import FileText
-from fpga.count_action.tree_builder import TreeBuilder
-from fpga.count_action.wording import expected_words, syntax_hint
 
 MAX_WORDS = 50_000
 """Words and signs of a text that are read."""
@@ -74,7 +74,7 @@ def _lark() -> Any:
 
 @cache
 def _parser() -> Any:
-    grammar = resources.files("fpga.count_action").joinpath("grammar.lark").read_text("ascii")
+    grammar = resources.files("fpga.count_action.language").joinpath("grammar.lark").read_text("ascii")
     return _lark().Lark(grammar, parser="lalr", keep_all_tokens=True, maybe_placeholders=True)
 
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from fpga.count_action.diagnostics import Report, quoted, remark
-from fpga.count_action.model import Location, SignalKind
-from fpga.count_action.syntax import (
+from fpga.count_action.language.syntax import (
     ActionText,
     Argument,
     ConditionText,
@@ -33,6 +32,7 @@ from fpga.count_action.syntax import (
     VerbText,
     Wire,
 )
+from fpga.count_action.model import Location, SignalKind
 
 MAX_NAME = 64
 """Characters of a name: names of ports are made of two of them."""

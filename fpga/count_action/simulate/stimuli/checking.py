@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows
-from fpga.count_action.simulate.collector import Expectation, Stimulus
 from fpga.count_action.simulate.signals import Wire, input_wires, output_wires
+from fpga.count_action.simulate.stimuli.collector import Expectation, Stimulus
 
 AROUND = 8
 """Cycles that are shown."""

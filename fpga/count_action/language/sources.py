@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fpga.count_action.diagnostics import CountActionError, Refused, Report, quoted
+from fpga.count_action.language.parse import parse_tree
+from fpga.count_action.language.syntax import FileText, Import, ModuleText
 from fpga.count_action.model import Location
-from fpga.count_action.parse import parse_tree
-from fpga.count_action.syntax import FileText, Import, ModuleText
 
 MAX_BYTES = 1 << 20
 """A larger file is not read."""
 MAX_IMPORTS = 200
-LIBRARY = Path(__file__).resolve().parent.parent / "library"
+LIBRARY = Path(__file__).resolve().parents[2] / "library"
 """Where an imported file is looked for when it is not beside the one that imports it."""
 
 

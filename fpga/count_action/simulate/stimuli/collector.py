@@ -11,8 +11,8 @@ import numpy as np
 from fpga.count_action.diagnostics import CountActionError, Diagnostic, did_you_mean, quoted
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows, ports_of
+from fpga.count_action.simulate.port_values import row_of
 from fpga.count_action.simulate.signals import Wire, by_name
-from fpga.count_action.simulate.words import row_of
 
 EXPECT = "expect:"
 MAX_CYCLES = 10_000_000

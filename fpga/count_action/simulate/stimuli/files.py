@@ -24,8 +24,8 @@ import numpy as np
 from fpga.count_action.diagnostics import CountActionError, quoted
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import ports_of
-from fpga.count_action.simulate.collector import Collector, Found, Stimulus
 from fpga.count_action.simulate.signals import Wire
+from fpga.count_action.simulate.stimuli.collector import Collector, Found, Stimulus
 
 CYCLE = "cycle"
 """The column of a CSV that numbers its lines."""

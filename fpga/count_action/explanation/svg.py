@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 
-from fpga.count_action.drawing import goal
-from fpga.count_action.explain import Explanation, Line, Part
+from fpga.count_action.explanation.drawing import goal
+from fpga.count_action.explanation.explain import Explanation, Line, Part
 
 _CHAR = 7.3
 _ROW = 18

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from fpga.count_action.arithmetic import LARGEST, evaluate, names_in
 from fpga.count_action.diagnostics import Diagnostic, Refused, Report, did_you_mean, quoted, remark
+from fpga.count_action.elaboration.arithmetic import LARGEST, evaluate, names_in
+from fpga.count_action.language.syntax import (
+    ActionText,
+    CountText,
+    FileText,
+    Index,
+    ModuleText,
+    Number,
+    Use,
+    Wire,
+)
 from fpga.count_action.model import Location
-from fpga.count_action.syntax import ActionText, CountText, FileText, Index, ModuleText, Number, Use, Wire
 
 DEFAULT_PARAMETER = 16
 """What a parameter is that nobody declared and nobody gave (one beat of a converter has 16 samples)."""

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from fpga.count_action.arithmetic import Values, evaluate, names_in, span_of
 from fpga.count_action.diagnostics import Refused, Report, quoted
-from fpga.count_action.instances import Instance
-from fpga.count_action.model import CountKind, Location, SignalKind
-from fpga.count_action.syntax import (
+from fpga.count_action.elaboration.arithmetic import Values, evaluate, names_in, span_of
+from fpga.count_action.elaboration.instances import Instance
+from fpga.count_action.language.syntax import (
     ActionText,
     CountText,
     Index,
@@ -23,6 +22,7 @@ from fpga.count_action.syntax import (
     Verb,
     Wire,
 )
+from fpga.count_action.model import CountKind, Location, SignalKind
 
 MAX_ITEMS = 65_536
 """Terms, samples, counts and actions of a datapath when all ranges are written out."""

@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from fpga.count_action.diagnostics import Refused, Report, did_you_mean, quoted, remark
-from fpga.count_action.inputs import Externals, lane_base
+from fpga.count_action.elaboration.elaborate import (
+    FlatAction,
+    FlatCount,
+    FlatInput,
+    FlatModule,
+    FlatTarget,
+    Spot,
+)
+from fpga.count_action.elaboration.inputs import Externals, lane_base
 from fpga.count_action.model import (
     Action,
     ActionKind,
@@ -20,7 +28,6 @@ from fpga.count_action.model import (
     SignalKind,
     Target,
 )
-from fpga.count_action.unroll import FlatAction, FlatCount, FlatInput, FlatModule, FlatTarget, Spot
 
 EMIT_WIDTH = 32
 """Bits of an emitted sum that does not say."""

@@ -6,8 +6,8 @@ import numpy as np
 
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows, ports_of
-from fpga.count_action.simulate.generator import program_of
-from fpga.count_action.simulate.words import checked_inputs
+from fpga.count_action.simulate.compiled.generator import program_of
+from fpga.count_action.simulate.port_values import checked_inputs
 
 
 class Simulator:
@@ -21,7 +21,7 @@ class Simulator:
         self.ports = ports_of(datapath)
         program = program_of(datapath)
         try:
-            from fpga.count_action.simulate.native import compiled
+            from fpga.count_action.simulate.compiled.native import compiled
         except ImportError as error:
             raise ImportError("the fast simulator needs numba: pip install 'lightbed[fpga]'") from error
         self._run = compiled(program)

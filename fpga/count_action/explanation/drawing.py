@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from fpga.count_action.explain import Counter, Effect, Explanation, Line, Part
+from fpga.count_action.explanation.explain import Counter, Effect, Explanation, Line, Part
 
 _ASCII = str.maketrans("─│╭╮╰╯▼▶├└", "-|++++v>+`")
 

@@ -10,8 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from fpga.count_action.checks.rules import broken_rules, doubts
 from fpga.count_action.diagnostics import Diagnostic, did_you_mean, quoted, remark
 from fpga.count_action.graph import KIND_OF, STREAMS, Graph, refs_of
+from fpga.count_action.language.tree import MAX_NAME, RESERVED
 from fpga.count_action.model import (
     MAX_LANES,
     MAX_WIDTH,
@@ -27,8 +29,6 @@ from fpga.count_action.model import (
     Target,
 )
 from fpga.count_action.ports import ports_of
-from fpga.count_action.rules import broken_rules, doubts
-from fpga.count_action.tree_builder import MAX_NAME, RESERVED
 from fpga.count_action.verilog.keywords import KEYWORDS
 
 Remarks = Iterator[Diagnostic]

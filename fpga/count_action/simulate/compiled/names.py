@@ -15,8 +15,8 @@ from functools import cached_property
 from fpga.count_action.graph import STREAMS, Graph, can_stall
 from fpga.count_action.model import Action, ActionKind, Count, CountKind, Datapath, Module, Ref
 from fpga.count_action.ports import Port, ports_of
-from fpga.count_action.simulate.expressions import Field, all_of, whole
-from fpga.count_action.simulate.places import Key, sample_place, valid_place
+from fpga.count_action.simulate.bit_slices import Key, sample_place, valid_place
+from fpga.count_action.simulate.compiled.expressions import Field, all_of, whole
 
 
 class Names:

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fpga.count_action.graph import Graph, Link
+from fpga.count_action.language.unparse import Writer, input_text
 from fpga.count_action.model import Action, Count, Datapath, Module
-from fpga.count_action.text import Writer, input_text
 
 
 @dataclass(frozen=True, slots=True)
