@@ -42,7 +42,7 @@ class Program:
                 "a program has no layers. Give it one, which may be empty: Program(datapath, ({},))."
             )
         names = _targets(self.datapath)
-        layers = tuple(_checked(number, layer, names) for number, layer in enumerate(self.layers))
+        layers = tuple(_check_layer(number, layer, names) for number, layer in enumerate(self.layers))
         object.__setattr__(self, "layers", layers)
 
     @property
@@ -94,7 +94,7 @@ def _targets(datapath: Datapath) -> dict[str, Target]:
     return {f"{module.name}.{target.name}": target for module, target in datapath.targets()}
 
 
-def _checked(number: int, layer: Layer, names: Mapping[str, Target]) -> dict[str, int]:
+def _check_layer(number: int, layer: Layer, names: Mapping[str, Target]) -> dict[str, int]:
     return {name: _value(f"layer {number}", name, value, names) for name, value in layer.items()}
 
 

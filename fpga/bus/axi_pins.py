@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga.bus.protocol import Access, BusFault, checked
+from fpga.bus.protocol import Access, BusFault, check_access
 from fpga.count_action.ports import Ports, Rows
 from fpga.hdl.verilator import Simulator
 
@@ -35,14 +35,14 @@ class AxiPinsBus:
 
     def read32(self, offset: int) -> int:
         """The word at `offset`."""
-        checked(offset)
+        check_access(offset)
         self._hand_over({"ar": {"araddr": offset}})
         answer = self._await("r")
         return self._value(answer, "rdata")
 
     def write32(self, offset: int, value: int) -> None:
         """Put a word at `offset`."""
-        checked(offset, value)
+        check_access(offset, value)
         self._hand_over({"aw": {"awaddr": offset}, "w": {"wdata": value, "wstrb": 15}})
         self._await("b")
 
@@ -67,7 +67,7 @@ class AxiPinsBus:
         ]
 
     def _put_access(self, row: Row, offset: int, value: int | None) -> None:
-        checked(offset, value or 0)
+        check_access(offset, value or 0)
         into = self._into
         if value is None:
             row[into["arvalid"]], row[into["araddr"]] = 1, offset

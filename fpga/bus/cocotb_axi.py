@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from fpga.bus.protocol import BusFault, BusUnavailable, checked
+from fpga.bus.protocol import BusFault, BusUnavailable, check_access
 
 
 class AxiLiteMaster(Protocol):
@@ -41,14 +41,14 @@ class CocotbBus:
 
     def read32(self, offset: int) -> int:
         """The word at `offset`."""
-        checked(offset)
+        check_access(offset)
         answer = self._read(offset, 4)
         _check_response(answer, offset)
         return int.from_bytes(answer.data, "little")
 
     def write32(self, offset: int, value: int) -> None:
         """Put a word at `offset`."""
-        checked(offset, value)
+        check_access(offset, value)
         _check_response(self._write(offset, value.to_bytes(4, "little")), offset)
 
     def close(self) -> None:

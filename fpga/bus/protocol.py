@@ -78,7 +78,7 @@ def _one_by_one(bus: RegisterBus, accesses: Sequence[Access]) -> list[int]:
     return found
 
 
-def checked(offset: int, value: int = 0) -> None:
+def check_access(offset: int, value: int = 0) -> None:
     """Raises ValueError unless `offset` is that of a word and `value` fits into one."""
     if offset < 0 or offset % 4:
         raise ValueError(f"{offset:#x} is not the offset of a word: a multiple of 4 from 0 on is needed.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from fpga.bus.protocol import BusFault, BusUnavailable, checked
+from fpga.bus.protocol import BusFault, BusUnavailable, check_access
 
 _HINT = "Hint: pip install 'lightbed[pynq]', in an environment of its own; on a board it is there."
 SPAN_BYTES = 64 * 1024
@@ -37,7 +37,7 @@ class PynqBus:
 
     def read32(self, offset: int) -> int:
         """The word at `offset`."""
-        checked(offset)
+        check_access(offset)
         try:
             return int(self._registers.read(offset))
         except (IndexError, MemoryError, OSError, RuntimeError) as error:
@@ -45,7 +45,7 @@ class PynqBus:
 
     def write32(self, offset: int, value: int) -> None:
         """Put a word at `offset`."""
-        checked(offset, value)
+        check_access(offset, value)
         try:
             self._registers.write(offset, value)
         except (IndexError, MemoryError, OSError, RuntimeError) as error:

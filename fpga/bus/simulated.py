@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fpga.bus.protocol import checked
+from fpga.bus.protocol import check_access
 from fpga.count_action.model import ActionKind, Datapath, SignalKind
 from fpga.count_action.ports import WORD_BITS as COLUMN_BITS
 from fpga.count_action.ports import Rows, ports_of
@@ -92,7 +92,7 @@ class SimulatedBus:
 
     def read32(self, offset: int) -> int:
         """The word at `offset`; 0 where no register is."""
-        checked(offset)
+        check_access(offset)
         self._step()
         if offset not in self._words:
             return 0
@@ -107,7 +107,7 @@ class SimulatedBus:
 
     def write32(self, offset: int, value: int) -> None:
         """Put a word at `offset`; nothing happens where no writable register is."""
-        checked(offset, value)
+        check_access(offset, value)
         if offset in self._words:
             self._write(*self._words[offset], value)
         else:

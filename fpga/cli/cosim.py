@@ -119,7 +119,7 @@ def _lines(found: Comparison) -> list[str]:
     seen = found.coverage
     unequal = found.mismatch.cycles if found.mismatch else 0
     cases = {
-        "beats kept waiting after a fire": seen.stalls_at_fire,
+        "backpressured beats after a fire": seen.stalls_at_fire,
         "commits while counting": seen.commits_while_counting,
         "overshoots": seen.overshoots,
         "saturations": seen.saturations,

@@ -37,8 +37,8 @@ def explain(
     if svg is not None:
         svg.write_text(draw_svg(explanation), "utf-8")
     if as_json:
-        remarks = {"warnings": checked.warnings, "inferences": checked.inferences}
-        found = {kind: [each.as_dict() for each in remark] for kind, remark in remarks.items()}
+        notes = {"warnings": checked.warnings, "inferences": checked.inferences}
+        found = {kind: [each.as_dict() for each in listed] for kind, listed in notes.items()}
         print(json.dumps({**explanation.as_dict(), **found}))
         return
     print(
@@ -46,7 +46,7 @@ def explain(
     )
     if any(each.size > 1 for each in checked.datapath.inputs):
         print("\nElements are numbered as in the hardware, from 0.")
-    _print_remarks(checked)
+    _print_notes(checked)
 
 
 def _shows_lines() -> bool:
@@ -57,9 +57,9 @@ def _shows_lines() -> bool:
     return True
 
 
-def _print_remarks(checked: Checked) -> None:
-    for title, remarks in (("Taken for granted", checked.inferences), ("Warnings", checked.warnings)):
-        if remarks:
+def _print_notes(checked: Checked) -> None:
+    for title, notes in (("Taken for granted", checked.inferences), ("Warnings", checked.warnings)):
+        if notes:
             print(f"\n{title}:")
-        for each in remarks:
+        for each in notes:
             print(f"  {each}")

@@ -67,10 +67,10 @@ class Refused(Exception):
 
     def __init__(self, at: Location, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.diagnostic = remark(at, message, hint)
+        self.diagnostic = note(at, message, hint)
 
 
-def remark(at: Location | None, message: str, hint: str = "") -> Diagnostic:
+def note(at: Location | None, message: str, hint: str = "") -> Diagnostic:
     """A diagnostic at a place, or about something that was built in Python."""
     if at is None:
         return Diagnostic("<python>", 0, 0, message, hint)

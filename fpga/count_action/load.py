@@ -9,13 +9,13 @@ from pathlib import Path
 
 from fpga.count_action.checks.check import check, warnings_of
 from fpga.count_action.diagnostics import CountActionError, Diagnostic, Refused, Report
-from fpga.count_action.elaboration.elaborate import Unroller
+from fpga.count_action.elaboration.elaborate import Elaborator
 from fpga.count_action.elaboration.instances import MAX_MODULES, make_instances
-from fpga.count_action.elaboration.resolve import Resolver
+from fpga.count_action.elaboration.resolve import resolve
 from fpga.count_action.language.parse import parse_tree
 from fpga.count_action.language.sources import Imports, read_source
 from fpga.count_action.language.syntax import FileText, InputText, Section
-from fpga.count_action.language.tree import RESERVED
+from fpga.count_action.language.words import RESERVED
 from fpga.count_action.model import Datapath, Location
 from fpga.count_action.verilog.keywords import KEYWORDS
 
@@ -54,12 +54,12 @@ def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | 
     report.settle()
     instances = make_instances(tree, imports.modules, parameters or {}, report)
     report.settle()
-    _refuse_number_of_modules(len(instances), file)
-    unroller = Unroller(report)
-    inputs = unroller.inputs(_file_inputs(tree), {})
-    modules = [unroller.module(instance) for instance in instances]
+    _check_number_of_modules(len(instances), file)
+    elaborator = Elaborator(report)
+    inputs = elaborator.inputs(_file_inputs(tree), {})
+    modules = [elaborator.module(instance) for instance in instances]
     report.settle()
-    datapath = Resolver(modules, inputs, report).datapath(datapath_name(file))
+    datapath = resolve(datapath_name(file), modules, inputs, report)
     errors = check(datapath)
     if errors:
         for error in errors:
@@ -74,7 +74,7 @@ def _one_for_a_place(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
     return tuple({(each.file, each.line, each.column): each for each in reversed(found)}.values())[::-1]
 
 
-def _refuse_number_of_modules(number: int, file: str) -> None:
+def _check_number_of_modules(number: int, file: str) -> None:
     if number == 0:
         hint = "Write `module NAME {...}`, or `use MODULE as NAME;` for a module of an imported file."
         raise CountActionError([Diagnostic(file, 1, 1, "there is no module in this file", hint)])

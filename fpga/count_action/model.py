@@ -141,7 +141,7 @@ class ActionKind(enum.Enum):
     CLEAR_FLAG = "clear flag"
     """A flag becomes 0."""
     CLEAR_COUNT = "clear count"
-    """A count (`clears`) begins anew (R5)."""
+    """A count (`clears`) begins again (R5)."""
     ADVANCE = "advance"
     """A number goes up by one, and from `modulo` - 1 to 0."""
 

@@ -22,7 +22,7 @@ PROPERTIES = (
     ),
     Property(
         "counts",
-        "a count goes on by its increment, begins anew after a fire, and stays at its largest value (R2, R10)",
+        "a count goes on by its increment, begins again after a fire, and stays at its largest value (R2, R10)",
         (
             "count_action.counts_on", "count_action.restarts", "count_action.resets",
             "count_action.keeps_nothing", "count_action_ones.counts",

@@ -14,7 +14,7 @@ from fpga.count_action.model import Datapath
 from fpga.count_action.ports import WORD_BITS, Port, Rows
 from fpga.hdl.design import Design, design_of
 from fpga.hdl.tools import BadOutput, find_tool
-from fpga.hdl.verilator import checked_rows
+from fpga.hdl.verilator import check_rows
 
 _DIGITS = frozenset("0123456789abcdef")
 _DIGITS_OF_WORD = WORD_BITS // 4
@@ -66,7 +66,7 @@ def run(design: Datapath | Design, rows: Rows, *, episode: int = 0, timeout_s: f
     of another width).
     """
     made = design_of(design) if isinstance(design, Datapath) else design
-    inputs = checked_rows(made, rows)
+    inputs = check_rows(made, rows)
     with tempfile.TemporaryDirectory(prefix="icarus-") as name:
         folder = Path(name)
         sources = made.write(folder)

@@ -1,4 +1,4 @@
-"""Stimuli that make a datapath work: fires are frequent, beats wait and are kept waiting, targets change.
+"""Stimuli that make a datapath work: fires are frequent, beats wait and are backpressured, targets change.
 
 Uniformly random inputs hardly ever reach a target. Here the targets that are committed are drawn from what the
 counts can reach in a few cycles, and how busy the inputs are changes from phase to phase.

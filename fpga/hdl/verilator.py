@@ -234,13 +234,13 @@ class Simulator:
     def _run(self, rows: Rows, *, reset: bool) -> Rows:
         if not self._finalizer.alive:
             raise HdlError("the simulator is closed. Build it again.")
-        inputs = checked_rows(self.design, rows)
+        inputs = check_rows(self.design, rows)
         outputs = np.zeros((len(inputs), self.design.ports.output_columns), np.uint64)
         self._run_rows(self._pointer, int(reset), len(inputs), inputs.ctypes.data, outputs.ctypes.data)
         return outputs
 
 
-def checked_rows(design: Design, rows: Rows) -> Rows:
+def check_rows(design: Design, rows: Rows) -> Rows:
     """The rows as one block of memory. Raises ValueError when they are not `uint64[cycles, input_columns]`."""
     columns = design.ports.input_columns
     if rows.ndim != 2 or rows.shape[1] != columns or rows.dtype != np.uint64:

@@ -42,7 +42,7 @@ def _shapes(text: str) -> tuple[tuple[int, int], ...]:
     except ValueError:
         sizes = []
     if len(sizes) < 2 or min(sizes) < 1:
-        _options().error(f"--layers {text!r} is no list of sizes such as 784-300-100-10")
+        _options().error(f"--layers {text!r} is not a list of sizes such as 784-300-100-10")
     return tuple(zip(sizes[1:], sizes, strict=False))
 
 

@@ -69,7 +69,7 @@ def layer_results(network: Network, images: ArrayLike) -> tuple[NDArray[np.int16
 
     Without noise and loss. Raises ValueError for images of another size.
     """
-    activations = _checked(network, images)
+    activations = _check_images(network, images)
     found: list[NDArray[np.int16]] = []
     for weights in network.layers:
         if found:
@@ -78,7 +78,7 @@ def layer_results(network: Network, images: ArrayLike) -> tuple[NDArray[np.int16
     return tuple(found)
 
 
-def _checked(network: Network, images: ArrayLike) -> Integers:
+def _check_images(network: Network, images: ArrayLike) -> Integers:
     values = np.atleast_2d(np.asarray(images, np.int32))
     inputs = network.shapes[0][1]
     if values.ndim != 2 or values.shape[1] != inputs or values.min() < 0 or values.max() > FULL_SCALE:
@@ -127,7 +127,7 @@ def noisy_results(
 
     `beats` are the cycles, counted from the first with noise, in which the first product of each layer is lit.
     """
-    activations = _checked(network, image)[0]
+    activations = _check_images(network, image)[0]
     for weights, first in zip(network.layers, beats, strict=True):
         results = _lit(weights, activations, optics, first)
         yield results

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fpga.count_action.diagnostics import Diagnostic, quoted, remark
-from fpga.count_action.graph import STREAMS, Graph, can_stall, circle, refs_of, stream_of
+from fpga.count_action.diagnostics import Diagnostic, note, quoted
+from fpga.count_action.graph import STREAMS, Graph, can_stall, circle
 from fpga.count_action.model import Action, ActionKind, Count, CountKind, Module, Ref, SignalKind, Target
 
-Remarks = Iterator[Diagnostic]
+Diagnostics = Iterator[Diagnostic]
 
 
-def broken_rules(graph: Graph) -> Remarks:
+def broken_rules(graph: Graph) -> Diagnostics:
     """What is wrong."""
     yield from _two_drivers(graph)
     yield from _flags_never_set(graph)
@@ -27,21 +27,10 @@ def broken_rules(graph: Graph) -> Remarks:
     yield from _never_counting(graph)
 
 
-def doubts(graph: Graph) -> Remarks:
-    """What may be wrong."""
-    for module, count in graph.datapath.counts():
-        yield from _overshoot(graph, module, count)
-        yield from _missed_pulses(graph, module, count)
-    yield from _uncounted_samples(graph)
-    yield from _unused(graph)
-    yield from _endless(graph)
-    yield from _idle_clears(graph)
-
-
 # ----------------------------------------------------------------------------------- drivers (R9)
 
 
-def _two_drivers(graph: Graph) -> Remarks:
+def _two_drivers(graph: Graph) -> Diagnostics:
     flag = {ActionKind.SET, ActionKind.CLEAR_FLAG}
     for (name, output), drivers in graph.drivers.items():
         kinds = {action.kind for _, action in drivers}
@@ -50,27 +39,27 @@ def _two_drivers(graph: Graph) -> Remarks:
         first, second = drivers[0][1], drivers[1][1]
         where = f", the other one at {first.at}" if first.at else ""
         message = f"{quoted(output)} of module {quoted(name)} has two drivers{where} (R9)"
-        yield remark(second.at, message, f"Give this one another name: {_named_as(second)}.")
+        yield note(second.at, message, f"Give this one another name: {_named_as(second)}.")
 
 
 def _named_as(action: Action) -> str:
     return f"`as {action.output}_2`" if action.kind in STREAMS else f"`{action.output}_2`"
 
 
-def _flags_never_set(graph: Graph) -> Remarks:
+def _flags_never_set(graph: Graph) -> Diagnostics:
     for (name, output), drivers in graph.drivers.items():
         if all(action.kind is ActionKind.CLEAR_FLAG for _, action in drivers):
             message = f"flag {quoted(output)} of module {quoted(name)} is cleared, and nothing sets it"
-            yield remark(drivers[0][1].at, message, f"Add `set {output}`.")
+            yield note(drivers[0][1].at, message, f"Add `set {output}`.")
 
 
-def _self_triggers(graph: Graph) -> Remarks:
+def _self_triggers(graph: Graph) -> Diagnostics:
     for link in graph.links:
         own = link.driver is link.reader and link.action.on == link.count.name
         if own and link.how == "counts" and link.action.kind not in STREAMS:
             name = link.action.output
             message = f"{quoted(link.count.name)} triggers itself: it counts {quoted(name)}, which its action drives"
-            yield remark(
+            yield note(
                 link.count.at, message, "Count what comes from outside, or use another count for the action."
             )
 
@@ -78,7 +67,7 @@ def _self_triggers(graph: Graph) -> Remarks:
 # ----------------------------------------------------------------------------------- streams (R7)
 
 
-def _shared_level_streams(graph: Graph) -> Remarks:
+def _shared_level_streams(graph: Graph) -> Diagnostics:
     for (_, name, index), takers in graph.takers.items():
         level = next(((m, c) for m, c in takers if c.kind is CountKind.LEVEL), None)
         if level is None or len(takers) == 1:
@@ -89,14 +78,14 @@ def _shared_level_streams(graph: Graph) -> Remarks:
             f" {quoted(f'{level[0].name}.{level[1].name}')} and by"
             f" {quoted(f'{other.name}.{count.name}')}; a level count must be the only taker (R7)"
         )
-        yield remark(
+        yield note(
             level[1].at,
             message,
             "Let the other one count what the level count streams, or write `over cycles`.",
         )
 
 
-def _stream_circles(graph: Graph) -> Remarks:
+def _stream_circles(graph: Graph) -> Diagnostics:
     edges: dict[str, list[str]] = {module.name: [] for module in graph.datapath.modules}
     for (driver, _, _), takers in graph.takers.items():
         if driver is not None:
@@ -105,74 +94,65 @@ def _stream_circles(graph: Graph) -> Remarks:
     if names:
         module = graph.datapath.module(names[0])
         message = f"streams run in a circle: {' -> '.join(names)} (R7)"
-        yield remark(module.at, message, "Break it with a flag or a pulse, which keep nobody waiting.")
+        yield note(module.at, message, "Break it with a flag or a pulse, which keep nobody waiting.")
 
 
-def _lost_pulses(graph: Graph) -> Remarks:
+def _lost_pulses(graph: Graph) -> Diagnostics:
     for module, count in graph.datapath.counts():
         if not can_stall(module):
             continue
         for term in dict.fromkeys(count.terms):
             if graph.is_pulse(term):
                 message = (
-                    f"count {quoted(count.name)} counts the pulse {quoted(_shown(term))}, and module"
+                    f"count {quoted(count.name)} counts the pulse {quoted(shown(term))}, and module"
                     f" {quoted(module.name)} can stall, as it sends a stream:"
                     " a pulse in a stalled cycle would be lost (R7)"
                 )
-                yield remark(
+                yield note(
                     term.at or count.at, message, "Count it in a module of its own that sends no stream."
                 )
 
 
-def _missed_pulses(graph: Graph, module: Module, count: Count) -> Remarks:
-    for condition in count.gate:
-        if can_stall(module) and graph.is_pulse(condition.ref):
-            message = (
-                f"count {quoted(count.name)} waits for the pulse {quoted(_shown(condition.ref))}, and module"
-                f" {quoted(module.name)} can stall: a pulse in a stalled cycle is not seen (R7)"
-            )
-            yield remark(condition.ref.at or count.at, message, "Set a flag instead of the pulse.")
-
-
-def _shown(ref: Ref) -> str:
+def shown(ref: Ref) -> str:
+    """Return a reference as the language writes it, without its index."""
     return f"{ref.module}.{ref.name}" if ref.module else ref.name
 
 
 # ------------------------------------------------------------------ what can be reached (R1, R4, R10)
 
 
-def _reach(graph: Graph, module: Module, count: Count) -> Remarks:
+def _reach(graph: Graph, module: Module, count: Count) -> Diagnostics:
     most = largest_increment(graph, count)
     capacity = 2**count.width - 1
     name = quoted(count.name)
     if most > capacity:
         need = most.bit_length()
         message = f"count {name} has {count.width} bits and can go up by {most} in one cycle (R10)"
-        yield remark(count.at, message, f"Write `width {need}`." if need <= 32 else "Add less at a time.")
+        yield note(count.at, message, f"Write `width {need}`." if need <= 32 else "Add less at a time.")
         return
     target = module.target(count.target)
     if target.reset:
         yield from _reach_target(count, target, most)
 
 
-def _reach_target(count: Count, target: Target, most: int) -> Remarks:
+def _reach_target(count: Count, target: Target, most: int) -> Diagnostics:
     name = f"target {quoted(target.name)} of count {quoted(count.name)}"
     at = target.at or count.at
     if count.kind is CountKind.LEVEL:
         if target.reset > most:
             message = f"{name} is {target.reset}, and the sum is never above {most}: it is never reached (R1)"
-            yield remark(at, message, "Lower the target, or write `over cycles`.")
+            yield note(at, message, "Lower the target, or write `over cycles`.")
         elif target.reset < count.constant:
             message = f"{name} is {target.reset}, and the sum is never below {count.constant}: it is never reached (R1)"
-            yield remark(at, message, "Raise the target.")
+            yield note(at, message, "Raise the target.")
     elif target.reset > 2**count.width - 1 + most:
         message = f"{name} is {target.reset}, and the count stays at {2**count.width - 1}: it is never reached (R10)"
-        yield remark(at, message, f"Write `width {target.reset.bit_length()}` after the count.")
+        yield note(at, message, f"Write `width {target.reset.bit_length()}` after the count.")
     elif not count.terms and target.reset % count.constant:
         message = (
             f"{name} is {target.reset}, and the count goes up by {count.constant}: it jumps over it (R4)"
         )
-        yield remark(at, message, f"Choose a multiple of {count.constant}.")
+        yield note(at, message, f"Choose a multiple of {count.constant}.")
 
 
 def largest_increment(graph: Graph, count: Count) -> int:
@@ -189,19 +169,7 @@ def _largest(graph: Graph, term: Ref) -> int:
     return graph.drivers[term.module, term.name][0][1].modulo - 1
 
 
-def _overshoot(graph: Graph, module: Module, count: Count) -> Remarks:
-    most = largest_increment(graph, count)
-    target = module.target(count.target)
-    if count.kind is CountKind.LEVEL or most <= 1 or not count.terms or not target.reset:
-        return
-    message = (
-        f"count {quoted(count.name)} can go up by {most} in one cycle and jump over its target {quoted(target.name)};"
-        " it then goes on without firing (R4)"
-    )
-    yield remark(count.at, message, "Make sure that it cannot, or watch its bit `overshoot`.")
-
-
-def _never_counting(graph: Graph) -> Remarks:
+def _never_counting(graph: Graph) -> Diagnostics:
     """Counts that wait for something that only they, or others that wait too, bring about."""
     alive: set[tuple[str, str]] = set()
     while True:
@@ -217,17 +185,17 @@ def _never_counting(graph: Graph) -> Remarks:
         if (module.name, count.name) not in alive:
             waits = _waiting_for(graph, count, alive)
             message = f"count {quoted(f'{module.name}.{count.name}')} never counts: nothing ever begins {quoted(waits)}"
-            yield remark(count.at, message, "Something from outside must begin the chain.")
+            yield note(count.at, message, "Something from outside must begin the chain.")
 
 
 def _waiting_for(graph: Graph, count: Count, alive: set[tuple[str, str]]) -> str:
     """What a count lacks as long as only `alive` counts fire; empty when nothing."""
     for condition in count.gate:
         if not condition.negated and not _can_be(graph, condition.ref, alive):
-            return _shown(condition.ref)
+            return shown(condition.ref)
     if count.constant or any(_can_be(graph, term, alive) for term in count.terms):
         return ""
-    return _shown(count.terms[0])
+    return shown(count.terms[0])
 
 
 def _can_be(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool:
@@ -237,65 +205,3 @@ def _can_be(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool:
         for module, action in graph.drivers[ref.module, ref.name]
         if action.kind is not ActionKind.CLEAR_FLAG
     )
-
-
-# ------------------------------------------------------------------------------- other doubts
-
-
-def _uncounted_samples(graph: Graph) -> Remarks:
-    for module in graph.datapath.modules:
-        for action in module.actions:
-            taken = {stream_of(term) for term in module.count(action.on).terms}
-            for ref in action.refs:
-                if graph.is_stream(ref) and stream_of(ref) not in taken:
-                    message = (
-                        f"{quoted(action.output)} sends samples of {quoted(_shown(ref))}, whose beats"
-                        f" {quoted(action.on)} does not count"
-                    )
-                    yield remark(
-                        ref.at or action.at,
-                        message,
-                        f"Add {_shown(ref)}.valid to the count if it is to wait for them.",
-                    )
-                    break
-
-
-def _unused(graph: Graph) -> Remarks:
-    used = {ref.name for module in graph.datapath.modules for ref in refs_of(module) if ref.module is None}
-    for signal in graph.datapath.inputs:
-        if signal.name not in used:
-            yield remark(
-                signal.at,
-                f"nothing looks at input {quoted(signal.name)}",
-                "Leave it away if it is not needed.",
-            )
-    for module in graph.datapath.modules:
-        wanted = {count.target for count in module.counts}
-        for target in module.targets:
-            if target.name not in wanted:
-                yield remark(target.at, f"no count has the target {quoted(target.name)}", "Leave it away.")
-
-
-def _endless(graph: Graph) -> Remarks:
-    edges: dict[str, list[str]] = {}
-    for link in graph.links:
-        if link.how == "counts" and link.action.kind is ActionKind.PULSE:
-            edges.setdefault(f"{link.driver.name}.{link.action.on}", []).append(
-                f"{link.reader.name}.{link.count.name}"
-            )
-    names = circle(edges)
-    if names:
-        module = graph.datapath.module(names[0].partition(".")[0])
-        message = (
-            f"these counts trigger each other in a circle: {' -> '.join(names)}; once begun it may never end"
-        )
-        yield remark(module.at, message, "Gate one of them (`while ...`) if that is not meant.")
-
-
-def _idle_clears(graph: Graph) -> Remarks:
-    for module in graph.datapath.modules:
-        for action in module.drives(ActionKind.CLEAR_COUNT):
-            owner, name = action.clears or ("", "")
-            if graph.datapath.module(owner).count(name).kind is CountKind.LEVEL:
-                message = f"{quoted(f'{owner}.{name}')} is a level count and keeps nothing: clearing it does nothing"
-                yield remark(action.at, message, "Leave it away, or write `over cycles` in the count.")

@@ -69,10 +69,10 @@ def names_in(number: Number | None) -> Iterator[str]:
 def span_of(span: Range | Index, values: Values) -> range:
     """The values of an index, both ends included. Raises `Refused` when there are none, or absurdly many."""
     low, high = evaluate(span.low, values), evaluate(span.high, values)
-    return checked_span(low, high, span.at)
+    return check_span(low, high, span.at)
 
 
-def checked_span(low: int, high: int, at: Location) -> range:
+def check_span(low: int, high: int, at: Location) -> range:
     """`low` to `high`, both included, if that is a sensible range."""
     if low < 0:
         raise Refused(at, f"a range that begins at {low}", "Begin at 0 or 1.")

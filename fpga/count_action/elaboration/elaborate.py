@@ -1,14 +1,23 @@
-"""Modules with every number worked out and every range written out; names are still words."""
+"""Elaboration of syntax trees: every number is worked out and every range is written out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 from fpga.count_action.diagnostics import Refused, Report, quoted
 from fpga.count_action.elaboration.arithmetic import Values, evaluate, names_in, span_of
+from fpga.count_action.elaboration.flat import (
+    FlatAction,
+    FlatCount,
+    FlatInput,
+    FlatModule,
+    FlatReference,
+    FlatTarget,
+    Suffix,
+)
 from fpga.count_action.elaboration.instances import Instance
+from fpga.count_action.language.defaults import COUNT_WIDTH
 from fpga.count_action.language.syntax import (
     ActionText,
     CountText,
@@ -19,109 +28,15 @@ from fpga.count_action.language.syntax import (
     Reference,
     TargetText,
     Term,
-    Verb,
-    Wire,
 )
-from fpga.count_action.model import CountKind, Location, SignalKind
+from fpga.count_action.model import CountKind, Location
 
 MAX_ITEMS = 65_536
 """Terms, samples, counts and actions of a datapath when all ranges are written out."""
 
-Suffix = Literal["", "valid", "data"]
-
-
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """A reference with its numbers worked out: `module.name[index].suffix[lane]`."""
-
-    name: str
-    module: str | None
-    index: int | None
-    suffix: Suffix
-    lane: int | None
-    at: Location
-
-    @property
-    def label(self) -> str:
-        """The name it has if a label was meant: `hits[3]` is `hits_3`."""
-        return self.name if self.index is None else f"{self.name}_{self.index}"
-
-    def __str__(self) -> str:
-        where = f"{self.module}." if self.module else ""
-        return f"{where}{self.name}" + (f"[{self.index}]" if self.index is not None else "")
-
-
-@dataclass(frozen=True, slots=True)
-class FlatInput:
-    """A declared input; `span` is its range, if it has one."""
-
-    name: str
-    kind: SignalKind
-    span: range | None
-    lanes: int
-    width: int
-    signed: bool
-    at: Location
-
-
-@dataclass(frozen=True, slots=True)
-class FlatCount:
-    """A count; `target` is the name it gives itself."""
-
-    name: str
-    kind: CountKind
-    terms: tuple[Spot, ...]
-    constant: int
-    gate: tuple[tuple[Spot, bool], ...]
-    width: int
-    target: str | None
-    target_at: Location
-    at: Location
-
-
-@dataclass(frozen=True, slots=True)
-class FlatTarget:
-    """A target; without `width` it has that of its widest count."""
-
-    name: str
-    reset: int
-    width: int | None
-    at: Location
-
-
-@dataclass(frozen=True, slots=True)
-class FlatAction:
-    """An action; `on` is the count it names."""
-
-    verb: Verb
-    name: str
-    on: str | None
-    on_at: Location
-    samples: tuple[Spot, ...]
-    width: int | None
-    sign: bool | None
-    shift: int
-    modulo: int
-    cleared: Spot | None
-    at: Location
-
-
-@dataclass(slots=True)
-class FlatModule:
-    """A module of the datapath."""
-
-    name: str
-    at: Location
-    parameters: frozenset[str]
-    wires: dict[str, tuple[Spot, Wire]]
-    inputs: list[FlatInput] = field(default_factory=list)
-    counts: list[FlatCount] = field(default_factory=list)
-    targets: list[FlatTarget] = field(default_factory=list)
-    actions: list[FlatAction] = field(default_factory=list)
-
 
 @dataclass
-class Unroller:
+class Elaborator:
     """Writes out the modules of one datapath, as long as they are not absurdly many things."""
 
     report: Report
@@ -133,7 +48,7 @@ class Unroller:
         made = FlatModule(instance.name, instance.at, frozenset(values), {})
         for name, wire in instance.wires.items():
             with self.report.part():
-                made.wires[name] = (spot_of(wire.reference, {}), wire)
+                made.wires[name] = (flat_reference(wire.reference, {}), wire)
         made.inputs = self.inputs(instance.text.inputs, values)
         for count in instance.text.counts:
             with self.report.part():
@@ -165,12 +80,12 @@ class Unroller:
 
     def _count(self, text: CountText, values: Values, place: int) -> FlatCount:
         self._spend(text.at)
-        spots: list[Spot] = []
+        references: list[FlatReference] = []
         constant = 0
         for term in text.terms:
             for inner in self._over(term, values):
                 if _is_signal(term.value, inner):
-                    spots.append(_added_spot(term, inner))
+                    references.append(_added_reference(term, inner))
                 else:
                     constant += term.sign * evaluate(term.value, inner)
         if constant < 0:
@@ -180,10 +95,10 @@ class Unroller:
         return FlatCount(
             name=_label(text.label, values) or _numbered("count", place),
             kind=CountKind.ACCUMULATE if text.accumulates else CountKind.LEVEL,
-            terms=tuple(spots),
+            terms=tuple(references),
             constant=constant,
-            gate=tuple((spot_of(each.reference, values), each.negated) for each in text.gate),
-            width=_optional(text.width, values, 16),
+            gate=tuple((flat_reference(each.reference, values), each.negated) for each in text.gate),
+            width=_optional(text.width, values, COUNT_WIDTH),
             target=text.target.name if text.target else None,
             target_at=text.target.at if text.target else text.at,
             at=text.label.at if text.label else text.at,
@@ -192,7 +107,9 @@ class Unroller:
     def _action(self, text: ActionText, values: Values) -> FlatAction:
         self._spend(text.at)
         does = text.does
-        samples = [_sample_spot(term, inner) for term in does.samples for inner in self._over(term, values)]
+        samples = [
+            _sample_reference(term, inner) for term in does.samples for inner in self._over(term, values)
+        ]
         return FlatAction(
             verb=does.verb,
             name=_label(does.name, values) or ("out" if does.verb in {"stream", "emit"} else ""),
@@ -203,7 +120,7 @@ class Unroller:
             sign=does.sign,
             shift=_optional(does.shift, values, 0),
             modulo=_optional(does.modulo, values, 0),
-            cleared=None if does.cleared is None else spot_of(does.cleared, values),
+            cleared=None if does.cleared is None else flat_reference(does.cleared, values),
             at=does.at,
         )
 
@@ -216,7 +133,7 @@ class Unroller:
             yield inner
 
 
-def spot_of(reference: Reference, values: Values) -> Spot:
+def flat_reference(reference: Reference, values: Values) -> FlatReference:
     """A reference with its numbers worked out. Raises `Refused` when it cannot be one."""
     parts = [
         (part.name, None if part.index is None else _element(part.index, values)) for part in reference.parts
@@ -231,14 +148,14 @@ def spot_of(reference: Reference, values: Values) -> Spot:
             reference.at, f"`valid[{lane}]`: a beat has one valid bit", "Write the index after the name."
         )
     if len(parts) > 2 or parts[-1][0] in {"valid", "data"}:
-        message = f"{quoted(str(reference))} is no signal"
+        message = f"{quoted(str(reference))} is not a signal"
         raise Refused(reference.at, message, "Write NAME, MODULE.NAME, and .valid or .data after a stream.")
     module = parts.pop(0) if len(parts) == 2 else (None, None)
     if module[1] is not None:
         raise Refused(
             reference.at, f"{quoted(str(module[0]))} is a module and has no elements", "Leave `[...]` away."
         )
-    return Spot(parts[0][0], module[0], parts[0][1], suffix, lane, reference.at)
+    return FlatReference(parts[0][0], module[0], parts[0][1], suffix, lane, reference.at)
 
 
 def _element(number: Number, values: Values) -> int:
@@ -252,16 +169,16 @@ def _is_signal(value: Number, values: Values) -> bool:
     return isinstance(value, Reference) and not (value.plain is not None and value.plain in values)
 
 
-def _added_spot(term: Term, values: Values) -> Spot:
+def _added_reference(term: Term, values: Values) -> FlatReference:
     assert isinstance(term.value, Reference)
     if term.sign < 0:
         raise Refused(term.at, f"{quoted(str(term.value))} is subtracted; a count cannot go down", "Add it.")
-    return spot_of(term.value, values)
+    return flat_reference(term.value, values)
 
 
-def _sample_spot(term: Term, values: Values) -> Spot:
+def _sample_reference(term: Term, values: Values) -> FlatReference:
     assert isinstance(term.value, Reference)
-    return spot_of(term.value, values)
+    return flat_reference(term.value, values)
 
 
 def _each(index: Index | None, values: Values) -> Iterator[Values]:

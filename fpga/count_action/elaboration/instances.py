@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from fpga.count_action.diagnostics import Diagnostic, Refused, Report, did_you_mean, quoted, remark
+from fpga.count_action.diagnostics import Diagnostic, Refused, Report, did_you_mean, note, quoted
 from fpga.count_action.elaboration.arithmetic import LARGEST, evaluate, names_in
+from fpga.count_action.language.defaults import DEFAULT_PARAMETER
 from fpga.count_action.language.syntax import (
     ActionText,
     CountText,
@@ -19,8 +20,6 @@ from fpga.count_action.language.syntax import (
 )
 from fpga.count_action.model import Location
 
-DEFAULT_PARAMETER = 16
-"""What a parameter is that nobody declared and nobody gave (one beat of a converter has 16 samples)."""
 MAX_MODULES = 1024
 
 
@@ -65,7 +64,7 @@ def _unique(found: dict[str, ModuleText], tree: FileText, report: Report) -> dic
         known = found.setdefault(module.name, module)
         if known is not module:
             message = f"there is already a module {quoted(module.name)} at {known.at}"
-            report.error(remark(module.at, message, "Give this one another name."))
+            report.error(note(module.at, message, "Give this one another name."))
     return found
 
 
@@ -138,7 +137,7 @@ def _bind(
             message = (
                 f"{quoted(inferred)} is taken to be a parameter of {quoted(name)}: {values[inferred]} {told}"
             )
-            report.inferences.append(remark(place, message))
+            report.inferences.append(note(place, message))
     for key, value in values.items():
         if abs(value) > LARGEST:
             raise Refused(

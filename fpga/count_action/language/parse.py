@@ -1,6 +1,6 @@
 """From text to tree: the grammar of `grammar.lark` read with lark, and its refusals in plain words.
 
-After a mistake inside an item of a section the item is blanked and reading begins anew, so that several mistakes
+After a mistake inside an item of a section the item is blanked and reading begins again, so that several mistakes
 of a file are told at once.
 """
 
@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from fpga.count_action.diagnostics import CountActionError, Diagnostic, quoted, remark
+from fpga.count_action.diagnostics import CountActionError, Diagnostic, note, quoted
 from fpga.count_action.language.syntax import FileText
 from fpga.count_action.language.tree import TreeBuilder
 from fpga.count_action.language.wording import expected_words, syntax_hint
@@ -24,7 +24,7 @@ _MAX_MISTAKES = 10
 
 def parse_tree(text: str, file: str) -> FileText:
     """The tree of a text. Raises `CountActionError` with every mistake that was found."""
-    _refuse_foreign_characters(text, file)
+    _check_characters(text, file)
     budget = _Budget(file)
     errors: list[Diagnostic] = []
     while len(errors) < _MAX_MISTAKES:
@@ -45,7 +45,7 @@ def parse_tree(text: str, file: str) -> FileText:
     raise CountActionError(errors)
 
 
-def _refuse_foreign_characters(text: str, file: str) -> None:
+def _check_characters(text: str, file: str) -> None:
     if text.isascii():
         return
     errors = []
@@ -60,7 +60,7 @@ def _refuse_foreign_characters(text: str, file: str) -> None:
 
 def _foreign(at: Location, char: str) -> Diagnostic:
     message = f"the character U+{ord(char):04X} ({quoted(char)[1:-1]}) is not ASCII"
-    return remark(at, message, "Write the file in ASCII, comments too.")
+    return note(at, message, "Write the file in ASCII, comments too.")
 
 
 def _lark() -> Any:
@@ -90,7 +90,7 @@ class _Budget:
         if self.left < 0:
             at = Location(self.file, token.line, token.column)
             message = f"more than {MAX_WORDS} words and signs"
-            raise CountActionError([remark(at, message, "Split the file, or write ranges.")])
+            raise CountActionError([note(at, message, "Split the file, or write ranges.")])
 
 
 def _parsed(text: str, file: str, budget: _Budget) -> FileText:
@@ -118,7 +118,7 @@ def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
     before = _word_before(text, mistake)
     if isinstance(mistake, _lark().UnexpectedCharacters):
         found = quoted(text[mistake.pos_in_stream])
-        return remark(
+        return note(
             at,
             f"the character {found} cannot stand here",
             syntax_hint("", before, set(mistake.allowed or ())),
@@ -127,7 +127,7 @@ def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
     expected = set(mistake.accepts or mistake.expected)
     found = "the end of the text" if token.type == "$END" else quoted(str(token))
     hint = syntax_hint(token.type, before, expected)
-    return remark(at, f"{found} cannot stand here; expected {expected_words(expected)}", hint)
+    return note(at, f"{found} cannot stand here; expected {expected_words(expected)}", hint)
 
 
 def _place(mistake: Any, text: str, file: str) -> Location:

@@ -98,5 +98,5 @@ def _find(wanted: Import, folder: Path) -> Path:
         return beside if beside.is_file() or not (LIBRARY / wanted.path).is_file() else LIBRARY / wanted.path
     except (OSError, ValueError) as error:
         raise Refused(
-            wanted.at, f"{quoted(wanted.path)} is no name of a file: {error}", "Check it."
+            wanted.at, f"{quoted(wanted.path)} is not a valid file name: {error}", "Check it."
         ) from error

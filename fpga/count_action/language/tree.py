@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
-from fpga.count_action.diagnostics import Report, quoted, remark
+from fpga.count_action.language.numbers import NumberBuilder
 from fpga.count_action.language.syntax import (
     ActionText,
     Argument,
@@ -15,11 +15,9 @@ from fpga.count_action.language.syntax import (
     Import,
     Index,
     InputText,
-    Integer,
     Label,
     ModuleText,
     Number,
-    Operation,
     ParameterText,
     Part,
     Range,
@@ -34,47 +32,20 @@ from fpga.count_action.language.syntax import (
 )
 from fpga.count_action.model import Location, SignalKind
 
-MAX_NAME = 64
-"""Characters of a name: names of ports are made of two of them."""
-MAX_DEPTH = 50
-"""Operations within operations in a number."""
-MAX_DIGITS = 12
-RESERVED = frozenset({"sum", "for", "never", "not", "valid", "data"})
-"""Words that are never names: they could be taken for the word wherever a name may stand."""
 _MEANT = frozenset({"NAME", "INTEGER", "STRING"})
 
 
-class TreeBuilder:
+class TreeBuilder(NumberBuilder):
     """Makes the nodes of `syntax` of those of lark: one method for each rule of the grammar.
 
     A method gets the place of its first token, and its parts: nodes, names and None for what is left out.
     """
-
-    def __init__(self, file: str) -> None:
-        self._file = file
-        self.report = Report()
 
     def build(self, rule: str, children: list[Any]) -> Any:
         """The node for a rule whose parts are built."""
         at = next((self._place(each) for each in children if each is not None), Location(self._file, 1, 1))
         parts = [each for each in children if getattr(each, "type", "NAME") in _MEANT]
         return getattr(self, f"_{rule.strip('_')}")(at, *parts)
-
-    def _place(self, node: Any) -> Location:
-        if isinstance(node, Location):
-            return node
-        line = getattr(node, "line", None)
-        return node.at if line is None else Location(self._file, line, node.column)
-
-    def _name(self, token: Any) -> str:
-        name = str(token)
-        if name in RESERVED:
-            message = f"{quoted(name)} is a word of the language and cannot be a name"
-            self.report.error(remark(self._place(token), message, f"Call it {name}_1, or something else."))
-        if len(name) > MAX_NAME:
-            message = f"a name of {len(name)} characters; at most {MAX_NAME} are allowed"
-            self.report.error(remark(self._place(token), message, "Shorten it."))
-        return name
 
     # Files
 
@@ -259,54 +230,3 @@ class TreeBuilder:
 
     def _each(self, at: Location, index: Index) -> Index:
         return index
-
-    # Names and numbers
-
-    def _index(self, at: Location, name: Any, low: Number, high: Number) -> Index:
-        return Index(self._name(name), low, high, at)
-
-    def _label(self, at: Location, name: Any, index: Number | None) -> Label:
-        return Label(self._name(name), index, at)
-
-    def _reference(self, at: Location, *parts: Part) -> Reference:
-        return Reference(parts, at)
-
-    def _part(self, at: Location, name: Any, index: Number | None) -> Part:
-        return Part(str(name), index, at)
-
-    def _element(self, at: Location, index: Number) -> Number:
-        return index
-
-    def _integer(self, at: Location, digits: Any) -> Integer:
-        text = str(digits).lstrip("0") or "0"
-        if len(text) > MAX_DIGITS:
-            message = f"a number of {len(text)} digits; nothing here is as large as that"
-            self.report.error(remark(at, message, "The largest count is 2^32 - 1 = 4294967295."))
-            return Integer(0, at)
-        return Integer(int(text), at)
-
-    def _add(self, at: Location, left: Number, right: Number) -> Number:
-        return self._operation("+", left, right)
-
-    def _subtract(self, at: Location, left: Number, right: Number) -> Number:
-        return self._operation("-", left, right)
-
-    def _multiply(self, at: Location, left: Number, right: Number) -> Number:
-        return self._operation("*", left, right)
-
-    def _divide(self, at: Location, left: Number, right: Number) -> Number:
-        return self._operation("/", left, right)
-
-    def _negative(self, at: Location, value: Number) -> Number:
-        return self._operation("-", Integer(0, at), value)
-
-    def _bracketed(self, at: Location, value: Number) -> Number:
-        return value
-
-    def _operation(self, operator: Literal["+", "-", "*", "/"], left: Number, right: Number) -> Number:
-        depth = max(left.depth, right.depth) + 1
-        if depth > MAX_DEPTH:
-            message = f"more than {MAX_DEPTH} operations within each other in one number"
-            self.report.error(remark(left.at, message, "Write the number that it comes to."))
-            return Integer(0, left.at)
-        return Operation(operator, left, right, left.at, depth)

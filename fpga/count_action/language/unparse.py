@@ -1,14 +1,14 @@
 """A datapath as text of the language, so that what Python built can be read, kept and checked in.
 
-`parse_text(as_text(datapath), f"{datapath.name}.ca").datapath == datapath` for every datapath that `check` accepts.
+`parse_text(unparse(datapath), f"{datapath.name}.ca").datapath == datapath` for every datapath that `check` accepts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from fpga.count_action.elaboration.resolve import EMIT_WIDTH, beat_signed, beat_width, number_width
 from fpga.count_action.graph import Graph
+from fpga.count_action.language.defaults import COUNT_WIDTH, EMIT_WIDTH, beat_signed, beat_width, number_width
 from fpga.count_action.model import (
     Action,
     ActionKind,
@@ -26,7 +26,7 @@ _RUN = 3
 """From so many neighbours on a range is written."""
 
 
-def as_text(datapath: Datapath) -> str:
+def unparse(datapath: Datapath) -> str:
     """The text, inputs first."""
     writer = Writer(Graph(datapath))
     parts = [
@@ -67,7 +67,7 @@ class Writer:
         words += ["over cycles"] if count.kind.value == "accumulate" else []
         words += [] if _paired(module) else [f"to {count.target}"]
         words += [f"while {' and '.join(map(self._condition, count.gate))}"] if count.gate else []
-        words += [f"width {count.width}"] if count.width != 16 else []
+        words += [f"width {count.width}"] if count.width != COUNT_WIDTH else []
         return " ".join(words)
 
     def _condition(self, condition: Condition) -> str:
@@ -93,13 +93,13 @@ class Writer:
     def _stream(self, action: Action) -> str:
         sources = [self._graph.source(ref) for ref in action.refs]
         emits = action.kind is ActionKind.EMIT
-        usual = EMIT_WIDTH if emits else beat_width(source.width for source in sources)
+        default = EMIT_WIDTH if emits else beat_width(source.width for source in sources)
         words = [
             "emit sum" if emits else "stream",
             (" + " if emits else ", ").join(self._runs(action.refs, ".data")),
         ]
         words += [f"shift {action.shift}"] if emits and action.shift else []
-        words += [f"width {action.width}"] if action.width != usual else []
+        words += [f"width {action.width}"] if action.width != default else []
         if action.signed != beat_signed(source.signed for source in sources):
             words.append("signed" if action.signed else "unsigned")
         words += [f"as {action.output}"] if action.output != "out" else []
@@ -194,7 +194,7 @@ def input_text(signal: Signal) -> str:
 
 def _target(module: Module, target: Target) -> str:
     widths = [count.width for count in module.counts if count.target == target.name]
-    width = f" width {target.width}" if target.width != max(widths, default=16) else ""
+    width = f" width {target.width}" if target.width != max(widths, default=COUNT_WIDTH) else ""
     return f"{target.name}: {target.reset or 'never'}{width}"
 
 

@@ -8,7 +8,7 @@ explain_run(datapath, inputs)   every cycle in words
 
 from fpga.count_action.simulate.compiled.simulator import Simulator, compile_datapath, simulate
 from fpga.count_action.simulate.reference import Reference
-from fpga.count_action.simulate.state import CountCycle, Cycle, State
+from fpga.count_action.simulate.reference.state import CountCycle, Cycle, State
 from fpga.count_action.simulate.trace import explain_run
 
 __all__ = [

@@ -13,7 +13,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BitSlice:
     """`width` bits from bit `low` of an input port, or of a register that an action drives."""
 
     port: str
@@ -24,22 +24,22 @@ class Place:
     signed: bool = False
 
 
-def sample_place(graph: Graph, ref: Ref) -> Place:
+def sample_slice(graph: Graph, ref: Ref) -> BitSlice:
     """The bits of a sample, a flag or a number. Raises KeyError when `ref` points at nothing."""
     source = graph.source(ref)
     stream = source.kind is SignalKind.STREAM
     low = (ref.index * source.lanes + ref.lane if stream else ref.index) * source.width
     if ref.module is not None:
-        return Place("", (ref.module, ref.name), low, source.width, source.signed)
+        return BitSlice("", (ref.module, ref.name), low, source.width, source.signed)
     port = f"{ref.name}_data_i" if stream else f"{ref.name}_i"
-    return Place(port, ("", ref.name), low, source.width, source.signed)
+    return BitSlice(port, ("", ref.name), low, source.width, source.signed)
 
 
-def valid_place(ref: Ref) -> Place:
+def valid_slice(ref: Ref) -> BitSlice:
     """The valid bit of a stream; of a module's stream it is a register of its own."""
     if ref.module is not None:
-        return Place("", (ref.module, ref.name), 0, 1)
-    return Place(f"{ref.name}_valid_i", ("", ref.name), ref.index, 1)
+        return BitSlice("", (ref.module, ref.name), 0, 1)
+    return BitSlice(f"{ref.name}_valid_i", ("", ref.name), ref.index, 1)
 
 
 def extended(bits: int, width: int, *, signed: bool) -> int:

@@ -11,7 +11,7 @@ from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows
 _WORD = (1 << WORD_BITS) - 1
 
 
-def checked_inputs(ports: Ports, rows: Rows) -> Rows:
+def check_inputs(ports: Ports, rows: Rows) -> Rows:
     """The rows as one block of memory. Raises ValueError when they are not `uint64[cycles, input_columns]`."""
     if rows.ndim != 2 or rows.shape[1] != ports.input_columns or rows.dtype != np.uint64:
         raise ValueError(

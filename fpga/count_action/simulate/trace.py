@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from fpga.count_action.model import Action, ActionKind, CountKind, Datapath
 from fpga.count_action.ports import Rows
 from fpga.count_action.simulate.reference import Reference
-from fpga.count_action.simulate.state import CountCycle, Cycle
+from fpga.count_action.simulate.reference.state import CountCycle, Cycle
 
 
 def explain_run(datapath: Datapath, inputs: Rows) -> Iterator[str]:
     """Lines of text for a run from reset. Raises ValueError for rows of another width."""
     for number, cycle in enumerate(Reference(datapath).cycles(inputs)):
         yield f"cycle {number}"
-        yield from (f"  {line}" for line in explain_cycle(datapath, cycle))
+        yield from (f"  {line}" for line in trace_cycle(datapath, cycle))
 
 
-def explain_cycle(datapath: Datapath, cycle: Cycle) -> Iterator[str]:
+def trace_cycle(datapath: Datapath, cycle: Cycle) -> Iterator[str]:
     """What happens in one cycle; one line for every count."""
     for count in cycle.counts:
         yield f"{count.module}.{count.count}: {_sentence(datapath, count)}"
@@ -65,7 +65,7 @@ def _effects(datapath: Datapath, count: CountCycle) -> Iterator[str]:
 def _effect(module: str, action: Action) -> str:
     name = f"{module}.{action.output}"
     if action.clears is not None:
-        return f"{'.'.join(action.clears)} begins anew (R5)"
+        return f"{'.'.join(action.clears)} begins again (R5)"
     return {
         ActionKind.STREAM: f"a beat of {len(action.refs)} samples on {name}",
         ActionKind.EMIT: f"the sum on {name} (R11)",

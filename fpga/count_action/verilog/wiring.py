@@ -206,4 +206,6 @@ def check_names(wiring: Wiring, blocks: frozenset[str]) -> None:
         )
     for name in (top, *ports):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise ValueError(f"{name!r} is no name in SystemVerilog. Use letters, digits and underscores.")
+            raise ValueError(
+                f"{name!r} is not a valid name in SystemVerilog. Use letters, digits and underscores."
+            )

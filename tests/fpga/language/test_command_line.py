@@ -66,7 +66,7 @@ def test_check_for_programs(capsys, tmp_path, examples):
 def test_check_refuses_parameters_that_are_none(capsys, examples, given):
     code, out, _ = run(capsys, "check", examples / "streamer.ca", "-P", given, "--json")
     assert code == 1
-    assert "is no value of a parameter" in json.loads(out)["errors"][0]["message"]
+    assert "is not a valid value of a parameter" in json.loads(out)["errors"][0]["message"]
 
 
 def test_explain_draws_counts_targets_actions_and_who_triggers_whom(capsys, examples, monkeypatch):

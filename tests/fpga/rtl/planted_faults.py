@@ -81,8 +81,8 @@ class SimulatorFault:
     found_by: str
 
     def run(self, datapath: Datapath, inputs: Rows) -> Rows:
-        with mock.patch.object(fused, "program_of", self._program_of):
-            return fused.simulate(datapath, inputs)
+        with mock.patch.object(simulator, "program_of", self._program_of):
+            return simulator.simulate(datapath, inputs)
 
     def _program_of(self, datapath: Datapath) -> Program:
         program = program_of(datapath)

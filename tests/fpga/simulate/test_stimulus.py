@@ -106,7 +106,7 @@ def test_ready_and_targets_have_sensible_values(tmp_path, generated):
         ("go,expect:mark\n1,1\n", 1, 2, "no output `mark`", "third_mark"),
         ("go\n1\n2\n", 3, 1, "2 does not fit in `go_i`, which has 1 bits", "-1 to 1"),
         ("x_data[0]\n-129\n", 2, 1, "-129 does not fit", "-128 to 255"),
-        ("go\n1\nyes\n", 3, 1, "`yes` is no number", "0x1f"),
+        ("go\n1\nyes\n", 3, 1, "`yes` is not a number", "0x1f"),
         ("go\n1,1\n", 2, 2, "2 cells under 1 names", "Remove"),
         ("go,go\n1,1\n", 1, 2, "stands twice", "Remove"),
         ("go,x_valid,x_valid[1]\n1,3,\n", 1, 3, "`x_valid` and `x_valid[1]` give the same bits", "Keep one"),

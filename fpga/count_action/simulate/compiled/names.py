@@ -15,7 +15,7 @@ from functools import cached_property
 from fpga.count_action.graph import STREAMS, Graph, can_stall
 from fpga.count_action.model import Action, ActionKind, Count, CountKind, Datapath, Module, Ref
 from fpga.count_action.ports import Port, ports_of
-from fpga.count_action.simulate.bit_slices import Key, sample_place, valid_place
+from fpga.count_action.simulate.bit_slices import Key, sample_slice, valid_slice
 from fpga.count_action.simulate.compiled.expressions import Field, all_of, whole
 
 
@@ -59,7 +59,7 @@ class Names:
 
     def field(self, ref: Ref) -> Field:
         """The bits of a sample, a flag or a number, as they were at the beginning of the cycle."""
-        place = sample_place(self.graph, ref)
+        place = sample_slice(self.graph, ref)
         if place.port:
             return Field(self.words(self.ports.input(place.port)), place.low, place.width)
         if self.graph.is_stream(ref):
@@ -69,7 +69,7 @@ class Names:
 
     def valid(self, ref: Ref) -> Field:
         """The valid bit of a stream."""
-        place = valid_place(ref)
+        place = valid_slice(ref)
         if place.port:
             return Field(self.words(self.ports.input(place.port)), place.low, 1)
         return whole(f"v{self.outputs[place.register]}", 1)

@@ -7,7 +7,7 @@ import numpy as np
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows, ports_of
 from fpga.count_action.simulate.compiled.generator import program_of
-from fpga.count_action.simulate.port_values import checked_inputs
+from fpga.count_action.simulate.port_values import check_inputs
 
 
 class Simulator:
@@ -32,7 +32,7 @@ class Simulator:
         """Outputs of every cycle, read before its clock edge; in `out` where given, as getting new memory takes
         longer than the simulation. Raises ValueError for rows of another width, and for an `out` that does not fit.
         """
-        inputs = checked_inputs(self.ports, rows)
+        inputs = check_inputs(self.ports, rows)
         shape = (len(inputs), self.ports.output_columns)
         outputs = np.empty(shape, np.uint64) if out is None else out
         if outputs.shape != shape or outputs.dtype != np.uint64 or not outputs.flags.c_contiguous:

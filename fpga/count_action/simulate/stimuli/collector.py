@@ -99,7 +99,7 @@ class Collector:
         self.note(line, column, f"there is no {what} {quoted(plain)}", hint)
         return None
 
-    def refuse_overlaps(self, named: Iterable[tuple[str, Found]], line: int, columns: Iterable[int]) -> None:
+    def check_overlaps(self, named: Iterable[tuple[str, Found]], line: int, columns: Iterable[int]) -> None:
         """Notes inputs that are given twice: by their port and by themselves, or by two names of one port."""
         given: dict[str, list[tuple[str, int]]] = {}
         taken: dict[str, int] = {}

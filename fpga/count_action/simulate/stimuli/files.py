@@ -60,7 +60,7 @@ def _csv(collector: Collector, path: Path, cycles: int | None) -> None:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise collector.error(
-            1, 1, f"is no text: byte {error.start} is not UTF-8", "Save it as UTF-8."
+            1, 1, f"is not text: byte {error.start} is not UTF-8", "Save it as UTF-8."
         ) from None
     reader = csv.reader(io.StringIO(text, newline=""))
     try:
@@ -80,7 +80,7 @@ def _csv(collector: Collector, path: Path, cycles: int | None) -> None:
                 line, len(header) + 1, f"{len(cells)} cells under {len(header)} names", "Remove some."
             )
             continue
-        _refuse_other_number(collector, header, number, line, cells)
+        _check_cycle_number(collector, header, number, line, cells)
         collector.cycle(_cells(collector, columns, line, cells), line)
 
 
@@ -94,11 +94,11 @@ def _header(collector: Collector, line: int, names: list[str]) -> list[Found]:
         seen.add(name)
         ignored = twice or name.lower() in {CYCLE, "#", ""}
         columns.append(None if ignored else collector.wire(name, line, place + 1))
-    collector.refuse_overlaps(zip(names, columns, strict=True), line, count(1))
+    collector.check_overlaps(zip(names, columns, strict=True), line, count(1))
     return columns
 
 
-def _refuse_other_number(
+def _check_cycle_number(
     collector: Collector, header: list[str], number: int, line: int, cells: list[str]
 ) -> None:
     """Every line is one cycle: a number that leaves some out, or begins elsewhere, would mean another run."""
@@ -119,7 +119,7 @@ def _cells(
             value = int(cell.strip(), 0)
         except ValueError:
             hint = "Write a whole number, also as 0x1f or 0b101, or nothing."
-            collector.note(line, place + 1, f"{quoted(cell.strip())} is no number", hint)
+            collector.note(line, place + 1, f"{quoted(cell.strip())} is not a number", hint)
             continue
         yield (*column, value, place + 1)
 
@@ -136,7 +136,7 @@ def _npz(collector: Collector, path: Path, cycles: int | None) -> None:
             1, 1, "is no NPZ file", "Write it with numpy.savez(file, NAME=values)."
         ) from None
     known = [(collector.wire(name, 1, 1), name, array) for name, array in arrays.items()]
-    collector.refuse_overlaps(((name, wire) for wire, name, _ in known), 1, repeat(1))
+    collector.check_overlaps(((name, wire) for wire, name, _ in known), 1, repeat(1))
     collector.settle()
     length = max((len(array) for array in arrays.values() if array.ndim), default=0)
     for name, array in arrays.items():
@@ -189,7 +189,7 @@ def _yielded(
         collector.note(line, 1, message, "Yield {NAME: value}.")
         return
     named = [(str(name), collector.wire(str(name), line, 1)) for name in cells]
-    collector.refuse_overlaps(named, line, repeat(1))
+    collector.check_overlaps(named, line, repeat(1))
     for (name, wire), value in zip(named, cells.values(), strict=True):
         try:
             whole = int(value.__index__())

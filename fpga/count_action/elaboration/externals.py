@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from fpga.count_action.diagnostics import Refused, Report, near, quoted, remark
-from fpga.count_action.elaboration.arithmetic import checked_span
-from fpga.count_action.elaboration.elaborate import FlatInput, Spot
+from fpga.count_action.diagnostics import Refused, Report, near, note, quoted
+from fpga.count_action.elaboration.arithmetic import check_span
+from fpga.count_action.elaboration.flat import FlatInput, FlatReference
+from fpga.count_action.language.defaults import SAMPLE_WIDTH
 from fpga.count_action.model import MAX_LANES, Location, Signal, SignalKind
 
-SAMPLE_WIDTH = 16
-"""Bits of the samples of a stream that nobody declared."""
 _COMPARED = 40_000
 """Pairs of names that are compared when misspellings are looked for."""
 
@@ -52,14 +51,14 @@ class Externals:
             return
         known.declared = _agreed(known.declared, declared)
 
-    def use(self, spot: Spot) -> None:
+    def use(self, reference: FlatReference) -> None:
         """Note that something looks at an input."""
-        known = self._known.setdefault(spot.name, _Known())
-        known.indices.add(spot.index)
-        known.suffixes.add(spot.suffix)
-        known.first = known.first or spot.at
-        if spot.lane is not None:
-            known.lanes.add(spot.lane)
+        known = self._known.setdefault(reference.name, _Known())
+        known.indices.add(reference.index)
+        known.suffixes.add(reference.suffix)
+        known.first = known.first or reference.at
+        if reference.lane is not None:
+            known.lanes.add(reference.lane)
 
     def settle(self, report: Report, others: Iterable[str]) -> None:
         """Say what every input is. `others` are names that an undeclared one may be a misspelling of."""
@@ -82,21 +81,21 @@ class Externals:
         """The input of that name; None when `settle` could not make sense of it."""
         return self._known[name].signal
 
-    def place(self, spot: Spot) -> int:
+    def place(self, reference: FlatReference) -> int:
         """The bit of the hardware that an element of the text is. Raises `Refused` when there is none."""
-        known = self._known[spot.name]
+        known = self._known[reference.name]
         signal = known.signal
         assert signal is not None
         first, last = known.base, known.base + signal.size - 1
-        if spot.index is None:
+        if reference.index is None:
             if signal.size > 1:
-                message = f"{quoted(spot.name)} has elements {first} to {last}; which one is meant?"
-                raise Refused(spot.at, message, f"Write {spot.name}[{first}], or a range.")
+                message = f"{quoted(reference.name)} has elements {first} to {last}; which one is meant?"
+                raise Refused(reference.at, message, f"Write {reference.name}[{first}], or a range.")
             return 0
-        if not first <= spot.index <= last:
-            message = f"{quoted(spot.name)} has elements {first} to {last}, and no {spot.index}"
-            raise Refused(spot.at, message, "Change the range here or where it is declared.")
-        return spot.index - known.base
+        if not first <= reference.index <= last:
+            message = f"{quoted(reference.name)} has elements {first} to {last}, and no {reference.index}"
+            raise Refused(reference.at, message, "Change the range here or where it is declared.")
+        return reference.index - known.base
 
     def lane_base(self, name: str) -> int:
         """Whether lanes of this input are counted from 0 or from 1."""
@@ -136,7 +135,7 @@ def _settle(name: str, known: _Known, report: Report) -> None:
         else:
             what += f" of {signal.width} bits"
         report.inferences.append(
-            remark(known.first, f"{quoted(name)} is taken to be an external input: {what}")
+            note(known.first, f"{quoted(name)} is taken to be an external input: {what}")
         )
 
 
@@ -172,7 +171,7 @@ def _extent(known: _Known) -> tuple[int, int]:
     if not used:
         return 0, 1
     base = 0 if 0 in used else 1
-    return base, len(checked_span(base, max(used), _somewhere(known)))
+    return base, len(check_span(base, max(used), _somewhere(known)))
 
 
 def _suspect(name: str, known: _Known, candidates: list[str], report: Report) -> None:
@@ -180,7 +179,7 @@ def _suspect(name: str, known: _Known, candidates: list[str], report: Report) ->
     if close and _one_slip(name, close):
         message = f"{quoted(name)} is declared nowhere and is much like {quoted(close)}"
         hint = f"Write {quoted(close)} if that is meant; otherwise declare {quoted(name)} in `inputs`."
-        report.warnings.append(remark(known.first, message, hint))
+        report.warnings.append(note(known.first, message, hint))
 
 
 def _one_slip(one: str, other: str) -> bool:
