@@ -34,6 +34,25 @@ class Access(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class PortBits:
+    """A port of the datapath, or with `low` the bits of it that begin there: several registers share the port."""
+
+    port: str
+    width: int
+    low: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPin:
+    """A pin of an instance of a block of the portal (`portal_blocks`); `width` of its bits mean something."""
+
+    block: str
+    name: str
+    pin: str
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
 class Bits:
     """A named group of bits of a register; bit `low` is its least significant."""
 
@@ -41,6 +60,8 @@ class Bits:
     low: int
     width: int
     description: str
+    port: str = ""
+    """Port of the datapath that it drives; empty where the register itself has a signal, and for a reset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +74,8 @@ class Register:
     width: int
     access: Access
     description: str
+    signal: PortBits | BlockPin | None = None
+    """What it shows or sets: the top and the simulated bus connect it there."""
     reset: int = 0
     words: int = 1
     fields: tuple[Bits, ...] = ()
@@ -62,6 +85,16 @@ class Register:
     def size_bytes(self) -> int:
         """How many bytes of the address space it takes."""
         return self.words * WORD_BYTES
+
+    @property
+    def bits(self) -> int:
+        """How many bits all its words have that mean something."""
+        return self.words * self.width
+
+    @property
+    def signal_bits(self) -> int:
+        """How many bits its signal has; its words may have more."""
+        return self.signal.width if self.signal else 0
 
     @property
     def mask(self) -> int:
@@ -126,6 +159,7 @@ class MapBuilder:
         *key: str,
         access: Access,
         description: str,
+        signal: PortBits | BlockPin | None = None,
         width: int = WORD_BITS,
         words: int = 1,
         reset: int = 0,
@@ -134,16 +168,25 @@ class MapBuilder:
         """Append a register. `width` is of one word; the words of a row are all alike."""
         self.registers.append(
             Register(
-                key, self._free_name(key), self._offset, width, access, description, reset, words, fields
+                key,
+                self._free_name(key),
+                self._offset,
+                width,
+                access,
+                description,
+                signal,
+                reset,
+                words,
+                fields,
             )
         )
         self._offset += words * WORD_BYTES
 
-    def add_packed(self, *key: str, bits: int, access: Access, description: str) -> None:
-        """Append as many words as `bits` bits need; a single word is as wide as it must be."""
-        words = -(-bits // WORD_BITS)
-        width = bits if words == 1 else WORD_BITS
-        self.add(*key, access=access, description=description, width=width, words=words)
+    def add_packed(self, *key: str, access: Access, description: str, signal: PortBits | BlockPin) -> None:
+        """Append as many words as the bits of `signal` need; a single word is as wide as it must be."""
+        words = -(-signal.width // WORD_BITS)
+        width = signal.width if words == 1 else WORD_BITS
+        self.add(*key, access=access, description=description, signal=signal, width=width, words=words)
 
     def _free_name(self, key: Key) -> str:
         # Names joined by "_" can coincide (a_b.c and a.b_c): the later one gets a number.
