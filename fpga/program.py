@@ -51,7 +51,10 @@ class Program:
         return self.datapath.digest
 
     def targets(self, layer: int) -> tuple[tuple[str, str, int], ...]:
-        """Module, target and value of every target in a layer. Raises ProgramError for a layer that is not there."""
+        """Return module, target and value of every target in a layer.
+
+        Raises ProgramError for a layer that is not there.
+        """
         place = operator.index(layer) if hasattr(layer, "__index__") else -1
         if not 0 <= place < len(self.layers):
             raise ProgramError(
@@ -64,7 +67,7 @@ class Program:
         )
 
     def to_json(self) -> str:
-        """Text that `program_from_json` takes."""
+        """Return text that `program_from_json` takes."""
         document = {
             "hash": f"{self.digest:08x}",
             "layers": [dict(layer) for layer in self.layers],
@@ -74,7 +77,7 @@ class Program:
 
 
 def program_from_json(text: str) -> Program:
-    """What `Program.to_json` has written. Raises ProgramError when it is not that, or was changed since."""
+    """Return what `Program.to_json` has written. Raises ProgramError when it is not that, or was changed since."""
     try:
         document: Any = json.loads(text)
         layers = tuple(dict(layer) for layer in document["layers"])

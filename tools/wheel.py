@@ -17,6 +17,6 @@ class BuildWithStartUp(build_py):
             self.copy_file("lightning/neighbours.pth", str(Path(self.build_lib) / "lightbed.pth"))
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
-        """All files built, this one too."""
+        """Return all files built, this one too."""
         line = [] if self.editable_mode else [str(Path(self.build_lib) / "lightbed.pth")]
         return [*super().get_outputs(include_bytecode), *line]

@@ -34,7 +34,7 @@ class AxiPinsBus:
         """Clock cycles so far, those of reset apart."""
 
     def read32(self, offset: int) -> int:
-        """The word at `offset`."""
+        """Return the word at `offset`."""
         check_access(offset)
         self._hand_over({"ar": {"araddr": offset}})
         answer = self._await("r")
@@ -47,7 +47,7 @@ class AxiPinsBus:
         self._await("b")
 
     def transfer(self, accesses: Sequence[Access]) -> list[int]:
-        """Accesses one after the other in one run of the simulator; the words that were read."""
+        """Carry out accesses one after the other in one run of the simulator; return the words that were read."""
         if not accesses:
             return []
         rows = np.zeros((_SLOT * len(accesses), self._columns), np.uint64)
@@ -76,7 +76,7 @@ class AxiPinsBus:
         row[into["wvalid"]], row[into["wdata"]], row[into["wstrb"]] = 1, value, 15
 
     def _answer(self, slot: list[list[int]], channels: tuple[str, str]) -> list[int]:
-        """The cycle of a slot in which the response came."""
+        """Return the cycle of a slot in which the response came."""
         request, response = channels
         taken = slot[0][self._out_of[f"{request}ready"]] and (
             request != "aw" or slot[0][self._out_of["wready"]]

@@ -18,10 +18,10 @@ REMOTE_PORT = 7967
 
 
 class Registers(Protocol):
-    """What `pynq.MMIO`, `pynq.DefaultIP` and the MMIO of a remote board have in common."""
+    """The methods that `pynq.MMIO`, `pynq.DefaultIP` and the MMIO of a remote board have in common."""
 
     def read(self, offset: int = 0) -> int:
-        """The word at a byte offset."""
+        """Return the word at a byte offset."""
         ...
 
     def write(self, offset: int, value: int) -> None:
@@ -36,7 +36,7 @@ class PynqBus:
         self._registers = registers
 
     def read32(self, offset: int) -> int:
-        """The word at `offset`."""
+        """Return the word at `offset`."""
         check_access(offset)
         try:
             return int(self._registers.read(offset))
@@ -52,11 +52,11 @@ class PynqBus:
             raise BusFault(f"writing register {offset:#x} failed: {error}") from error
 
     def close(self) -> None:
-        """Nothing is held: pynq lets go of a mapping when its object goes."""
+        """Do nothing: pynq lets go of a mapping when its object goes."""
 
 
 def open_local(base: int, span_bytes: int = SPAN_BYTES) -> PynqBus:
-    """The registers at a physical address of pynq's active device. Raises BusUnavailable."""
+    """Return the registers at a physical address of pynq's active device. Raises BusUnavailable."""
     pynq = _pynq()
     try:
         return PynqBus(pynq.MMIO(base, span_bytes))
@@ -65,7 +65,7 @@ def open_local(base: int, span_bytes: int = SPAN_BYTES) -> PynqBus:
 
 
 def open_remote(host: str, base: int, *, port: int = REMOTE_PORT, span_bytes: int = SPAN_BYTES) -> PynqBus:
-    """The registers at a physical address of a board that serves PYNQ.remote. Raises BusUnavailable."""
+    """Return the registers at a physical address of a board that serves PYNQ.remote. Raises BusUnavailable."""
     pynq = _pynq()
     try:
         from pynq.pl_server.remote_device import RemoteDevice

@@ -162,7 +162,7 @@ class SimulatedBus:
         return self._pins.get(register.signal.port) >> (register.signal.low or 0)
 
     def _drive(self, register: Register) -> None:
-        """Bring what a register holds, its words side by side, to its signal."""
+        """Let the signal of a register carry what it holds, its words side by side."""
         value = 0
         for word in range(register.words):
             value |= self._kept[register.at(word)] << register.width * word

@@ -85,5 +85,5 @@ def _text_error() -> type[CountActionError]:
 
 
 def main() -> None:
-    """Entry point."""
+    """Return entry point."""
     sys.exit(run_app(sys.argv[1:]))

@@ -31,7 +31,7 @@ def check(file: SourceFile, parameters: Parameters = None, *, as_json: AsJson = 
 
 
 def check_document(file: Path, parameters: list[str] | None = None) -> dict[str, Any]:
-    """What `check --json` prints."""
+    """Return what `check --json` prints."""
     from fpga.count_action import CountActionError, load
 
     try:
@@ -41,12 +41,12 @@ def check_document(file: Path, parameters: list[str] | None = None) -> dict[str,
 
 
 def refused(error: CountActionError) -> dict[str, Any]:
-    """What `check --json` prints about a file with errors."""
+    """Return what `check --json` prints about a file with errors."""
     return {"ok": False, "modules": [], "errors": _dicts(error.errors), "warnings": [], "inferences": []}
 
 
 def accepted(checked: Checked) -> dict[str, Any]:
-    """What `check --json` prints about a file without errors."""
+    """Return what `check --json` prints about a file without errors."""
     return {
         "ok": True,
         "modules": [module.name for module in checked.datapath.modules],

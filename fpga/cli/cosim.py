@@ -24,7 +24,7 @@ class Simulator(Protocol):
     """A simulator with its state."""
 
     def run(self, rows: Rows) -> Rows:
-        """Outputs of the next cycles."""
+        """Return outputs of the next cycles."""
         ...
 
     def reset(self) -> None:
@@ -90,7 +90,7 @@ def _compare(datapath: Datapath, simulator: str, cycles: int, seed: int) -> Comp
 
 
 def stimulus(datapath: Datapath, cycles: int, seed: int) -> Rows:
-    """Generated inputs, new ones for every episode."""
+    """Return generated inputs, new ones for every episode."""
     import numpy as np
 
     from fpga.hdl.stimulus import generated_stimulus

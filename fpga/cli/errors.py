@@ -1,4 +1,4 @@
-"""How a command says that it cannot: one line a mistake for people, one document for programs."""
+"""Errors of a command: one line a mistake for people, one document for programs."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def tell_message(message: str, *, as_json: bool) -> int:
 
 
 def without_place(message: str, hint: str = "") -> Diagnostic:
-    """An error that is in no line of a file."""
+    """Return an error that is in no line of a file."""
     from fpga.count_action.diagnostics import Diagnostic
 
     return Diagnostic("", 0, 0, message, hint)
 
 
 def of_the_system(error: OSError) -> Diagnostic:
-    """What the operating system refused, why, and what to do."""
+    """Return what the operating system refused, why, and what to do."""
     if error.filename is None:
         return without_place(error.strerror or str(error))
     path = Path(os.fsdecode(error.filename))

@@ -16,7 +16,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stand
 
 
 def parse_parameters(given: list[str] | None) -> dict[str, int]:
-    """`["num_DACs=4"]` as values. Raises `CountActionError` that shows the form."""
+    """Return `["num_DACs=4"]` as values. Raises `CountActionError` that shows the form."""
     from fpga.count_action.diagnostics import CountActionError, Diagnostic, quoted
 
     values: dict[str, int] = {}

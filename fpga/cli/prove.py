@@ -51,7 +51,7 @@ def prove_file(
 
 
 def as_document(proof: Proof) -> dict[str, Any]:
-    """The proof as one JSON document."""
+    """Return the proof as one JSON document."""
     return {
         "ok": proof.ok,
         "datapath": proof.datapath,
@@ -74,7 +74,7 @@ def as_document(proof: Proof) -> dict[str, Any]:
 
 
 def as_lines(proof: Proof) -> list[str]:
-    """A line for every property of every module, what was reached, and the counterexample."""
+    """Return a line for every property of every module, what was reached, and the counterexample."""
     from fpga.formal import Verdict
     from fpga.formal.properties import PROPERTIES
     from fpga.formal.sby import COVER_DEPTH

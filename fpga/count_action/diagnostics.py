@@ -1,4 +1,4 @@
-"""What is said about a text or a datapath that is not right: where, what, why, and what to do.
+"""Diagnostics of a text or a datapath that is not right: where, what, why, and what to do.
 
 Reading goes on after a mistake where it can, so that one run tells of several: each step of the reading collects
 its errors in a `Report` and the next step begins only when there are none.
@@ -39,7 +39,7 @@ class Diagnostic:
         )
 
     def as_dict(self) -> dict[str, str | int]:
-        """As programs get it."""
+        """Return it as programs get it."""
         return {
             "file": self.file,
             "line": self.line,
@@ -71,7 +71,7 @@ class Refused(Exception):
 
 
 def note(at: Location | None, message: str, hint: str = "") -> Diagnostic:
-    """A diagnostic at a place, or about something that was built in Python."""
+    """Return a diagnostic at a place, or about something that was built in Python."""
     if at is None:
         return Diagnostic("<python>", 0, 0, message, hint)
     return Diagnostic(at.file, at.line, at.column, message, hint)
@@ -87,7 +87,7 @@ class Report:
 
     @contextmanager
     def part(self) -> Iterator[None]:
-        """A part that may be refused without ending the reading."""
+        """Read a part that may be refused without ending the reading."""
         try:
             yield
         except Refused as refused:
@@ -108,7 +108,7 @@ class Report:
 
 
 def quoted(word: str) -> str:
-    """A user's word in a message, cut when it is long and with what cannot be printed spelt out."""
+    """Return a user's word in a message, cut when it is long and with what cannot be printed spelt out."""
     shown = word if len(word) <= _SHOWN else word[: _SHOWN - 3] + "..."
     return "`" + "".join(char if char.isprintable() else repr(char)[1:-1] for char in shown) + "`"
 
@@ -123,7 +123,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """The known word that is most like this one; empty when none is."""
+    """Return the known word that is most like this one; empty when none is."""
     names = [name for name in dict.fromkeys(known) if name != word]
     folded = {name.casefold(): name for name in reversed(names)}
     close = difflib.get_close_matches(word[:100].casefold(), folded, n=1, cutoff=0.66)

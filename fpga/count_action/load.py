@@ -30,7 +30,7 @@ class Checked:
 
 
 def load(path: str | Path, parameters: Mapping[str, int] | None = None) -> Checked:
-    """The datapath that a file describes, with these values for parameters.
+    """Return the datapath that a file describes, with these values for parameters.
 
     Raises `CountActionError` when the file, or one that it imports, cannot be read or is wrong, and `ImportError`
     when lark is not installed.
@@ -44,7 +44,7 @@ def load(path: str | Path, parameters: Mapping[str, int] | None = None) -> Check
 
 
 def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | None = None) -> Checked:
-    """The datapath that a text describes. `file` stands in messages, names the datapath, and is where imports
+    """Return the datapath that a text describes. `file` stands in messages, names the datapath, and is where imports
     are looked for. Raises `CountActionError`.
     """
     report = Report()
@@ -70,7 +70,7 @@ def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | 
 
 
 def _one_for_a_place(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Ranges repeat a remark, and so do two instances of a module."""
+    """Return one note for each place: ranges repeat notes, and so do two instances of a module."""
     return tuple({(each.file, each.line, each.column): each for each in reversed(found)}.values())[::-1]
 
 
@@ -96,7 +96,7 @@ def _file_inputs(tree: FileText) -> tuple[InputText, ...]:
 
 
 def datapath_name(file: str) -> str:
-    """The name of the datapath in a file: that of the file, made of what names are made of."""
+    """Return the name of the datapath in a file: that of the file, made of what names are made of."""
     stem = re.sub(r"[^A-Za-z0-9_]", "_", Path(file.replace("\0", "_")).stem).strip("_")[:64]
     if not stem or file.startswith("<"):
         return "datapath"

@@ -81,13 +81,13 @@ class Port:
 
 
 def ports_of_block(text: str) -> tuple[Port, ...]:
-    """The ports in the head of a block."""
+    """Return the ports in the head of a block."""
     head = text[: text.index(");")] + "\n"
     return tuple(Port(*match.groups()) for match in _PORT.finditer(head))
 
 
 def proof_text(proofs: Iterable[Proven], mutants: Mapping[int, str] | None = None) -> str:
-    """A top `proof` in which each block stands as `b0`, `b1`, ... beside its checks.
+    """Return a top `proof` in which each block stands as `b0`, `b1`, ... beside its checks.
 
     `mutants` are names of modules that stand in the place of the block with that number.
     """
@@ -140,7 +140,7 @@ def _connected(connections: Mapping[str, str]) -> str:
 
 
 def proof_sources(proofs: Iterable[Proven]) -> dict[str, str]:
-    """Files of the proof of these blocks, top `proof` last."""
+    """Return files of the proof of these blocks, top `proof` last."""
     listed = list(proofs)
     names = list(dict.fromkeys(each.block for each in listed))
     return {
@@ -151,6 +151,6 @@ def proof_sources(proofs: Iterable[Proven]) -> dict[str, str]:
 
 
 def checks_sources(blocks: Iterable[str]) -> dict[str, str]:
-    """The checks of these blocks, by file name."""
+    """Return the checks of these blocks, by file name."""
     files = (CHECKS / f"{block}_checks.sv" for block in dict.fromkeys(blocks))
     return {path.name: path.read_text(encoding="ascii") for path in files}

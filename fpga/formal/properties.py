@@ -72,12 +72,12 @@ _BY_ASSERTION = {each: fact for fact in PROPERTIES for each in fact.assertions}
 
 
 def property_of(assertion: str) -> Property:
-    """The property that an assertion (`checks.label`) stands for. Raises KeyError."""
+    """Return the property that an assertion (`checks.label`) stands for. Raises KeyError."""
     return _BY_ASSERTION[assertion]
 
 
 def properties_of(checks: str) -> tuple[Property, ...]:
-    """The properties that one kind of checks says something about."""
+    """Return the properties that one kind of checks says something about."""
     return tuple(
         fact for fact in PROPERTIES if any(each.startswith(f"{checks}.") for each in fact.assertions)
     )

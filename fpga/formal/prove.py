@@ -1,4 +1,4 @@
-"""What is proven of each module of a datapath, and where it fails how."""
+"""Proofs of the properties of each module of a datapath, and how they fail where they do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN = 8
 
 
 class Verdict(enum.Enum):
-    """What came out of the proof of one property of one module."""
+    """Result of the proof of one property of one module."""
 
     PROVEN = "proven"
     FAILED = "failed"
@@ -43,7 +43,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """Whether a fire, a stall or a commit was reached, and of which part of which module."""
+    """A fire, a stall or a commit that should be reached, and the part of the module that it belongs to."""
 
     module: str
     part: str
@@ -66,11 +66,11 @@ class Proof:
 
     @property
     def ok(self) -> bool:
-        """Whether everything that applies is proven."""
+        """True if everything that applies is proven."""
         return all(each.verdict in {Verdict.PROVEN, Verdict.NOT_APPLICABLE} for each in self.results)
 
     def of(self, module: str, name: str) -> Result:
-        """The result of the property `name` of a module. Raises KeyError."""
+        """Return the result of the property `name` of a module. Raises KeyError."""
         for each in self.results:
             if (each.module, each.property) == (module, name):
                 return each
@@ -107,7 +107,7 @@ def prove_specification(specification: Specification, *, cover: bool = True, tim
 
 
 def _results(specification: Specification, outcome: sby.Outcome) -> Iterator[Result]:
-    """A row for every property of every module; what is said of all targets is said of every module."""
+    """Return a row for every property of every module; what is said of all targets is said of every module."""
     modules = (
         [specification.only] if specification.only else [each.name for each in specification.datapath.modules]
     )

@@ -56,7 +56,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run has shown.
+    """Result of a run.
 
     `failures` have counterexamples that begin with a reset; `open` could be neither proven nor refuted within the
     cycles of the induction. `reached` and `unreached` are the cover statements.

@@ -40,6 +40,6 @@ class Design:
 
 
 def design_of(datapath: Datapath) -> Design:
-    """The generated top of a datapath with the hand-written blocks."""
+    """Return the generated top of a datapath with the hand-written blocks."""
     blocks = tuple((path.name, path.read_text(encoding="ascii")) for path in core_files())
     return Design(datapath.name, (*blocks, (f"{datapath.name}.sv", emit(datapath))), ports_of(datapath))

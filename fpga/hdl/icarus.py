@@ -60,7 +60,7 @@ endmodule
 
 
 def run(design: Datapath | Design, rows: Rows, *, episode: int = 0, timeout_s: float = 600) -> Rows:
-    """Outputs of every cycle from reset on; with `episode`, the design is reset again after so many cycles.
+    """Return outputs of every cycle from reset on; with `episode`, the design is reset again after so many cycles.
 
     Raises ToolMissing, ToolFailed (the sources are refused), BadOutput (an X or Z at an output), ValueError (rows
     of another width).
@@ -101,7 +101,7 @@ def _bench(design: Design, cycles: int, episode: int) -> str:
 
 
 def _hex(design: Design, rows: Rows) -> str:
-    """A line a row: the ports one after the other, as hexadecimal numbers."""
+    """Return a line a row: the ports one after the other, as hexadecimal numbers."""
     columns = [_port_hex(port, rows) for port in design.ports.inputs]
     return "".join(" ".join(line) + "\n" for line in zip(*columns, strict=True))
 

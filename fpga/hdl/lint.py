@@ -19,7 +19,7 @@ VERIBLE_RULES = ("line-length=length:160", "-module-filename")
 
 
 def lint(design: Design, *, timeout_s: float = 120) -> tuple[str, ...]:
-    """What Verilator with all warnings, Verible and Icarus find in a design. Raises ToolMissing."""
+    """Return what Verilator with all warnings, Verible and Icarus find in a design. Raises ToolMissing."""
     with tempfile.TemporaryDirectory(prefix="lint-") as name:
         folder = Path(name)
         files = design.write(folder)
@@ -36,7 +36,7 @@ def lint(design: Design, *, timeout_s: float = 120) -> tuple[str, ...]:
 
 
 def _findings(tool: str, arguments: list[str | Path], timeout_s: float) -> list[str]:
-    """The lines a linter prints about the sources: its own report of a clean run is left out."""
+    """Return the lines a linter prints about the sources: its own report of a clean run is left out."""
     try:
         said = find_tool(tool).run(arguments, timeout_s=timeout_s)
     except ToolFailed as error:
@@ -45,7 +45,7 @@ def _findings(tool: str, arguments: list[str | Path], timeout_s: float) -> list[
 
 
 def yosys_accepts(design: Design, *, timeout_s: float = 120) -> tuple[str, ...]:
-    """What yosys finds when it reads and elaborates a design, and checks for loops and double drivers.
+    """Return what yosys finds when it reads and elaborates a design, and checks for loops and double drivers.
 
     Runs in a process of its own: yosys ends the process on errors. Raises ToolMissing.
     """

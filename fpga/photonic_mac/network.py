@@ -32,7 +32,7 @@ class Network:
     layers: tuple[Integers, ...]
 
     def __post_init__(self) -> None:
-        """Raises ValueError for layers that do not fit together, or weights out of range."""
+        """Raise ValueError for layers that do not fit together, or weights out of range."""
         if not self.layers:
             raise ValueError("a network needs a layer")
         for weights in self.layers:
@@ -49,7 +49,7 @@ class Network:
 
 
 def quantised(weights: Sequence[ArrayLike]) -> Network:
-    """Weights scaled by one factor for all layers, so that the largest magnitude becomes 255.
+    """Return weights scaled by one factor for all layers, so that the largest magnitude becomes 255.
 
     The largest counts as at least 1, as in the published datapath: small weights are not stretched. Ties are
     rounded to even.
@@ -65,7 +65,7 @@ def quantised(weights: Sequence[ArrayLike]) -> Network:
 
 
 def layer_results(network: Network, images: ArrayLike) -> tuple[NDArray[np.int16], ...]:
-    """What every layer gives for images of magnitudes 0 .. 255 (batch × inputs): batch × outputs, wrapped to 16 bits.
+    """Return what every layer gives for images of magnitudes 0 .. 255 (batch × inputs): batch × outputs, wrapped to 16 bits.
 
     Without noise and loss. Raises ValueError for images of another size.
     """
@@ -87,7 +87,7 @@ def _check_images(network: Network, images: ArrayLike) -> Integers:
 
 
 def _dense(weights: Integers, activations: Integers) -> NDArray[np.int16]:
-    """One layer: of every output only the weights that are not 0, which is most of the speed."""
+    """Return one layer: of every output only the weights that are not 0, which is most of the speed."""
     sums = np.empty((len(activations), len(weights)), np.int32)
     for output, row in enumerate(weights):
         used = np.flatnonzero(row)
@@ -97,7 +97,7 @@ def _dense(weights: Integers, activations: Integers) -> NDArray[np.int16]:
 
 
 def normalised(results: NDArray[np.int16]) -> Integers:
-    """Results of a layer (batch × outputs) as the activations of the next, 0 .. 255.
+    """Return results of a layer (batch × outputs) as the activations of the next, 0 .. 255.
 
     >>> normalised(np.array([[1000, -7, 3]], np.int16)).tolist()
     [[250, 0, 0]]
@@ -111,19 +111,19 @@ def normalised(results: NDArray[np.int16]) -> Integers:
 
 
 def accuracy(results: NDArray[np.int16], labels: ArrayLike) -> float:
-    """The part of the images whose largest result (the first of equals) is that of their label."""
+    """Return the part of the images whose largest result (the first of equals) is that of their label."""
     return float((results.argmax(axis=1) == np.asarray(labels)).mean())
 
 
 def beats_of(inputs: int) -> int:
-    """Cycles that one output takes."""
+    """Return cycles that one output takes."""
     return -(-inputs // LANES)
 
 
 def noisy_results(
     network: Network, image: ArrayLike, optics: Optics, beats: Sequence[int]
 ) -> Iterator[NDArray[np.int16]]:
-    """What every layer gives for one image through imperfect optics.
+    """Return what every layer gives for one image through imperfect optics.
 
     `beats` are the cycles, counted from the first with noise, in which the first product of each layer is lit.
     """

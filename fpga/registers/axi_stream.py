@@ -14,7 +14,7 @@ from fpga.registers.layout import output_streams
 
 
 def axi_stream_parts(datapath: Datapath) -> Iterator[Part]:
-    """One part for every external stream."""
+    """Return one part for every external stream."""
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:
             yield from (_slave(signal, index) for index in range(signal.size))

@@ -39,7 +39,7 @@ _CONTROL = (
 
 
 def register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) -> RegisterMap:
-    """The registers of the AXI4-Lite top of `datapath`."""
+    """Return the registers of the AXI4-Lite top of `datapath`."""
     builder = MapBuilder()
     _add_identity(builder, datapath, streams)
     _add_counts(builder, datapath)
@@ -52,7 +52,7 @@ def register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) -> Re
 
 
 def output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int, bool]]:
-    """Streams that leave the datapath: module, name, samples a beat, bits a sample, signed."""
+    """Return streams that leave the datapath: module, name, samples a beat, bits a sample, signed."""
     consumed = consumed_streams(datapath)
     for module in datapath.modules:
         for action in module.drives(ActionKind.STREAM, ActionKind.EMIT):
@@ -61,7 +61,7 @@ def output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int, boo
 
 
 def effects(datapath: Datapath) -> Iterator[tuple[str, str, ActionKind, int]]:
-    """Pulses, flags (as SET) and numbers that modules drive: module, name, kind, width."""
+    """Return pulses, flags (as SET) and numbers that modules drive: module, name, kind, width."""
     for module in datapath.modules:
         flags: set[str] = set()
         for action in module.drives(*ActionKind):

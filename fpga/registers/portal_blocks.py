@@ -146,7 +146,7 @@ class Sink:
 
     @property
     def ready(self) -> bool:
-        """Whether there is room for one more beat."""
+        """True if there is room for one more beat."""
         return len(self._beats) < FIFO_DEPTH
 
     def clock(self) -> None:

@@ -83,17 +83,17 @@ class Register:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes of the address space it takes."""
+        """Number of bytes of the address space it takes."""
         return self.words * WORD_BYTES
 
     @property
     def bits(self) -> int:
-        """How many bits all its words have that mean something."""
+        """Number of bits all its words have that mean something."""
         return self.words * self.width
 
     @property
     def signal_bits(self) -> int:
-        """How many bits its signal has; its words may have more."""
+        """Number of bits its signal has; its words may have more."""
         return self.signal.width if self.signal else 0
 
     @property
@@ -102,7 +102,7 @@ class Register:
         return (1 << self.width) - 1
 
     def at(self, word: int = 0) -> int:
-        """Byte offset of one of its words. Raises IndexError."""
+        """Return byte offset of one of its words. Raises IndexError."""
         if not 0 <= word < self.words:
             raise IndexError(f"{self.name} has {self.words} words, and no word {word}")
         return self.offset + word * WORD_BYTES
@@ -124,7 +124,7 @@ class RegisterMap:
         return iter(self.registers)
 
     def __getitem__(self, key: Key | str) -> Register:
-        """The register of that key, or of that name. Raises KeyError."""
+        """Return the register of that key, or of that name. Raises KeyError."""
         if isinstance(key, tuple):
             return self._by_key[key]
         for register in self.registers:

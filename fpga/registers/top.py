@@ -25,24 +25,24 @@ _RTL = Path(__file__).resolve().parent.parent / "rtl"
 
 
 def portal_files(streams: Streams) -> tuple[Path, ...]:
-    """The hand-written blocks that a top needs beside those of its datapath."""
+    """Return the hand-written blocks that a top needs beside those of its datapath."""
     needed = "portal_*.sv" if streams is Streams.REGISTERS else "portal_pulses.sv"
     return tuple(sorted(_RTL.glob(needed)))
 
 
 def top_name(datapath: Datapath, streams: Streams) -> str:
-    """Module name of a top."""
+    """Return module name of a top."""
     return f"{datapath.name}_{'axi' if streams is Streams.REGISTERS else 'axis'}"
 
 
 def top_table(datapath: Datapath, streams: Streams) -> RegisterMap:
-    """The registers of a top, in a module named after it."""
+    """Return the registers of a top, in a module named after it."""
     table = register_map(datapath, streams)
     return RegisterMap(top_name(datapath, streams), table.digest, table.registers)
 
 
 def emit_top(datapath: Datapath, streams: Streams) -> str:
-    """SystemVerilog of one top. It needs the datapath, its blocks, `portal_files` and the register file.
+    """Return SystemVerilog of one top. It needs the datapath, its blocks, `portal_files` and the register file.
 
     Raises ValueError when two of its ports would have one name.
     """

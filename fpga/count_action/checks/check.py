@@ -1,4 +1,4 @@
-"""What a datapath must be, wherever it comes from: a text, or Python.
+"""Checks of a datapath, wherever it comes from: a text, or Python.
 
 `check` finds what is wrong, `warnings_of` what may be. First the parts are looked at by themselves (names, widths,
 references), and only when these are right the rules that hold between them (`rules`).
@@ -36,7 +36,7 @@ Diagnostics = Iterator[Diagnostic]
 
 
 def check(datapath: Datapath) -> tuple[Diagnostic, ...]:
-    """What is wrong with a datapath; nothing when it may be simulated, built and proven."""
+    """Return what is wrong with a datapath; nothing when it may be simulated, built and proven."""
     problems = tuple(_Parts(datapath).problems())
     if problems:
         return problems
@@ -44,7 +44,7 @@ def check(datapath: Datapath) -> tuple[Diagnostic, ...]:
 
 
 def warnings_of(datapath: Datapath) -> tuple[Diagnostic, ...]:
-    """What may be a mistake in a datapath that `check` finds nothing wrong with."""
+    """Return what may be a mistake in a datapath that `check` finds nothing wrong with."""
     return tuple(possible_mistakes(Graph(datapath)))
 
 
@@ -134,7 +134,7 @@ class _Parts:
             yield from self._ref(ref, count.at)
 
     def _ref(self, ref: Ref, at: Location | None) -> Diagnostics:
-        """Whether a reference points at something."""
+        """Check that a reference points at something."""
         at = ref.at or at
         if ref.module is None:
             if ref.name not in self._signals:

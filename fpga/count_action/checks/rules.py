@@ -15,7 +15,7 @@ Diagnostics = Iterator[Diagnostic]
 
 
 def broken_rules(graph: Graph) -> Diagnostics:
-    """What is wrong."""
+    """Return the rules that a datapath breaks."""
     yield from _two_drivers(graph)
     yield from _flags_never_set(graph)
     yield from _self_triggers(graph)
@@ -156,7 +156,7 @@ def _reach_target(count: Count, target: Target, most: int) -> Diagnostics:
 
 
 def largest_increment(graph: Graph, count: Count) -> int:
-    """The most that a count can go up in a cycle."""
+    """Return the most that a count can go up in a cycle."""
     return count.constant + sum(_largest(graph, term) for term in count.terms)
 
 
@@ -170,7 +170,7 @@ def _largest(graph: Graph, term: Ref) -> int:
 
 
 def _never_counting(graph: Graph) -> Diagnostics:
-    """Counts that wait for something that only they, or others that wait too, bring about."""
+    """Return counts that wait for something that only they, or others that wait too, bring about."""
     alive: set[tuple[str, str]] = set()
     while True:
         born = {
@@ -189,7 +189,7 @@ def _never_counting(graph: Graph) -> Diagnostics:
 
 
 def _waiting_for(graph: Graph, count: Count, alive: set[tuple[str, str]]) -> str:
-    """What a count lacks as long as only `alive` counts fire; empty when nothing."""
+    """Return what a count lacks as long as only `alive` counts fire; empty when nothing."""
     for condition in count.gate:
         if not condition.negated and not _can_be(graph, condition.ref, alive):
             return shown(condition.ref)
@@ -199,7 +199,7 @@ def _waiting_for(graph: Graph, count: Count, alive: set[tuple[str, str]]) -> str
 
 
 def _can_be(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool:
-    """Whether a signal can ever be other than 0."""
+    """Return whether a signal can ever be other than 0."""
     return ref.module is None or any(
         (module.name, action.on) in alive
         for module, action in graph.drivers[ref.module, ref.name]

@@ -9,7 +9,7 @@ from fpga.count_action.model import ActionKind, Count, CountKind, Module
 
 
 def possible_mistakes(graph: Graph) -> Diagnostics:
-    """What may be wrong."""
+    """Return what may be a mistake."""
     for module, count in graph.datapath.counts():
         yield from _overshoot(graph, module, count)
         yield from _missed_pulses(graph, module, count)

@@ -15,7 +15,7 @@ Values = Mapping[str, int]
 
 
 def evaluate(number: Number, values: Values) -> int:
-    """What a number comes to. Division rounds down. Raises `Refused`."""
+    """Return what a number comes to. Division rounds down. Raises `Refused`."""
     if isinstance(number, Integer):
         return number.value
     if isinstance(number, Reference):
@@ -55,7 +55,7 @@ def _value_of(reference: Reference, values: Values) -> int:
 
 
 def names_in(number: Number | None) -> Iterator[str]:
-    """The plain names in a number, those in the indices of its signals included."""
+    """Return the plain names in a number, those in the indices of its signals included."""
     if isinstance(number, Operation):
         yield from names_in(number.left)
         yield from names_in(number.right)
@@ -67,13 +67,13 @@ def names_in(number: Number | None) -> Iterator[str]:
 
 
 def span_of(span: Range | Index, values: Values) -> range:
-    """The values of an index, both ends included. Raises `Refused` when there are none, or absurdly many."""
+    """Return the values of an index, both ends included. Raises `Refused` when there are none, or absurdly many."""
     low, high = evaluate(span.low, values), evaluate(span.high, values)
     return check_span(low, high, span.at)
 
 
 def check_span(low: int, high: int, at: Location) -> range:
-    """`low` to `high`, both included, if that is a sensible range."""
+    """Return `low` to `high`, both included. Raises `Refused` when that is not a sensible range."""
     if low < 0:
         raise Refused(at, f"a range that begins at {low}", "Begin at 0 or 1.")
     if high < low:

@@ -65,7 +65,7 @@ class Beats:
         return self._beat(driven) if self._names.drivers[driven] is action else self._new_beat(driven, action)
 
     def _beat(self, driven: Output) -> Beat:
-        """Lanes, width and sign of what a module drives; of flags and numbers the width."""
+        """Return lanes, width and sign of what a module drives; of flags and numbers the width."""
         if driven not in self._beats:
             self._beats[driven] = None
             self._beats[driven] = self._new_beat(driven, self._names.drivers[driven])
@@ -105,7 +105,7 @@ class Beats:
         return Beat(signal.lanes, signal.width, signal.signed)
 
     def refs(self, module: FlatModule, reference: FlatReference, context: Context) -> Iterator[Ref]:
-        """The references that a reference stands for: several when it names all lanes of a beat."""
+        """Return the references that a reference stands for: several when it names all lanes of a beat."""
         found = self._names.meaning(module, reference)
         if isinstance(found, Output):
             kind, index = KIND_OF_VERB[self._names.drivers[found].verb], 0

@@ -43,7 +43,7 @@ class Elaborator:
     _items: int = 0
 
     def module(self, instance: Instance) -> FlatModule:
-        """A module with its ranges written out. Errors go to the report."""
+        """Return a module with its ranges written out. Errors go to the report."""
         values = instance.values
         made = FlatModule(instance.name, instance.at, frozenset(values), {})
         for name, wire in instance.wires.items():
@@ -64,7 +64,7 @@ class Elaborator:
         return made
 
     def inputs(self, declared: tuple[InputText, ...], values: Values) -> list[FlatInput]:
-        """Declared inputs. Errors go to the report."""
+        """Return declared inputs. Errors go to the report."""
         made = []
         for text in declared:
             with self.report.part():
@@ -134,7 +134,7 @@ class Elaborator:
 
 
 def flat_reference(reference: Reference, values: Values) -> FlatReference:
-    """A reference with its numbers worked out. Raises `Refused` when it cannot be one."""
+    """Return a reference with its numbers worked out. Raises `Refused` when it cannot be one."""
     parts = [
         (part.name, None if part.index is None else _element(part.index, values)) for part in reference.parts
     ]

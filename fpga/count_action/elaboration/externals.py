@@ -74,15 +74,15 @@ class Externals:
                 _settle(name, known, report)
 
     def signals(self) -> tuple[Signal, ...]:
-        """The inputs. Only after `settle` without errors."""
+        """Return the inputs. Only after `settle` without errors."""
         return tuple(known.signal for known in self._known.values() if known.signal)
 
     def signal(self, name: str) -> Signal | None:
-        """The input of that name; None when `settle` could not make sense of it."""
+        """Return the input of that name; None when `settle` could not make sense of it."""
         return self._known[name].signal
 
     def place(self, reference: FlatReference) -> int:
-        """The bit of the hardware that an element of the text is. Raises `Refused` when there is none."""
+        """Return the bit of the hardware that an element of the text is. Raises `Refused` when there is none."""
         known = self._known[reference.name]
         signal = known.signal
         assert signal is not None
@@ -98,12 +98,12 @@ class Externals:
         return reference.index - known.base
 
     def lane_base(self, name: str) -> int:
-        """Whether lanes of this input are counted from 0 or from 1."""
+        """Return whether lanes of this input are counted from 0 or from 1."""
         return lane_base(self._known[name].lanes)
 
 
 def lane_base(lanes: set[int]) -> int:
-    """0 when a lane 0 is named anywhere, otherwise 1."""
+    """Return 0 when a lane 0 is named anywhere, otherwise 1."""
     return 0 if 0 in lanes else 1
 
 
@@ -166,7 +166,7 @@ def _inferred_signal(name: str, known: _Known) -> Signal:
 
 
 def _extent(known: _Known) -> tuple[int, int]:
-    """First element and number of elements, from the elements that are used."""
+    """Return first element and number of elements, from the elements that are used."""
     used = [index for index in known.indices if index is not None]
     if not used:
         return 0, 1
@@ -183,7 +183,7 @@ def _suspect(name: str, known: _Known, candidates: list[str], report: Report) ->
 
 
 def _one_slip(one: str, other: str) -> bool:
-    """Whether two names differ as a misspelling does: not only by digits, and by little."""
+    """Return whether two names differ as a misspelling does: not only by digits, and by little."""
     letters = ["".join(char for char in name.casefold() if not char.isdigit()) for name in (one, other)]
     if letters[0] == letters[1] or min(map(len, letters)) < 3:
         return one.casefold() == other.casefold()

@@ -1,4 +1,4 @@
-"""Which modules a datapath is made of, and the values of their parameters."""
+"""Modules that a datapath is made of, and the values of their parameters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Instance:
 def make_instances(
     tree: FileText, imported: Mapping[str, ModuleText], given: Mapping[str, int], report: Report
 ) -> list[Instance]:
-    """The instances of a file in the order of its text. `given` are parameters from outside."""
+    """Return the instances of a file in the order of its text. `given` are parameters from outside."""
     local = _unique({}, tree, report)
     instances: dict[str, Instance] = {}
     unused = dict.fromkeys(given)
@@ -147,7 +147,7 @@ def _bind(
 
 
 def _inferred(text: ModuleText) -> dict[str, Location]:
-    """Names that are used only as bounds of ranges and in targets: parameters without declaration."""
+    """Return names that are used only as bounds of ranges and in targets: parameters without declaration."""
     elsewhere = set(_other_names(text))
     found: dict[str, Location] = {}
     for number in _bounds(text):
@@ -180,7 +180,7 @@ def _present(*indices: Index | None) -> Iterator[Index]:
 
 
 def _other_names(text: ModuleText) -> Iterator[str]:
-    """Names that stand for something else: indices, inputs, labels, and whatever other numbers and terms hold."""
+    """Return names that stand for something else: indices, inputs, labels, and whatever other numbers and terms hold."""
     yield from (index.name for index in _indices(text))
     for declared in text.inputs:
         yield declared.name

@@ -135,7 +135,7 @@ class Names:
     # ------------------------------------------------------------------------------------------ meanings
 
     def meaning(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference:
-        """What drives a reference, or the external input that it is (with its name there)."""
+        """Return what drives a reference, or the external input that it is (with its name there)."""
         if reference.module is not None:
             return self.output(reference)
         own = Output(module.name, reference.label)
@@ -192,7 +192,7 @@ class Names:
 
 
 def _declared_names(module: FlatModule, file_inputs: list[FlatInput]) -> Iterator[str]:
-    """Inputs that the text of a module, or that of the file, declares."""
+    """Return inputs that the text of a module, or that of the file, declares."""
     return (each.name for each in (*module.inputs, *file_inputs))
 
 

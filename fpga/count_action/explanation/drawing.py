@@ -11,7 +11,7 @@ _ASCII = str.maketrans("─│╭╮╰╯▼▶├└", "-|++++v>+`")
 
 
 def draw(explanation: Explanation, width: int = 100, *, ascii_only: bool = False) -> str:
-    """The drawing, at most `width` characters wide (but not below 40)."""
+    """Return the drawing, at most `width` characters wide (but not below 40)."""
     width = max(width, 40)
     size = f"{_plural(len(explanation.modules), 'module')}, {_plural(len(explanation.inputs), 'input')}"
     lines = [f"{explanation.name}: {size}, digest {explanation.digest}", "", *_inputs(explanation, width)]
@@ -58,7 +58,7 @@ def _counter(counter: Counter, width: int) -> Iterator[str]:
 
 
 def goal(counter: Counter) -> str:
-    """The target in words."""
+    """Return the target in words."""
     return f"reaches {'nothing, ever' if counter.value is None else counter.value} ({counter.target})"
 
 
@@ -72,7 +72,7 @@ def _effect(effect: Effect, width: int, *, last: bool) -> Iterator[str]:
 
 
 def _arrows(explanation: Explanation, part: Part, following: str) -> Iterator[str]:
-    """The lines from a module to the one drawn below it; or an empty line."""
+    """Return the lines from a module to the one drawn below it; or an empty line."""
     down = [line for line in explanation.lines if line.driver == part.name and line.reader == following]
     if not down:
         yield ""

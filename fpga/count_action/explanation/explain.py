@@ -1,4 +1,4 @@
-"""What a datapath does, for people: counts, targets, actions, who triggers whom, and after how many cycles.
+"""Explanation of a datapath for people: counts, targets, actions, who triggers whom, and after how many cycles.
 
 `explain` gives the facts; `drawing` and `svg` draw them.
 """
@@ -66,12 +66,12 @@ class Explanation:
     lines: tuple[Line, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """As programs get it."""
+        """Return it as programs get it."""
         return asdict(self)
 
 
 def explain(datapath: Datapath) -> Explanation:
-    """The facts about a datapath that `check` accepts."""
+    """Return the facts about a datapath that `check` accepts."""
     graph = Graph(datapath)
     latencies = _latencies(graph)
     return Explanation(
@@ -100,7 +100,7 @@ def _counter(graph: Graph, module: Module, count: Count, latencies: dict[tuple[s
 
 
 def _triggered(graph: Graph, module: Module, action: Action) -> dict[str, None]:
-    """Counts that see an action, in the order of the text."""
+    """Return counts that see an action, in the order of the text."""
     return dict.fromkeys(
         f"{link.reader.name}.{link.count.name}"
         for link in graph.links
@@ -126,7 +126,7 @@ def _line(link: Link) -> Line:
 
 
 def _latencies(graph: Graph) -> dict[tuple[str, str], int]:
-    """Cycles from an event outside to the effect of a fire, by module and count: the shortest chain."""
+    """Return cycles from an event outside to the effect of a fire, by module and count: the shortest chain."""
     found = {
         (module.name, count.name): 1
         for module, count in graph.datapath.counts()

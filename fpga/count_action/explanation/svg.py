@@ -39,7 +39,7 @@ class _Place:
 
 
 def draw_svg(explanation: Explanation) -> str:
-    """The picture as a document of its own."""
+    """Return the picture as a document of its own."""
     columns = _columns(explanation)
     inputs = list(_inputs(explanation))
     places = dict(_placed_inputs(inputs))
@@ -80,7 +80,7 @@ def _document(explanation: Explanation, width: float, height: float, body: list[
 
 
 def _columns(explanation: Explanation) -> list[list[str]]:
-    """Modules by the longest chain that leads to them; lines that go back are left out of account."""
+    """Return modules by the longest chain that leads to them; lines that go back are left out of account."""
     names = [part.name for part in explanation.modules]
     depth = dict.fromkeys(names, 0)
     forward = [

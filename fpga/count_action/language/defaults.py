@@ -15,15 +15,15 @@ EMIT_WIDTH = 32
 
 
 def number_width(modulo: int) -> int:
-    """Bits of a number that counts to `modulo` and does not say how many it has."""
+    """Return bits of a number that counts to `modulo` and does not say how many it has."""
     return max(1, (modulo - 1).bit_length())
 
 
 def beat_width(widths: Iterable[int]) -> int:
-    """Bits of the samples of a beat that does not say: those of the widest."""
+    """Return bits of the samples of a beat that does not say: those of the widest."""
     return max(widths, default=1)
 
 
 def beat_signed(signs: Iterable[bool]) -> bool:
-    """Whether a beat or a sum is signed: when one of its samples is."""
+    """Return whether a beat or a sum is signed: when one of its samples is."""
     return any(signs)

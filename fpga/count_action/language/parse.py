@@ -23,7 +23,7 @@ _MAX_MISTAKES = 10
 
 
 def parse_tree(text: str, file: str) -> FileText:
-    """The tree of a text. Raises `CountActionError` with every mistake that was found."""
+    """Return the tree of a text. Raises `CountActionError` with every mistake that was found."""
     _check_characters(text, file)
     budget = _Budget(file)
     errors: list[Diagnostic] = []
@@ -94,7 +94,7 @@ class _Budget:
 
 
 def _parsed(text: str, file: str, budget: _Budget) -> FileText:
-    """One reading. Bottom up without recursion: no depth of nesting is too much."""
+    """Read a text once. Bottom up without recursion: no depth of nesting is too much."""
     lark = _lark()
     reading = _parser().parse_interactive(text)
     for token in reading.iter_parse():
@@ -150,7 +150,7 @@ def _word_before(text: str, mistake: Any) -> str:
 
 
 def _without_item(text: str, mistake: Any) -> str | None:
-    """The text without the item that holds the mistake; None when the mistake is not inside an item."""
+    """Return the text without the item that holds the mistake; None when the mistake is not inside an item."""
     if _at_end(mistake):
         return None
     place = mistake.pos_in_stream

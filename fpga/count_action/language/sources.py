@@ -18,7 +18,7 @@ LIBRARY = Path(__file__).resolve().parents[2] / "library"
 
 
 def read_source(path: Path, at: Location, wanted: str) -> str:
-    """The text of a file. Bytes that are not UTF-8 become U+FFFD, which the parser refuses with its place.
+    """Return the text of a file. Bytes that are not UTF-8 become U+FFFD, which the parser refuses with its place.
 
     Raises `Refused` at `at` when the file cannot be read.
     """

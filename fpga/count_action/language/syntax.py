@@ -255,9 +255,9 @@ class FileText:
     statements: tuple[Import | Use | Section | ModuleText, ...]
 
     def modules(self) -> Iterator[ModuleText]:
-        """The modules that are written in it."""
+        """Return the modules that are written in it."""
         return (each for each in self.statements if isinstance(each, ModuleText))
 
     def imports(self) -> Iterator[Import]:
-        """The files that it names."""
+        """Return the files that it names."""
         return (each for each in self.statements if isinstance(each, Import))

@@ -1,4 +1,4 @@
-"""What lark has read as the nodes of `syntax`, each with its place."""
+"""Syntax nodes made of what lark has read, each with its place."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TreeBuilder(NumberBuilder):
     """
 
     def build(self, rule: str, children: list[Any]) -> Any:
-        """The node for a rule whose parts are built."""
+        """Return the node for a rule whose parts are built."""
         at = next((self._place(each) for each in children if each is not None), Location(self._file, 1, 1))
         parts = [each for each in children if getattr(each, "type", "NAME") in _MEANT]
         return getattr(self, f"_{rule.strip('_')}")(at, *parts)

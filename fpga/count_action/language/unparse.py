@@ -27,7 +27,7 @@ _RUN = 3
 
 
 def unparse(datapath: Datapath) -> str:
-    """The text, inputs first."""
+    """Return the text, inputs first."""
     writer = Writer(Graph(datapath))
     parts = [
         *writer.inputs(),
@@ -44,12 +44,12 @@ class Writer:
         self._sizes = {each.name: each.size for each in graph.datapath.inputs}
 
     def inputs(self) -> Iterator[str]:
-        """The section of the external inputs, when there are any."""
+        """Return the section of the external inputs, when there are any."""
         if self._graph.datapath.inputs:
             yield from _section("", "inputs", [input_text(each) for each in self._graph.datapath.inputs])
 
     def module(self, module: Module) -> Iterator[str]:
-        """A module, line by line."""
+        """Return a module, line by line."""
         yield f"module {module.name} {{"
         yield from _section("  ", "counts", [self._count(module, each) for each in module.counts])
         yield from _section("  ", "targets", [_target(module, each) for each in module.targets])
@@ -61,7 +61,7 @@ class Writer:
         return f"{count.name}: {self.sum(module, count)}"
 
     def sum(self, module: Module, count: Count) -> str:
-        """What a count adds, and when."""
+        """Return what a count adds, and when."""
         terms = [*self._runs(count.terms, ".valid"), *([str(count.constant)] if count.constant else [])]
         words = [f"sum {' + '.join(terms)}"]
         words += ["over cycles"] if count.kind.value == "accumulate" else []
@@ -79,7 +79,7 @@ class Writer:
         return on + self.verb(module, action)
 
     def verb(self, module: Module, action: Action) -> str:
-        """What an action does."""
+        """Return what an action does."""
         if action.kind is ActionKind.CLEAR_COUNT:
             owner, name = action.clears or ("", "")
             return f"clear {name}" if owner == module.name else f"clear {owner}.{name}"
@@ -108,7 +108,7 @@ class Writer:
     # References
 
     def _runs(self, refs: Sequence[Ref], suffix: str) -> Iterator[str]:
-        """Terms or samples, neighbouring elements or lanes as one range."""
+        """Return terms or samples, neighbouring elements or lanes as one range."""
         rest = list(refs)
         while rest:
             ways = (
@@ -121,7 +121,7 @@ class Writer:
             del rest[:length]
 
     def _elements(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
-        """Neighbouring elements of one lane, or the first reference alone."""
+        """Return neighbouring elements of one lane, or the first reference alone."""
         first = refs[0]
         one = self._sample(first) if suffix == ".data" else self._beat(first, suffix)
         if suffix == ".data" and self._graph.source(first).lanes > 1:
@@ -133,7 +133,7 @@ class Writer:
         return length, f"{first.name}[i]{end} (i = {first.index} to {first.index + length - 1})"
 
     def _whole_beats(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
-        """All lanes of the first beat, and of the elements that follow it."""
+        """Return all lanes of the first beat, and of the elements that follow it."""
         first, lanes = refs[0], self._graph.source(refs[0]).lanes
         if suffix != ".data" or lanes == 1 or not self._graph.is_stream(first):
             return 0, ""
@@ -146,7 +146,7 @@ class Writer:
         return beats * lanes, f"{first.name}[i].data (i = {first.index} to {first.index + beats - 1})"
 
     def _lanes(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
-        """Neighbouring lanes of one beat, which the text counts from 1."""
+        """Return neighbouring lanes of one beat, which the text counts from 1."""
         first = refs[0]
         if suffix != ".data" or self._graph.source(first).lanes == 1:
             return 0, ""
@@ -183,7 +183,7 @@ def _section(indent: str, name: str, items: list[str]) -> Iterator[str]:
 
 
 def input_text(signal: Signal) -> str:
-    """An input as `inputs` declares it."""
+    """Return an input as `inputs` declares it."""
     span = f"[0 to {signal.size - 1}]" if signal.size > 1 else ""
     if signal.kind is SignalKind.FLAG:
         return f"flag {signal.name}{span}"
@@ -199,13 +199,13 @@ def _target(module: Module, target: Target) -> str:
 
 
 def _paired(module: Module) -> bool:
-    """Whether every count has the target that it has without saying."""
+    """Return whether every count has the target that it has without saying."""
     names = [target.name for target in module.targets]
     return len(names) == 1 or names == [count.target for count in module.counts]
 
 
 def _run(refs: list[Ref], follows: Callable[[Ref, int], bool]) -> int:
-    """How many references from the first on follow it as `follows(reference, distance)` says."""
+    """Return how many references from the first on follow it as `follows(reference, distance)` says."""
     return next((n for n, ref in enumerate(refs) if not follows(ref, n)), len(refs))
 
 

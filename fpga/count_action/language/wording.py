@@ -34,7 +34,7 @@ _SECTIONS = frozenset({"INPUTS", "COUNTS", "TARGETS", "ACTIONS"})
 
 
 def expected_words(terminals: Collection[str]) -> str:
-    """The terminals that could stand there, the telling ones first; operators only when nothing else could."""
+    """Return the terminals that could stand there, the telling ones first; operators only when nothing else could."""
     telling = sorted(set(terminals) - _OPERATORS) or sorted(terminals)
     words = [_WORDS.get(name, f"`{name.lower()}`") for name in telling]
     if len(words) == 1:
@@ -43,7 +43,7 @@ def expected_words(terminals: Collection[str]) -> str:
 
 
 def syntax_hint(found: str, before: str, expected: Collection[str]) -> str:
-    """What to do about a word `found` (a terminal) after the character `before`, where `expected` could stand."""
+    """Return what to do about a word `found` (a terminal) after the character `before`, where `expected` could stand."""
     there = set(expected)
     slips = (
         (found == "$END", "Close what is open: every `{`, `(` and `[` has its partner."),

@@ -1,4 +1,4 @@
-"""Where the bits of a reference stand, and in which order modules decide whether they stall."""
+"""Bits that references stand for, and the order in which modules decide whether they stall."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BitSlice:
 
 
 def sample_slice(graph: Graph, ref: Ref) -> BitSlice:
-    """The bits of a sample, a flag or a number. Raises KeyError when `ref` points at nothing."""
+    """Return the bits of a sample, a flag or a number. Raises KeyError when `ref` points at nothing."""
     source = graph.source(ref)
     stream = source.kind is SignalKind.STREAM
     low = (ref.index * source.lanes + ref.lane if stream else ref.index) * source.width
@@ -36,14 +36,14 @@ def sample_slice(graph: Graph, ref: Ref) -> BitSlice:
 
 
 def valid_slice(ref: Ref) -> BitSlice:
-    """The valid bit of a stream; of a module's stream it is a register of its own."""
+    """Return the valid bit of a stream; of a module's stream it is a register of its own."""
     if ref.module is not None:
         return BitSlice("", (ref.module, ref.name), 0, 1)
     return BitSlice(f"{ref.name}_valid_i", ("", ref.name), ref.index, 1)
 
 
 def extended(bits: int, width: int, *, signed: bool) -> int:
-    """The number that `width` bits stand for.
+    """Return the number that `width` bits stand for.
 
     >>> extended(0b110, 3, signed=True), extended(0b110, 3, signed=False)
     (-2, 6)
@@ -52,7 +52,7 @@ def extended(bits: int, width: int, *, signed: bool) -> int:
 
 
 def stall_order(graph: Graph) -> tuple[Module, ...]:
-    """The modules so that whoever takes a module's streams comes before it: a stall runs against the streams (R7).
+    """Return the modules so that whoever takes a module's streams comes before it: a stall runs against the streams (R7).
 
     Raises ValueError when streams run in a circle.
     """
@@ -64,5 +64,5 @@ def stall_order(graph: Graph) -> tuple[Module, ...]:
 
 
 def beats_of(module: Module) -> tuple[Key, ...]:
-    """The streams that a module drives."""
+    """Return the streams that a module drives."""
     return tuple((module.name, action.output) for action in module.actions if action.kind in STREAMS)

@@ -12,7 +12,7 @@ _WORD = (1 << WORD_BITS) - 1
 
 
 def check_inputs(ports: Ports, rows: Rows) -> Rows:
-    """The rows as one block of memory. Raises ValueError when they are not `uint64[cycles, input_columns]`."""
+    """Return the rows as one block of memory. Raises ValueError when they are not `uint64[cycles, input_columns]`."""
     if rows.ndim != 2 or rows.shape[1] != ports.input_columns or rows.dtype != np.uint64:
         raise ValueError(
             f"inputs are {rows.dtype}{list(rows.shape)}; uint64[cycles, {ports.input_columns}] is needed, in the"
@@ -22,12 +22,12 @@ def check_inputs(ports: Ports, rows: Rows) -> Rows:
 
 
 def values_of(ports: Iterable[Port], row: Sequence[int]) -> dict[str, int]:
-    """What the ports carry in one row, by name."""
+    """Return what the ports carry in one row, by name."""
     return {port.name: value_of(port, row) for port in ports}
 
 
 def value_of(port: Port, row: Sequence[int]) -> int:
-    """What one port carries: bits above its width do not exist."""
+    """Return what one port carries: bits above its width do not exist."""
     value = row[port.column]
     for word in range(1, port.words):
         value |= row[port.column + word] << WORD_BITS * word
@@ -35,7 +35,7 @@ def value_of(port: Port, row: Sequence[int]) -> int:
 
 
 def row_of(ports: Sequence[Port], values: Mapping[str, int]) -> list[int]:
-    """The row in which the ports carry `values`; those that are not named carry 0."""
+    """Return the row in which the ports carry `values`; those that are not named carry 0."""
     row = []
     for port in ports:
         value = values.get(port.name, 0)
@@ -44,7 +44,7 @@ def row_of(ports: Sequence[Port], values: Mapping[str, int]) -> list[int]:
 
 
 def series_of(port: Port, rows: Rows) -> list[int]:
-    """What one port carries, cycle by cycle."""
+    """Return what one port carries, cycle by cycle."""
     columns = rows[:, port.column : port.column + port.words].tolist()
     mask = (1 << port.width) - 1
     return [sum(word << WORD_BITS * place for place, word in enumerate(row)) & mask for row in columns]

@@ -11,14 +11,14 @@ from fpga.count_action.simulate.reference.state import CountCycle, Cycle
 
 
 def explain_run(datapath: Datapath, inputs: Rows) -> Iterator[str]:
-    """Lines of text for a run from reset. Raises ValueError for rows of another width."""
+    """Return lines of text for a run from reset. Raises ValueError for rows of another width."""
     for number, cycle in enumerate(Reference(datapath).cycles(inputs)):
         yield f"cycle {number}"
         yield from (f"  {line}" for line in trace_cycle(datapath, cycle))
 
 
 def trace_cycle(datapath: Datapath, cycle: Cycle) -> Iterator[str]:
-    """What happens in one cycle; one line for every count."""
+    """Return what happens in one cycle; one line for every count."""
     for count in cycle.counts:
         yield f"{count.module}.{count.count}: {_sentence(datapath, count)}"
         yield from (f"  in the next cycle: {effect}" for effect in _effects(datapath, count))

@@ -29,12 +29,12 @@ _STREAMS = (ActionKind.STREAM, ActionKind.EMIT)
 
 
 def core_files() -> tuple[Path, ...]:
-    """The hand-written blocks that every generated top needs."""
+    """Return the hand-written blocks that every generated top needs."""
     return tuple(sorted(_RTL.glob("count_action*.sv")))
 
 
 def emit(datapath: Datapath, texts: Mapping[str, str] | None = None) -> str:
-    """The top of `datapath` as SystemVerilog.
+    """Return the top of `datapath` as SystemVerilog.
 
     `texts` are the sources by the file names of the locations: where given, the line that a part comes from is
     quoted above it. Raises ValueError when a name is not possible in SystemVerilog, KeyError when a reference
@@ -64,7 +64,7 @@ def _port_list(wiring: Wiring) -> Iterator[str]:
 
 
 def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
-    """The parts of the body, in an order in which everything is declared before it is used."""
+    """Return the parts of the body, in an order in which everything is declared before it is used."""
     yield _declarations(wiring)
     yield _targets(wiring)
     yield from _streams(wiring)
@@ -80,7 +80,7 @@ def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
 
 
 def _title(action: Action) -> str:
-    """Which count an action is on, and what it does, in a few words."""
+    """Return which count an action is on, and what it does, in a few words."""
     what = ".".join(action.clears) if action.clears else action.output
     return f"{action.on}: {action.kind.value} {what}"
 
@@ -109,7 +109,7 @@ def _targets(wiring: Wiring) -> Iterator[str]:
 
 
 def _streams(wiring: Wiring) -> Iterator[Iterable[str]]:
-    """Who is ready for which stream, and which beats move (R7)."""
+    """Return the lines for who is ready for which stream, and which beats move (R7)."""
     asked = _asked(wiring)
     for signal in wiring.datapath.inputs:
         if signal.kind is SignalKind.STREAM:
@@ -149,7 +149,7 @@ def _moves(wiring: Wiring, refs: list[Ref], ready: str) -> Iterator[str]:
 
 
 def _asked(wiring: Wiring) -> frozenset[str]:
-    """The wires of moving beats that a count or a sum looks at."""
+    """Return the wires of moving beats that a count or a sum looks at."""
     wires = {term(wiring, count, ref).wire for _, count in wiring.datapath.counts() for ref in count.terms}
     for module in wiring.datapath.modules:
         for action in module.drives(ActionKind.EMIT):
@@ -172,7 +172,7 @@ def _status(wiring: Wiring) -> Iterator[str]:
 
 
 def _unused(wiring: Wiring, body: list[str]) -> list[str]:
-    """A sink for wires of which not every bit is looked at, so that linters speak up when one is forgotten."""
+    """Return a sink for wires of which not every bit is looked at, so that linters speak up when one is forgotten."""
     lines = (line.strip() for line in body)
     code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(("//", "logic ")))
     names = [*(port.name for port in wiring.ports.inputs), "target", *sorted(_asked(wiring))]

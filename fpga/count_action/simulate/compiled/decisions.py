@@ -33,7 +33,7 @@ class Decisions:
     names: Names
 
     def lines(self) -> Lines:
-        """The statements, in order."""
+        """Return the statements, in order."""
         datapath = self.names.datapath
         for module, count in datapath.counts():
             yield from self._enable(module, count)
@@ -61,7 +61,7 @@ class Decisions:
 
     # ----------------------------------------------------------------------------------- streams (R7)
     def _stall(self, module: Module) -> Lines:
-        """Who is ready for the beats of a module, and whether it stalls."""
+        """Return the statements for who is ready for the beats of a module, and whether it stalls."""
         waiting = []
         for action in module.actions:
             if action.kind in STREAMS:
@@ -78,7 +78,7 @@ class Decisions:
         return unsigned(self.names.input_bit(f"{module}_{output}_ready_i"))
 
     def _takers_ready(self, ref: Ref) -> str:
-        """A level count is ready when it fires, others when they do not stall."""
+        """Return whether all takers are ready: a level count when it fires, others when they do not stall."""
         return all_of(
             self.names.fire(module.name, count.name)
             if count.kind is CountKind.LEVEL
@@ -114,7 +114,7 @@ class Decisions:
         return self.names.count(module.name, count.name), self.names.target(module.name, count.target)
 
     def _increment(self, count: Count) -> str:
-        """What a count adds; different bits of one word are counted together."""
+        """Return what a count adds; different bits of one word are counted together."""
         parts = [str(count.constant)] if count.constant else []
         masks: dict[str, int] = {}
         for term in (self._term(count, ref) for ref in count.terms):
@@ -127,7 +127,7 @@ class Decisions:
         return " + ".join(parts + [ones(name, mask) for name, mask in masks.items()])
 
     def _term(self, count: Count, ref: Ref) -> Field:
-        """A level count looks at the beats that wait, an accumulating one at those that move."""
+        """Return what a term adds: a level count looks at the beats that wait, an accumulating one at those that move."""
         if not self.names.graph.is_stream(ref):
             return self.names.field(ref)
         return self.names.valid(ref) if count.kind is CountKind.LEVEL else self.names.moves(ref)

@@ -27,22 +27,22 @@ class Field:
     """Whether the only word has no other bits than these."""
 
     def part(self, begin: int, width: int) -> Field:
-        """`width` of its bits, from bit `begin` on."""
+        """Return `width` of its bits, from bit `begin` on."""
         return self if (begin, width) == (0, self.width) else Field(self.words, self.low + begin, width)
 
 
 def whole(expression: str, width: int) -> Field:
-    """A value that is known to fit in `width` bits."""
+    """Return a value that is known to fit in `width` bits."""
     return Field((expression,), 0, width, whole=True)
 
 
 def zeros(width: int) -> Field:
-    """Bits that are never 1."""
+    """Return bits that are never 1."""
     return Field((), 0, width)
 
 
 def literal(value: int) -> str:
-    """A 64-bit pattern as a signed number.
+    """Return a 64-bit pattern as a signed number.
 
     >>> literal(2**64 - 1), literal(5)
     ('-1', '5')
@@ -52,7 +52,7 @@ def literal(value: int) -> str:
 
 
 def unsigned(field: Field) -> str:
-    """The bits of a field (at most 64) as a number, 0 above them.
+    """Return the bits of a field (at most 64) as a number, 0 above them.
 
     >>> unsigned(Field(("a", "b"), 3, 5)), unsigned(Field(("a", "b"), 60, 8))
     ('(a >> 3 & 31)', '((a >> 60 & 15 | b << 4) & 255)')
@@ -72,7 +72,7 @@ def unsigned(field: Field) -> str:
 
 
 def number(field: Field, *, signed: bool) -> str:
-    """What a sample stands for.
+    """Return what a sample stands for.
 
     >>> number(Field(("a",), 16, 16), signed=True)
     '(a << 32 >> 48)'
@@ -89,17 +89,17 @@ def number(field: Field, *, signed: bool) -> str:
 
 
 def any_of(bits: Iterable[str]) -> str:
-    """1 when one of the bits is; 0 when there are none."""
+    """Return 1 when one of the bits is; 0 when there are none."""
     return " | ".join(dict.fromkeys(bits)) or "0"
 
 
 def all_of(bits: Iterable[str]) -> str:
-    """1 when all of the bits are; 1 when there are none."""
+    """Return 1 when all of the bits are; 1 when there are none."""
     return " & ".join(dict.fromkeys(bit for bit in bits if bit != "1")) or "1"
 
 
 def packed(fields: Iterable[Field]) -> list[str]:
-    """Fields side by side, the first lowest: an expression for each 64-bit word.
+    """Return fields side by side, the first lowest: an expression for each 64-bit word.
 
     >>> packed([whole("x", 4), zeros(2), Field(("a", "b"), 60, 8)])
     ['x | ((a >> 60 & 15 | b << 4) & 255) << 6']
@@ -121,7 +121,7 @@ def packed(fields: Iterable[Field]) -> list[str]:
 
 
 def merged(fields: Iterable[Field]) -> list[Field]:
-    """Neighbours that are neighbours where they come from, too, become one field."""
+    """Join fields that are neighbours where they come from, too."""
     runs: list[Field] = []
     for field in fields:
         last = runs[-1] if runs else None
@@ -133,19 +133,19 @@ def merged(fields: Iterable[Field]) -> list[Field]:
 
 
 def negative(bit: str) -> str:
-    """All ones when a bit is 1: a mask."""
+    """Return all ones when a bit is 1: a mask."""
     return f"-{bit}" if bit.isidentifier() else f"-({bit})"
 
 
 def ones(word: str, mask: int) -> str:
-    """How many of some bits of a word are 1."""
+    """Return how many of some bits of a word are 1."""
     if mask.bit_count() > _SINGLE_BITS:
         return f"ones({word} & {literal(mask)})"
     return " + ".join(unsigned(Field((word,), place, 1)) for place in range(WORD_BITS) if mask >> place & 1)
 
 
 def spread(bits: Iterable[str]) -> str:
-    """Bits side by side in one word; equal ones at once.
+    """Return bits side by side in one word; equal ones at once.
 
     >>> spread(["f0", "f0", "1"])
     '-f0 & 3 | 4'
@@ -159,5 +159,5 @@ def spread(bits: Iterable[str]) -> str:
 
 
 def when(condition: str, lines: Iterable[str]) -> str:
-    """Statements that happen when a bit is 1."""
+    """Return statements that happen when a bit is 1."""
     return "\n".join([f"if {condition}:", *(f"    {line}" for line in lines)])

@@ -28,7 +28,10 @@ class Program:
 
 
 def program_of(datapath: Datapath) -> Program:
-    """The statements of one cycle. Raises KeyError for references to nothing, ValueError for circles of streams."""
+    """Return the statements of one cycle.
+
+    Raises KeyError for references to nothing, ValueError for circles of streams.
+    """
     names = Names(datapath)
     return Program(
         statements=(*Decisions(names).lines(), *Updates(names).lines()),

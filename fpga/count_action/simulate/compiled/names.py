@@ -1,4 +1,4 @@
-"""What the registers and wires of a datapath are called in the generated statements.
+"""Names of the registers and wires of a datapath in the generated statements.
 
 `i3` is a word of the row that comes in, `o3` of the one that goes out. Registers: `c` counts, `t` targets, `a` sums,
 `v` valid bits, `d` words of beats, `r` flags, pulses and numbers, `over` and `full` the status bits. Wires: `e`
@@ -33,32 +33,32 @@ class Names:
         """Places of what actions drive."""
 
     def driver(self, key: Key) -> Action:
-        """The first action that drives an output."""
+        """Return the first action that drives an output."""
         return self.graph.drivers[key][0][1]
 
     def actions(self, *kinds: ActionKind) -> Iterator[tuple[Module, Action]]:
-        """Actions of these kinds with their modules."""
+        """Return actions of these kinds with their modules."""
         return ((module, action) for module in self.datapath.modules for action in module.drives(*kinds))
 
     # ----------------------------------------------------------------------------------------- fields
     def words(self, port: Port) -> tuple[str, ...]:
-        """The words of an input port."""
+        """Return the words of an input port."""
         return tuple(f"i{port.column + word}" for word in range(port.words))
 
     def input_bit(self, name: str) -> Field:
-        """The lowest bit of an input port."""
+        """Return the lowest bit of an input port."""
         return Field(self.words(self.ports.input(name)), 0, 1)
 
     def beat_port(self, key: Key) -> Port:
-        """The port that shows the data of a module's stream."""
+        """Return the port that shows the data of a module's stream."""
         return self.ports.output(f"{key[0]}_{key[1]}_data_o")
 
     def beat(self, key: Key) -> tuple[str, ...]:
-        """The registers of a module's stream."""
+        """Return the registers of a module's stream."""
         return tuple(f"d{self.outputs[key]}_{word}" for word in range(self.beat_port(key).words))
 
     def field(self, ref: Ref) -> Field:
-        """The bits of a sample, a flag or a number, as they were at the beginning of the cycle."""
+        """Return the bits of a sample, a flag or a number, as they were at the beginning of the cycle."""
         place = sample_slice(self.graph, ref)
         if place.port:
             return Field(self.words(self.ports.input(place.port)), place.low, place.width)
@@ -68,14 +68,14 @@ class Names:
         return whole(f"r{self.outputs[place.register]}", place.width)
 
     def valid(self, ref: Ref) -> Field:
-        """The valid bit of a stream."""
+        """Return the valid bit of a stream."""
         place = valid_slice(ref)
         if place.port:
             return Field(self.words(self.ports.input(place.port)), place.low, 1)
         return whole(f"v{self.outputs[place.register]}", 1)
 
     def moves(self, ref: Ref) -> Field:
-        """The bit that is 1 when a beat of a stream moves."""
+        """Return the bit that is 1 when a beat of a stream moves."""
         if ref.module is not None:
             return whole(f"g{self.outputs[ref.module, ref.name]}", 1)
         words = self.words(self.ports.input(f"{ref.name}_valid_i"))
@@ -83,28 +83,28 @@ class Names:
 
     # ------------------------------------------------------------------------------- counts and modules
     def count(self, module: str, count: str) -> int:
-        """The place of a count."""
+        """Return the place of a count."""
         return self._counts[module, count]
 
     def fire(self, module: str, count: str) -> str:
-        """1 when a count fires."""
+        """Return 1 when a count fires."""
         return f"f{self._counts[module, count]}"
 
     def target(self, module: str, target: str) -> str:
-        """The target in force."""
+        """Return the target in force."""
         return f"t{self._targets[module, target]}"
 
     def goes(self, module: Module) -> str:
-        """1 while a module is not stalled."""
+        """Return 1 while a module is not stalled."""
         return f"n{self._modules[module.name]}" if can_stall(module) else "1"
 
     def on(self, module: Module, count: Count) -> str:
-        """1 while a count is enabled and its module not stalled."""
+        """Return 1 while a count is enabled and its module not stalled."""
         gated = f"e{self._counts[module.name, count.name]}" if count.gate else "1"
         return all_of([gated, self.goes(module)])
 
     def clears(self, module: str, count: str) -> list[str]:
-        """The fires that clear a count (R5)."""
+        """Return the fires that clear a count (R5)."""
         return [
             self.fire(owner.name, action.on)
             for owner, action in self.actions(ActionKind.CLEAR_COUNT)
@@ -112,7 +112,7 @@ class Names:
         ]
 
     def adds(self, module: Module, action: Action) -> bool:
-        """Whether an action keeps a sum from cycle to cycle."""
+        """Return whether an action keeps a sum from cycle to cycle."""
         return action.kind is ActionKind.EMIT and module.count(action.on).kind is CountKind.ACCUMULATE
 
     @cached_property
@@ -122,7 +122,7 @@ class Names:
         return frozenset((ref.module, ref.name) for ref in refs if ref.module and self.graph.is_stream(ref))
 
     def registers(self) -> dict[str, int]:
-        """Every register with what it is after reset (R12)."""
+        """Return every register with what it is after reset (R12)."""
         made: dict[str, int] = {}
         for (_, count), place in zip(self.datapath.counts(), self._counts.values(), strict=True):
             if count.kind is CountKind.ACCUMULATE:

@@ -30,7 +30,7 @@ _INPUT, _OUTPUT = re.compile(r"i(\d+)"), re.compile(r"o(\d+)")
 
 
 def compiled(program: Program) -> Run:
-    """The loop over a program, compiled."""
+    """Return the loop over a program, compiled."""
 
     @intrinsic  # type: ignore[untyped-decorator]
     def cycles(_typing: Any, state: Any, rows: Any, out: Any) -> Any:
@@ -69,7 +69,7 @@ class _Loop:
         }
 
     def emit(self, state: Any, rows: Any, out: Any, cycles: Any) -> None:
-        """Registers in, the loop, registers out."""
+        """Emit the loading of the registers, the loop, and the storing of the registers."""
         for place, name in enumerate(self._program.registers):
             self._copy(self._at(state, place), self._cells[name])
         with cgutils.for_range(self._builder, cycles) as loop:

@@ -14,7 +14,7 @@ class Simulator:
     """A compiled datapath and its registers. `run` goes on where it stopped; `reset` is as after power-on."""
 
     def __init__(self, datapath: Datapath) -> None:
-        """Compiles. Raises ImportError when numba is not installed, KeyError for references to nothing, ValueError
+        """Compile. Raises ImportError when numba is not installed, KeyError for references to nothing, ValueError
         for streams in a circle.
         """
         self.datapath = datapath
@@ -29,7 +29,7 @@ class Simulator:
         self._state = self._reset.copy()
 
     def run(self, rows: Rows, out: Rows | None = None) -> Rows:
-        """Outputs of every cycle, read before its clock edge; in `out` where given, as getting new memory takes
+        """Return outputs of every cycle, read before its clock edge; in `out` where given, as getting new memory takes
         longer than the simulation. Raises ValueError for rows of another width, and for an `out` that does not fit.
         """
         inputs = check_inputs(self.ports, rows)
@@ -43,15 +43,15 @@ class Simulator:
         return outputs
 
     def reset(self) -> None:
-        """All registers as R12 says."""
+        """Reset all registers as R12 says."""
         self._state[:] = self._reset
 
 
 def compile_datapath(datapath: Datapath) -> Simulator:
-    """A fast simulator of a datapath, reset. Raises as `Simulator`."""
+    """Return a fast simulator of a datapath, reset. Raises as `Simulator`."""
     return Simulator(datapath)
 
 
 def simulate(datapath: Datapath, inputs: Rows) -> Rows:
-    """Outputs of a run from reset. Raises as `Simulator`, and ValueError for rows of another width."""
+    """Return outputs of a run from reset. Raises as `Simulator`, and ValueError for rows of another width."""
     return Simulator(datapath).run(inputs)

@@ -36,7 +36,7 @@ class Updates:
     names: Names
 
     def lines(self) -> Lines:
-        """The statements, in order."""
+        """Return the statements, in order."""
         for key in self.names.outputs:
             if key in self.names.quoted:
                 yield from (f"{word}_before = {word}" for word in self.names.beat(key))
@@ -58,7 +58,7 @@ class Updates:
         return when(on, [f"{name} = {self._total(action, name)}"])
 
     def _total(self, action: Action, base: str = "") -> str:
-        """The sum with those samples of this cycle that are counted, in the width of the action."""
+        """Return the sum with those samples of this cycle that are counted, in the width of the action."""
         groups: dict[str, list[str]] = {}
         for ref in action.refs:
             groups.setdefault(self._counted(ref), []).append(self._sample(ref))
@@ -96,7 +96,7 @@ class Updates:
         return (f"{name} = {text}" for name, text in zip(self.names.beat(key), words, strict=True))
 
     def _fitted(self, ref: Ref, width: int) -> Field:
-        """A sample in the width of a beat: cut, or extended by its own sign."""
+        """Return a sample in the width of a beat: cut, or extended by its own sign."""
         sample = self.names.field(ref)
         if sample.width >= width:
             return sample.part(0, width)
@@ -105,7 +105,7 @@ class Updates:
         return whole(unsigned(sample), width)
 
     def _emitted(self, module: Module, action: Action) -> Lines:
-        """The sum leaves, shifted. A level count has counted no beats before this cycle."""
+        """Return the sum leaves, shifted. A level count has counted no beats before this cycle."""
         key = (module.name, action.output)
         total, (beat,) = f"a{self.names.outputs[key]}", self.names.beat(key)
         adds = self.names.adds(module, action)

@@ -74,7 +74,7 @@ class _NextState:
         return outputs
 
     def _effect(self, module: Module, action: Action) -> dict[Key, int]:
-        """What an action whose count fires makes of its output."""
+        """Return what an action whose count fires makes of its output."""
         key = (module.name, action.output)
         if action.kind is ActionKind.STREAM:
             samples = (self._now.sample(ref) for ref in action.refs)
@@ -91,7 +91,7 @@ class _NextState:
         return {}
 
     def _set(self, module: Module, flag: str) -> bool:
-        """Whether anything sets a flag in this cycle: set wins over clear (R9)."""
+        """Return whether anything sets a flag in this cycle: set wins over clear (R9)."""
         setting = (each for each in module.drives(ActionKind.SET) if each.output == flag)
         return any(self._now.fires(module.name, each.on) for each in setting)
 
@@ -112,7 +112,7 @@ class _NextState:
         return sums
 
     def _sum(self, module: Module, action: Action) -> int:
-        """The sum with the samples of this cycle, in the action's width."""
+        """Return the sum with the samples of this cycle, in the action's width."""
         total = self._now.state.sums[module.name, action.output]
         now = self._now.counts[module.name, action.on]
         if now.enabled and not now.stalled:

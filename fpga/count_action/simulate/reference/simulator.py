@@ -23,29 +23,32 @@ class Reference:
     """A datapath and its registers. `run` may be called again and again; `reset` makes it as after power-on."""
 
     def __init__(self, datapath: Datapath) -> None:
-        """Raises KeyError for references to nothing, ValueError for streams in a circle."""
+        """Prepare a datapath in reset.
+
+        Raises KeyError for references to nothing, ValueError for streams in a circle.
+        """
         self.datapath = datapath
         self.ports = ports_of(datapath)
         self._wiring = Wiring(datapath)
         self.reset()
 
     def reset(self) -> None:
-        """All registers as R12 says."""
+        """Reset all registers as R12 says."""
         self.state = reset_state(self.datapath)
 
     def run(self, rows: Rows) -> Rows:
-        """Outputs of every cycle, read before its clock edge. Raises ValueError for rows of another width."""
+        """Return outputs of every cycle, read before its clock edge. Raises ValueError for rows of another width."""
         inputs = check_inputs(self.ports, rows)
         outputs = [row_of(self.ports.outputs, cycle.outputs) for cycle in self.cycles(inputs)]
         return np.array(outputs, np.uint64).reshape(len(inputs), self.ports.output_columns)
 
     def cycles(self, rows: Rows) -> Iterator[Cycle]:
-        """What happens in every cycle."""
+        """Return what happens in every cycle."""
         for row in check_inputs(self.ports, rows).tolist():
             yield self.step(values_of(self.ports.inputs, row))
 
     def step(self, inputs: Mapping[str, int]) -> Cycle:
-        """One cycle: `inputs` by port, ports that are not named being 0."""
+        """Run one cycle: `inputs` by port; ports that are not named are 0."""
         evaluation = Evaluation(self._wiring, self.state, inputs)
         cycle, self.state = evaluation.cycle(), next_state(evaluation)
         return cycle

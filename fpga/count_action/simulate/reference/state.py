@@ -29,7 +29,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class CountCycle:
-    """What a count does in one cycle; `value` is what is compared with `target` (R1)."""
+    """One cycle of a count; `value` is what is compared with `target` (R1)."""
 
     module: str
     count: str
@@ -56,7 +56,7 @@ class Cycle:
 
 
 def reset_state(datapath: Datapath) -> State:
-    """The registers after reset (R12)."""
+    """Return the registers after reset (R12)."""
     counts = [(module.name, count.name) for module, count in datapath.counts()]
     actions = [(module.name, action) for module in datapath.modules for action in module.actions]
     return State(

@@ -11,7 +11,7 @@ from fpga.count_action.simulate.bit_slices import BitSlice, Key, sample_slice, s
 
 
 class Wiring:
-    """What does not change from cycle to cycle."""
+    """Lines of a datapath that do not change from cycle to cycle."""
 
     def __init__(self, datapath: Datapath) -> None:
         self.datapath = datapath
@@ -22,7 +22,7 @@ class Wiring:
         self._streams: dict[Ref, bool] = {}
 
     def slice_of(self, ref: Ref) -> BitSlice:
-        """Where the bits of a sample, flag or number stand."""
+        """Return where the bits of a sample, flag or number stand."""
         if ref not in self._slices:
             self._slices[ref] = sample_slice(self.graph, ref)
         return self._slices[ref]

@@ -1,4 +1,4 @@
-"""Whether a run is as expected, and the eight cycles around the first place where it is not."""
+"""Check of a run against its expectations, and the eight cycles around the first that is not met."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Failure:
 
 
 def failures(stimulus: Stimulus, outputs: Rows) -> tuple[Failure, ...]:
-    """Every expectation that is not met, in the order of the cycles."""
+    """Return every expectation that is not met, in the order of the cycles."""
     series: dict[Wire, list[int]] = {}
     failed = []
     for expected in stimulus.expectations:
@@ -40,7 +40,7 @@ def failures(stimulus: Stimulus, outputs: Rows) -> tuple[Failure, ...]:
 
 
 def window(datapath: Datapath, inputs: Rows, outputs: Rows, failure: Failure) -> Iterator[str]:
-    """The eight cycles around a failure as a table: what is not always 0, and what was expected."""
+    """Return the eight cycles around a failure as a table: what is not always 0, and what was expected."""
     first = max(0, min(failure.expected.cycle - AROUND // 2, len(inputs) - AROUND))
     span = slice(first, first + AROUND)
     cycles = range(first, min(first + AROUND, len(inputs)))

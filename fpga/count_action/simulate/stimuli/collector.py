@@ -23,7 +23,7 @@ Found = tuple[Wire, bool] | None
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What an output must carry in a cycle; `line` is where the file says so."""
+    """A value that an output must carry in a cycle; `line` is where the file says so."""
 
     cycle: int
     wire: Wire
@@ -40,7 +40,7 @@ class Stimulus:
 
 
 def idle_inputs(datapath: Datapath) -> dict[str, int]:
-    """Inputs by port when nothing is said about them."""
+    """Return inputs by port when nothing is said about them."""
     shadow = low = 0
     for _, target in datapath.targets():
         shadow |= target.reset << low
@@ -50,7 +50,7 @@ def idle_inputs(datapath: Datapath) -> dict[str, int]:
 
 
 def idle_rows(datapath: Datapath, cycles: int) -> Rows:
-    """Cycles in which nothing comes in."""
+    """Return cycles in which nothing comes in."""
     row = row_of(ports_of(datapath).inputs, idle_inputs(datapath))
     return np.tile(np.array(row, np.uint64), (cycles, 1))
 
@@ -70,22 +70,22 @@ class Collector:
         self._errors: list[Diagnostic] = []
 
     def error(self, line: int, column: int, message: str, hint: str = "") -> CountActionError:
-        """An error of the file that ends the reading."""
+        """Return an error of the file that ends the reading."""
         return CountActionError([*self._errors, Diagnostic(self.file, line, column, message, hint)])
 
     def note(self, line: int, column: int, message: str, hint: str = "") -> None:
-        """An error after which reading goes on."""
+        """Note an error after which reading goes on."""
         self._errors.append(Diagnostic(self.file, line, column, message, hint))
         if len(self._errors) >= 20:
             raise CountActionError(self._errors)
 
     def settle(self) -> None:
-        """Raises what was noted."""
+        """Raise what was noted."""
         if self._errors:
             raise CountActionError(self._errors)
 
     def wire(self, name: str, line: int, column: int) -> Found:
-        """What a name means; notes an error when nothing."""
+        """Return what a name means; note an error when it means nothing."""
         expected = name.startswith(EXPECT)
         plain = name.removeprefix(EXPECT).strip()
         known = self._outputs if expected else self._inputs
@@ -100,7 +100,7 @@ class Collector:
         return None
 
     def check_overlaps(self, named: Iterable[tuple[str, Found]], line: int, columns: Iterable[int]) -> None:
-        """Notes inputs that are given twice: by their port and by themselves, or by two names of one port."""
+        """Note inputs that are given twice: by their port and by themselves, or by two names of one port."""
         given: dict[str, list[tuple[str, int]]] = {}
         taken: dict[str, int] = {}
         for (name, found), column in zip(named, columns, strict=False):
@@ -115,7 +115,7 @@ class Collector:
             taken[port] = taken.get(port, 0) | mask
 
     def cycle(self, cells: Iterable[tuple[Wire, bool, int, int]], line: int) -> None:
-        """One cycle: wires, whether expected, values, and their columns in the file."""
+        """Add one cycle: wires, whether expected, values, and their columns in the file."""
         values = dict(self._idle)
         for wire, expected, value, column in cells:
             if not wire.fits(value):
@@ -134,7 +134,7 @@ class Collector:
         self._cycles += 1
 
     def stimulus(self) -> Stimulus:
-        """What was collected. Raises `CountActionError`."""
+        """Return what was collected. Raises `CountActionError`."""
         self.settle()
         columns = ports_of(self.datapath).input_columns
         rows = np.array(self._words, np.uint64).reshape(self._cycles, columns)

@@ -32,7 +32,7 @@ CYCLE = "cycle"
 
 
 def load_stimulus(datapath: Datapath, path: Path, cycles: int | None = None) -> Stimulus:
-    """The stimulus in a `.csv`, `.npz` or `.py` file; with `cycles`, no more of it is read than so many.
+    """Return the stimulus in a `.csv`, `.npz` or `.py` file; with `cycles`, no more of it is read than so many.
 
     Raises `CountActionError` with the place of every error, and when there are more than `MAX_CYCLES`.
     """
@@ -101,7 +101,7 @@ def _header(collector: Collector, line: int, names: list[str]) -> list[Found]:
 def _check_cycle_number(
     collector: Collector, header: list[str], number: int, line: int, cells: list[str]
 ) -> None:
-    """Every line is one cycle: a number that leaves some out, or begins elsewhere, would mean another run."""
+    """Return every line is one cycle: a number that leaves some out, or begins elsewhere, would mean another run."""
     for place, (name, cell) in enumerate(zip(header, cells, strict=False)):
         if name.strip().lower() == CYCLE and cell.strip() not in {"", str(number)}:
             message = f"{quoted(cell.strip())} under {quoted(name.strip())}, but this line is cycle {number}"
@@ -155,7 +155,7 @@ def _npz(collector: Collector, path: Path, cycles: int | None) -> None:
 
 
 def _python(collector: Collector, path: Path, cycles: int | None) -> None:
-    """Runs the user's file: it is a program, and may never end by itself."""
+    """Run the user's file: it is a program, and may never end by itself."""
     path.read_bytes()  # a file that cannot be read is told as such
     try:
         make = runpy.run_path(str(path)).get("stimulus")
@@ -202,7 +202,7 @@ def _yielded(
 
 
 def _line_of(path: Path, made: object) -> int:
-    """Where a generator stands; 1 when that is another file, or no generator."""
+    """Return the line of a generator; 1 when that is in another file, or not a generator."""
     frame = getattr(made, "gi_frame", None)
     return frame.f_lineno if frame is not None and frame.f_code.co_filename == str(path) else 1
 

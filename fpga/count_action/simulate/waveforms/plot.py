@@ -41,7 +41,7 @@ def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first: 
 
 
 def chosen_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace]:
-    """The wires that say most: all that do something, inputs first, then modules; the most active of too many."""
+    """Return the wires that say most: all that do something, inputs first, then modules; the most active of too many."""
     wires = [(wire, inputs, _INPUT) for wire in input_wires(datapath)]
     wires += [(wire, outputs, _colour(wire)) for wire in output_wires(datapath)]
     lively = [(place, _liveliness(wire, rows)) for place, (wire, rows, _) in enumerate(wires)]
@@ -53,13 +53,13 @@ def chosen_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace
 
 
 def _liveliness(wire: Wire, rows: Rows) -> float:
-    """How often a wire changes; a bit that is always 1 says something, too."""
+    """Return how often a wire changes; a bit that is always 1 says something, too."""
     steady = wire.width == 1 and any(wire.series(rows[:1]))
     return float(activity(wire, rows).sum()) or 0.5 * steady
 
 
 def _weight(wire: Wire) -> int:
-    """Fires and counts are looked at first, data last."""
+    """Return the rank of a wire: fires and counts are looked at first, data last."""
     return 3 if wire.name.startswith(("fire_o", "count_o")) else 1 if "_data_" in wire.name else 2
 
 
@@ -85,7 +85,7 @@ def _draw_bit(axes: Any, base: float, values: list[int], colour: str) -> None:
 
 
 def _draw_bus(axes: Any, base: float, values: list[int], colour: str) -> None:
-    """A lozenge for every run of equal values, with the value in it where there is room; 0 is a plain line."""
+    """Return a lozenge for every run of equal values, with the value in it where there is room; 0 is a plain line."""
     begin = 0
     for end in range(1, len(values) + 1):
         if end < len(values) and values[end] == values[begin]:
@@ -109,7 +109,7 @@ def _draw_lozenge(axes: Any, base: float, ends: tuple[int, int], colour: str) ->
 
 
 def _dress(axes: Any, datapath: Datapath, traces: list[Trace], first: int, cycles: int) -> None:
-    """Names, cycles, and a line of the grid where something fires."""
+    """Add names, cycles, and a line of the grid where something fires."""
     for row, (wire, values, _) in enumerate(traces):
         if wire.name.startswith("fire_o"):
             for cycle in (place for place, value in enumerate(values) if value):

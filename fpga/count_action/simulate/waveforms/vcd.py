@@ -18,7 +18,7 @@ _FIRST, _LAST = 33, 126
 
 
 def vcd_text(datapath: Datapath, inputs: Rows, outputs: Rows) -> str:
-    """The text of a VCD file: a scope for every module, the clock and what comes from outside in the top."""
+    """Return the text of a VCD file: a scope for every module, the clock and what comes from outside in the top."""
     wires = [(wire, inputs) for wire in input_wires(datapath)]
     wires += [(wire, outputs) for wire in output_wires(datapath)]
     codes = [_code(place + 1) for place in range(len(wires))]
@@ -53,7 +53,7 @@ def _header(datapath: Datapath, wires: list[Wire], codes: list[str]) -> Iterator
 
 
 def _plain(wire: Wire) -> str:
-    """The name in its scope: letters, digits and underscores."""
+    """Return the name in its scope: letters, digits and underscores."""
     port, _, label = wire.name.partition("[")
     label = label.rstrip("]")
     if wire.owner and label.startswith(f"{wire.owner}."):
@@ -67,7 +67,7 @@ def _bits(wire: Wire) -> str:
 
 
 def _code(place: int) -> str:
-    """A short identifier.
+    """Return a short identifier.
 
     >>> _code(0), _code(94)
     ('!', '!"')
