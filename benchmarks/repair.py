@@ -1,4 +1,4 @@
-"""From a fibre cut under a looping AllReduce to traffic again, and to a ring patched anew: medians over many cuts.
+"""From a fibre cut under a looping AllReduce to traffic again, and to a ring patched again: medians over many cuts.
 
 Four hosts of three NICs in namespaces; ring links of two NICs, links for pairs on the third. One launch of the
 AllReduce lives through all cuts of transmit and receive fibres, first of duplex links and then of one-way links; every

@@ -185,7 +185,7 @@ class Datapath:
         return {f"{module}.{count}": self._read("COUNT", module, count) for module, count in pairs}
 
     def outputs(self) -> dict[str, int]:
-        """Return flags and numbers as they are now, and how many pulses there were since reset, by `module.output`."""
+        """Return flags and numbers as they are now, and the pulses since reset, by `module.output`."""
         driven = [(module, name) for module, name, *_ in effects(self._loaded().datapath)]
         return {f"{module}.{name}": self._read("OUT", module, name) for module, name in driven}
 

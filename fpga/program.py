@@ -1,7 +1,7 @@
-"""What a driver loads: a value for every target, layer by layer, for one particular datapath.
+"""Programs that a driver loads: a value for every target, layer by layer, for one particular datapath.
 
 A program carries the datapath it is for (its representation, `fpga.count_action.Datapath`), so a file of a
-program is all that a driver needs beside a bus.
+program is all that a driver needs in addition to a bus.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Program:
         return self.datapath.digest
 
     def targets(self, layer: int) -> tuple[tuple[str, str, int], ...]:
-        """Return module, target and value of every target in a layer.
+        """Return the module, target and value of every target in a layer.
 
         Raises ProgramError for a layer that is not there.
         """
@@ -67,7 +67,7 @@ class Program:
         )
 
     def to_json(self) -> str:
-        """Return text that `program_from_json` takes."""
+        """Return the text that `program_from_json` takes."""
         document = {
             "hash": f"{self.digest:08x}",
             "layers": [dict(layer) for layer in self.layers],
@@ -77,7 +77,7 @@ class Program:
 
 
 def program_from_json(text: str) -> Program:
-    """Return what `Program.to_json` has written. Raises ProgramError when it is not that, or was changed since."""
+    """Read what `Program.to_json` has written. Raises ProgramError when it is not that, or was changed since."""
     try:
         document: Any = json.loads(text)
         layers = tuple(dict(layer) for layer in document["layers"])
@@ -88,7 +88,7 @@ def program_from_json(text: str) -> Program:
     if digest != f"{datapath.digest:08x}":
         raise ProgramError(
             f"the program is for hash {digest}, but the datapath in it has {datapath.digest:08x}: one of them was"
-            " changed by hand. Write the program anew with Program.to_json()."
+            " changed by hand. Write the program again with Program.to_json()."
         )
     return Program(datapath, layers)
 

@@ -11,7 +11,7 @@ class BuildWithStartUp(build_py):
     """Puts `lightning/neighbours.pth` at the top, see docs/decisions/0016. A checkout (editable) does without."""
 
     def run(self) -> None:
-        """Build the packages, then copy the line beside them."""
+        """Build the packages, then copy the line next to them."""
         super().run()
         if not self.editable_mode:
             self.copy_file("lightning/neighbours.pth", str(Path(self.build_lib) / "lightbed.pth"))

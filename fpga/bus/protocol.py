@@ -59,12 +59,12 @@ class BurstBus(RegisterBus, Protocol):
     """A bus that takes several accesses in one go faster than one by one."""
 
     def transfer(self, accesses: Sequence[Access]) -> list[int]:
-        """Carry out accesses in their order; the words that were read. Raises BusFault."""
+        """Carry out accesses in their order; return the words that were read. Raises BusFault."""
         ...
 
 
 def transfer_of(bus: RegisterBus) -> Transfer:
-    """Return how to carry out accesses in their order, and get the words that were read: at once where the bus can."""
+    """Return a function that carries out accesses and returns the words read: at once where the bus can."""
     return bus.transfer if isinstance(bus, BurstBus) else partial(_one_by_one, bus)
 
 

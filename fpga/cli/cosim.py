@@ -24,11 +24,11 @@ class Simulator(Protocol):
     """A simulator with its state."""
 
     def run(self, rows: Rows) -> Rows:
-        """Return outputs of the next cycles."""
+        """Return the outputs of the next cycles."""
         ...
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Begin again."""
         ...
 
 

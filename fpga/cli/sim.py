@@ -115,7 +115,7 @@ def _simulated(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _R
 
 
 def _at_least(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
-    """Return the stimulus, and nothing coming in after it until there are so many cycles."""
+    """Return the stimulus, with nothing coming in after it until there are so many cycles."""
     import numpy as np
 
     from fpga.count_action.simulate.stimuli.collector import Stimulus, idle_rows

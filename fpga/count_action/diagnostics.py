@@ -1,6 +1,6 @@
 """Diagnostics of a text or a datapath that is not right: where, what, why, and what to do.
 
-Reading goes on after a mistake where it can, so that one run tells of several: each step of the reading collects
+Reading goes on after a mistake where it can, so that one run reports several: each step of the reading collects
 its errors in a `Report` and the next step begins only when there are none.
 """
 
@@ -15,14 +15,14 @@ from fpga.count_action.model import Location
 from fpga.errors import FpgaError
 
 MAX_ERRORS = 50
-"""More than these are not told at once."""
+"""More than these are not reported at once."""
 _SHOWN = 60
 """Characters of a user's word that a message repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One remark: `message` says what is wrong and why, `hint` what to do. Lines and columns begin at 1.
+    """One note: `message` says what is wrong and why, `hint` what to do. Lines and columns begin at 1.
 
     What was built in Python has no place in a file: its line and column are 0.
     """
@@ -63,7 +63,7 @@ class CountActionError(FpgaError, ValueError):
 
 
 class Refused(Exception):
-    """One part of a text cannot be read; the parts beside it may be fine. Never leaves this package."""
+    """One part of a text cannot be read; the parts next to it may be fine. Never leaves this package."""
 
     def __init__(self, at: Location, message: str, hint: str = "") -> None:
         super().__init__(message)

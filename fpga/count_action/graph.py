@@ -137,7 +137,7 @@ def can_stall(module: Module) -> bool:
 
 
 def circle(edges: dict[str, list[str]]) -> list[str]:
-    """Return names along one circle of a graph, the first again at the end; empty when it has none."""
+    """Return the names along one circle of a graph, the first again at the end; empty when it has none."""
     done: set[str] = set()
     for start in edges:
         path: list[str] = []

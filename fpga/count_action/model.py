@@ -2,7 +2,7 @@
 
 The language (`parse`), Python code (these classes), the simulators, SystemVerilog, the register map and the
 drivers' offsets all meet here. What the parts mean is written in `docs/reference/count-action.md`; the rules are
-cited as R1, R2, ... Names are resolved, ranges unrolled and parameters bound: nothing is left to interpret.
+cited as R1, R2, ... Names are resolved, ranges expanded and parameters bound: nothing is left to interpret.
 
 All classes are frozen. `Datapath.to_json` and `datapath_from_json` are inverses, and `Datapath.digest` is the
 32-bit number by which hardware and driver know each other. Source locations take no part in either.
@@ -215,7 +215,7 @@ class Datapath:
         return ((module, target) for module in self.modules for target in module.targets)
 
     def to_json(self) -> str:
-        """Return canonical text: sorted keys, no spaces, no locations."""
+        """Return the canonical text: sorted keys, no spaces, no locations."""
         return json.dumps(_plain(self), sort_keys=True, separators=(",", ":"))
 
     @cached_property

@@ -69,7 +69,7 @@ def ports_of(datapath: Datapath) -> Ports:
 
 
 def consumed_streams(datapath: Datapath) -> frozenset[tuple[str, str]]:
-    """Return streams of modules (module, output) that another module takes; the others leave the datapath."""
+    """Return the streams of modules (module, output) that another module takes; the others leave the datapath."""
     driven = {
         (module.name, action.output) for module in datapath.modules for action in _streams(module.actions)
     }
@@ -87,7 +87,7 @@ def _streams(actions: tuple[Action, ...]) -> Iterator[Action]:
 
 
 def samples_of(action: Action) -> int:
-    """Return samples in a beat of a STREAM or EMIT action."""
+    """Return the samples in a beat of a STREAM or EMIT action."""
     return len(action.refs) if action.kind is ActionKind.STREAM else 1
 
 

@@ -1,4 +1,4 @@
-"""Hand-written blocks beside their checks, with free inputs: the text of the proof of `fpga/rtl`."""
+"""Hand-written blocks with their checks, with free inputs: the text of the proof of `fpga/rtl`."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def ports_of_block(text: str) -> tuple[Port, ...]:
 
 
 def proof_text(proofs: Iterable[Proven], mutants: Mapping[int, str] | None = None) -> str:
-    """Return a top `proof` in which each block stands as `b0`, `b1`, ... beside its checks.
+    """Return a top `proof` in which each block stands as `b0`, `b1`, ... with its checks.
 
     `mutants` are names of modules that stand in the place of the block with that number.
     """
@@ -140,7 +140,7 @@ def _connected(connections: Mapping[str, str]) -> str:
 
 
 def proof_sources(proofs: Iterable[Proven]) -> dict[str, str]:
-    """Return files of the proof of these blocks, top `proof` last."""
+    """Return the files of the proof of these blocks, top `proof` last."""
     listed = list(proofs)
     names = list(dict.fromkeys(each.block for each in listed))
     return {

@@ -1,4 +1,4 @@
-"""What the parts of a datapath mean, as expressions over the ports of its top: rules R1, R2, R5, R7, R10 and R11.
+"""Meaning of the parts of a datapath, as expressions over the ports of its top: rules R1, R2, R5, R7, R10 and R11.
 
 Written from the model and the ports alone. The emitter is what is to be shown right: nothing of it is used here.
 """

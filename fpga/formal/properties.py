@@ -1,4 +1,4 @@
-"""What is proven, property by property, and which assertions of the checks stand for it."""
+"""Properties that are proven, and the assertions of the checks that stand for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proof of a datapath: its generated top beside the checks of every part, as SystemVerilog.
+"""The proof of a datapath: its generated top with the checks of every part, as SystemVerilog.
 
 Of the emitter nothing is used but the names of three registers and wires inside the top that no port shows: the
 targets in force (`target`), a sum and its register. A name that is not there would leave the checks without a value,
@@ -144,7 +144,10 @@ class Specification:
         return Check("count_action_ready", module.name, count.name, {"Streams": len(streams)}, ports)
 
     def _sum(self, module: Module, action: Action) -> Check:
-        """Return a sum. That of a level count is looked at when it fires: at no other time does a beat move."""
+        """Return the checks of a sum.
+
+        That of a level count is looked at when it fires: at no other time does a beat move.
+        """
         meaning, count = self.meaning, module.count(action.on)
         level = count.kind is CountKind.LEVEL
         name = f"{module.name}_{action.output}"

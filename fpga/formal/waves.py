@@ -9,7 +9,7 @@ _VARIABLE = re.compile(r"\$var \w+ (\d+) (\S+) (\S+)")
 
 
 def read_vcd(text: str, signals: Iterable[str], period: int = 10) -> dict[str, tuple[int, ...]]:
-    """Return values of `signals` of the outermost scope, one a cycle, as the solver's dumps have them.
+    """Return the values of `signals` of the outermost scope, one a cycle, as the solver's dumps have them.
 
     A cycle takes `period` units of time; what stands at its end counts. Bits without a value are 0. Signals that are
     not in the dump are left out.

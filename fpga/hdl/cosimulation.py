@@ -92,7 +92,7 @@ class Coverage:
     silent: tuple[str, ...]
     """Modules of which no count fired."""
     stalls_at_fire: int
-    """Fires of which a beat was kept waiting in the next cycle."""
+    """Fires of which a beat was backpressured in the next cycle."""
     commits_while_counting: int
     """Targets that a commit changed while a count that is compared with them was above 0."""
     overshoots: int
@@ -130,7 +130,7 @@ def _rises(bits: NDArray[np.bool_]) -> int:
 
 
 def _stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.bool_]) -> int:
-    """Return fires whose beat waited: valid two cycles later though nothing fired in between."""
+    """Count the fires whose beat waited: valid two cycles later though nothing fired in between."""
     ports = ports_of(datapath)
     places = {(module.name, count.name): place for place, (module, count) in enumerate(datapath.counts())}
     stalls = 0
@@ -143,7 +143,7 @@ def _stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.bool_])
 
 
 def _commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Rows) -> int:
-    """Return counts above 0 whose target a commit changes, over all commits; the run begins with a reset."""
+    """Count the counts above 0 whose target a commit changes, over all commits; the run begins with a reset."""
     ports = ports_of(datapath)
     commits = np.flatnonzero(bits_of(inputs, ports.input("commit_i"))[:, 0])
     shadow = bits_of(inputs, ports.input("target_shadow_i"))[commits]
@@ -169,7 +169,7 @@ def _changes(committed: NDArray[np.bool_], reset: int) -> NDArray[np.bool_]:
 
 
 def _chained(datapath: Datapath, by_module: dict[str, NDArray[np.bool_]]) -> int:
-    """Return fires that end a chain of three modules, each a cycle after the one that it counts."""
+    """Count the fires that end a chain of three modules, each a cycle after the one that it counts."""
     counted = {module.name: _counted(module) for module in datapath.modules}
     fired = {name: np.logical_or.reduce(bits, axis=1) for name, bits in by_module.items()}
     return sum(
@@ -181,7 +181,7 @@ def _chained(datapath: Datapath, by_module: dict[str, NDArray[np.bool_]]) -> int
 
 
 def _counted(module: Module) -> set[str]:
-    """Return other modules of which a module counts something."""
+    """Return the other modules of which a module counts something."""
     refs = (ref.module for count in module.counts for ref in count.terms)
     return {name for name in refs if name is not None} - {module.name}
 
@@ -198,7 +198,7 @@ class Comparison:
 
 
 def compare(datapath: Datapath, simulator: str, inputs: Rows, expected: Rows, actual: Rows) -> Comparison:
-    """Put the run of a simulator beside what was expected."""
+    """Compare the run of a simulator with what was expected."""
     found = first_mismatch(datapath, expected, actual)
     shown = tuple(window(datapath, found, inputs, expected, actual)) if found else ()
     return Comparison(simulator, coverage(datapath, inputs, expected), found, shown)

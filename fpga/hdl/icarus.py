@@ -60,7 +60,7 @@ endmodule
 
 
 def run(design: Datapath | Design, rows: Rows, *, episode: int = 0, timeout_s: float = 600) -> Rows:
-    """Return outputs of every cycle from reset on; with `episode`, the design is reset again after so many cycles.
+    """Return the outputs of every cycle from reset on; with `episode`, the design is reset again after so many cycles.
 
     Raises ToolMissing, ToolFailed (the sources are refused), BadOutput (an X or Z at an output), ValueError (rows
     of another width).

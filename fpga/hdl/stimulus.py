@@ -20,7 +20,7 @@ _LARGE = 12
 
 
 def generated_stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
-    """Return inputs for `cycles` cycles, the same for the same seed."""
+    """Return the inputs for `cycles` cycles, the same for the same seed."""
     random = np.random.default_rng(seed)
     ports = ports_of(datapath)
     rows = np.zeros((cycles, ports.input_columns), np.uint64)
@@ -63,7 +63,7 @@ def _as_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.bool_]:
 
 
 def _numbers(random: np.random.Generator, cycles: int, signal: Signal) -> NDArray[np.bool_]:
-    """Return small numbers mostly, 0 often, now and then any."""
+    """Draw small numbers mostly, 0 often, now and then any."""
     shape = (cycles, signal.size)
     small = random.integers(0, min(4, 2**signal.width), shape, dtype=np.uint64)
     large = random.integers(0, 2**signal.width, shape, dtype=np.uint64)
@@ -72,7 +72,7 @@ def _numbers(random: np.random.Generator, cycles: int, signal: Signal) -> NDArra
 
 
 def _targets(random: np.random.Generator, datapath: Datapath, ports: Ports, rows: Rows) -> None:
-    """Return targets to commit: drawn for every phase, in force from its first commit on."""
+    """Return the targets to commit: drawn for every phase, in force from its first commit on."""
     phases = -(-len(rows) // _PHASE)
     bits = [
         _as_bits(_reachable(random, phases, datapath, module.counts, target), target.width)
@@ -87,7 +87,7 @@ def _targets(random: np.random.Generator, datapath: Datapath, ports: Ports, rows
 def _reachable(
     random: np.random.Generator, phases: int, datapath: Datapath, counts: tuple[Count, ...], target: Target
 ) -> NDArray[np.uint64]:
-    """Return values that one of the target's counts can reach in a few cycles; sometimes 0, the reset value, or any."""
+    """Return values that one of the target's counts reaches in a few cycles; sometimes 0, the reset value, any."""
     mine = [count for count in counts if count.target == target.name]
     most = max((_reach(datapath, count) for count in mine), default=1)
     largest = 2**target.width - 1

@@ -1,4 +1,4 @@
-"""What a design costs: look-up tables and flip-flops by yosys, as an estimate that is good for comparisons alone.
+"""Cost of a design: look-up tables and flip-flops by yosys, as an estimate that is good for comparisons alone.
 
 yosys maps UltraScale+ with the carry chains of older families, so the numbers are not those of Vivado. They show
 growth: `fpga/rtl/synthesis.json` has what was last accepted, and `python -m fpga.hdl.synthesis --write` renews it.
@@ -28,7 +28,7 @@ ALLOWED_CELLS = 2
 
 
 def subjects() -> Iterator[Design]:
-    """Return what is estimated: the blocks of the core with their default parameters, and every module of the library."""
+    """Return the designs to estimate: blocks of the core with default parameters, every module of the library."""
     for path in core_files():
         text = path.read_text(encoding="ascii")
         yield Design(path.stem, ((path.name, text),), Ports((), ()))
@@ -37,7 +37,7 @@ def subjects() -> Iterator[Design]:
 
 
 def estimate(designs: Iterable[Design], *, timeout_s: float = 600) -> dict[str, dict[str, int]]:
-    """Return Look-up tables and flip-flops of each design, by its top. Raises ToolMissing and ToolFailed.
+    """Return the look-up tables and flip-flops of each design, by its top. Raises ToolMissing and ToolFailed.
 
     Runs in a process of its own: yosys ends the process on errors.
     """
@@ -76,7 +76,7 @@ def _passes(design: Design, folder: Path) -> Iterator[str]:
 
 
 def _cells(stat: str) -> dict[str, int]:
-    """Return Look-up tables of every size, and flip-flops of every kind, in what `stat` has counted."""
+    """Return the look-up tables of every size, and flip-flops of every kind, in what `stat` has counted."""
     kinds: Mapping[str, int] = json.loads(stat)["design"]["num_cells_by_type"]
     luts = sum(number for kind, number in kinds.items() if kind.startswith("LUT"))
     flops = sum(number for kind, number in kinds.items() if kind.startswith("FD"))

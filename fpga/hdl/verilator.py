@@ -103,7 +103,7 @@ void run_rows(void *pointer, int reset, int64_t cycles, const uint64_t *in, uint
 def build(
     design: Datapath | Design, folder: Path | None = None, *, optimise: str = "-O3", timeout_s: float = 600
 ) -> Simulator:
-    """Return the design as a running simulator, reset; built in `folder` unless it is there already.
+    """Build the design as a running simulator, reset; built in `folder` unless it is there already.
 
     Without `folder` libraries are kept in the user's cache. `optimise` goes to Verilator and to the C++ compiler.
     Raises ToolMissing (verilator, make, g++) and ToolFailed (the sources are refused).
@@ -123,7 +123,7 @@ def build(
 
 @contextmanager
 def _sole_builder(library: Path) -> Iterator[None]:
-    """Return one process builds a library; others that want the same one wait, and then find it."""
+    """Let one process build a library; others that want the same one wait, and then find it."""
     library.parent.mkdir(parents=True, exist_ok=True)
     with library.with_suffix(".lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -220,11 +220,14 @@ class Simulator:
         self.reset()
 
     def run(self, rows: Rows) -> Rows:
-        """Return outputs of every cycle, read before its clock edge. Raises ValueError for rows of another width."""
+        """Return the outputs of every cycle, read before its clock edge.
+
+        Raises ValueError for rows of another width.
+        """
         return self._run(rows, reset=False)
 
     def reset(self) -> None:
-        """Return two cycles of reset with all inputs 0."""
+        """Run two cycles of reset with all inputs 0."""
         self._run(np.zeros((2, self.design.ports.input_columns), np.uint64), reset=True)
 
     def close(self) -> None:

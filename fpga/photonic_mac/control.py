@@ -52,11 +52,11 @@ class _Delay:
 
     @property
     def out(self) -> bool:
-        """What comes out in this cycle."""
+        """Bit that comes out in this cycle."""
         return self._bits[0]
 
     def push(self, bit: bool) -> None:
-        """Return what goes in in this cycle, which it ends."""
+        """Put in what goes in in this cycle, and end the cycle."""
         self._bits.append(bit)
         self._bits.popleft()
 
@@ -73,7 +73,7 @@ class _Running:
         self._row = np.zeros((1, self._ports.input_columns), np.uint64)
 
     def step(self, inputs: Mapping[str, int]) -> dict[str, bool]:
-        """Return one cycle; inputs that are not named stay as they were. The outputs of one bit."""
+        """Run one cycle; inputs that are not named stay as they were. Return the outputs of one bit."""
         for name, value in inputs.items():
             port = self._ports.input(name)
             for word in range(port.words):
@@ -96,7 +96,7 @@ class _Loop:
         self._layer_ended = True
 
     def step(self) -> tuple[bool, ...]:
-        """Return one cycle: start, heading, sending, light, open, partial, result, finished."""
+        """Run one cycle: start, heading, sending, light, open, partial, result, finished."""
         start = self._layer_ended and bool(self._targets)
         partial, light = self._partial.out, self._light.out
         seen = self._control.step({**self._started(start), "partial_valid_i": partial})
@@ -127,7 +127,7 @@ class _Loop:
         return self._detector.step(inputs)["preamble_control_locked_o"]
 
     def _queue(self, is_open: bool, start: bool) -> None:
-        """Return beats that were sent wait until the detector is open; one leaves in a cycle."""
+        """Let beats that were sent wait until the detector is open; one leaves in a cycle."""
         leaves = is_open and self._waiting > 0
         self._partial.push(leaves)
         self._waiting = 0 if start else self._waiting + self._sent.out - leaves

@@ -69,7 +69,7 @@ def loopback_design() -> Design:
 
 
 def load_rows(network: Network) -> Rows:
-    """Return cycles that write the weights and the table of layers.
+    """Return the cycles that write the weights and the table of layers.
 
     Raises ValueError for a network that is too large.
     """
@@ -93,7 +93,7 @@ def layer_entry(outputs: int, inputs: int) -> int:
 
 
 def weight_words(weights: Integers) -> Rows:
-    """Return the words of a layer in the order in which they are sent: sixteen times magnitude and sign (1: not negative)."""
+    """Return the words of a layer as they are sent: sixteen times magnitude and sign (1: not negative)."""
     inputs = weights.shape[1]
     padded = np.pad(weights, ((0, 0), (0, beats_of(inputs) * LANES - inputs))).reshape(-1, LANES)
     return _packed(np.abs(padded) | (padded >= 0) << 8, 9)
@@ -102,7 +102,7 @@ def weight_words(weights: Integers) -> Rows:
 def run_rows(
     network: Network, image: ArrayLike, optics: Optics | None = None, timing: Timing | None = None
 ) -> Rows:
-    """Return cycles that write an image, start, and wait until the inference is finished.
+    """Return the cycles that write an image, start, and wait until the inference is finished.
 
     Raises ValueError when the timing and the optics differ in their delay.
     """
@@ -131,7 +131,7 @@ def run_rows(
 
 @dataclass(frozen=True)
 class Inference:
-    """What the hardware made of an image."""
+    """Results of the hardware for an image."""
 
     results: tuple[NDArray[np.int16], ...]
     """Of every layer."""

@@ -65,7 +65,7 @@ def quantised(weights: Sequence[ArrayLike]) -> Network:
 
 
 def layer_results(network: Network, images: ArrayLike) -> tuple[NDArray[np.int16], ...]:
-    """Return what every layer gives for images of magnitudes 0 .. 255 (batch × inputs): batch × outputs, wrapped to 16 bits.
+    """Return each layer's results (batch × outputs, 16 bits) for images of 0 .. 255 (batch × inputs).
 
     Without noise and loss. Raises ValueError for images of another size.
     """
@@ -87,7 +87,7 @@ def _check_images(network: Network, images: ArrayLike) -> Integers:
 
 
 def _dense(weights: Integers, activations: Integers) -> NDArray[np.int16]:
-    """Return one layer: of every output only the weights that are not 0, which is most of the speed."""
+    """Compute one layer: of every output only the weights that are not 0, which is most of the speed."""
     sums = np.empty((len(activations), len(weights)), np.int32)
     for output, row in enumerate(weights):
         used = np.flatnonzero(row)
@@ -97,7 +97,7 @@ def _dense(weights: Integers, activations: Integers) -> NDArray[np.int16]:
 
 
 def normalised(results: NDArray[np.int16]) -> Integers:
-    """Return results of a layer (batch × outputs) as the activations of the next, 0 .. 255.
+    """Return the results of a layer (batch × outputs) as the activations of the next, 0 .. 255.
 
     >>> normalised(np.array([[1000, -7, 3]], np.int16)).tolist()
     [[250, 0, 0]]
@@ -116,7 +116,7 @@ def accuracy(results: NDArray[np.int16], labels: ArrayLike) -> float:
 
 
 def beats_of(inputs: int) -> int:
-    """Return cycles that one output takes."""
+    """Return the cycles that one output takes."""
     return -(-inputs // LANES)
 
 

@@ -41,7 +41,7 @@ class Optics:
             raise ValueError(f"gain is 0 .. 511 and seed has 32 bits, not {self.gain} and {self.seed}")
 
     def light(self, products: NDArray[np.int32], first: int) -> NDArray[np.int32]:
-        """Return what the detector sees of products (cycles × lanes), the first of them in cycle `first` of the noise."""
+        """Return what the detector sees of products (cycles × lanes); the first is in cycle `first` of the noise."""
         amplified = (products * self.gain) >> 8
         if self.noise:
             amplified = amplified + noise(self.seed, first + len(products))[first:]

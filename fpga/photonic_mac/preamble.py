@@ -24,7 +24,7 @@ Samples = NDArray[np.uint16]
 
 @dataclass(frozen=True)
 class Detection:
-    """What a detector made of a run: when it opened (None: never), at which place, and the realigned samples.
+    """Result of a detector in a run: when it opened (None: never), at which place, and the realigned samples.
 
     `samples` is cycles × 16 and valid from `opened` on; the cycle of a sample is that in which it leaves.
     """
@@ -96,7 +96,7 @@ def received_stream(
     high: int = HIGH,
     low: int = 0,
 ) -> Samples:
-    """Return what comes back from optics: idle light, a preamble, data, idle light again, all `shift` samples late."""
+    """Return what optics send back: idle light, preamble, data, idle light, all `shift` samples late."""
     preamble = np.tile(np.where(PREAMBLE, high, low), length)
     before = np.full(idle_cycles * LANES + shift, idle)
     after = np.full(2 * LATENCY * LANES - shift, idle)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one stream, or one group of registers, adds to a top."""
+    """Lines that one stream, or one group of registers, adds to a top."""
 
     ports: tuple[str, ...] = ()
     body: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ def rest(wire: str, whole: int, width: int) -> tuple[str, ...]:
 
 
 def concatenated(wires: Iterable[str]) -> str:
-    """Return wires side by side, the first in the lowest bits."""
+    """Return the wires side by side, the first in the lowest bits."""
     return f"{{{', '.join(reversed(list(wires)))}}}"
 
 

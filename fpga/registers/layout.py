@@ -23,7 +23,7 @@ COMMIT, CLEAR_STATUS, RESET = 1, 2, 4
 
 
 class Streams(enum.Enum):
-    """How the external streams of a top are reached; the value is what its ID register holds."""
+    """Ways to reach the external streams of a top; the value is what its ID register holds."""
 
     REGISTERS = 0x4341_0101
     """Through registers, beat by beat: the portal."""
@@ -52,7 +52,7 @@ def register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) -> Re
 
 
 def output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int, bool]]:
-    """Return streams that leave the datapath: module, name, samples a beat, bits a sample, signed."""
+    """Return the streams that leave the datapath: module, name, samples a beat, bits a sample, signed."""
     consumed = consumed_streams(datapath)
     for module in datapath.modules:
         for action in module.drives(ActionKind.STREAM, ActionKind.EMIT):
@@ -61,7 +61,7 @@ def output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int, boo
 
 
 def effects(datapath: Datapath) -> Iterator[tuple[str, str, ActionKind, int]]:
-    """Return pulses, flags (as SET) and numbers that modules drive: module, name, kind, width."""
+    """Return the pulses, flags (as SET) and numbers that modules drive: module, name, kind, width."""
     for module in datapath.modules:
         flags: set[str] = set()
         for action in module.drives(*ActionKind):

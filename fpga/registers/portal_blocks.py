@@ -29,7 +29,7 @@ class Pins(Protocol):
 
 
 class PortalBlock(Protocol):
-    """A block as a model: made for each reset, told of every cycle and of every access to its registers."""
+    """A block as a model: made for each reset, notified of every cycle and of every access to its registers."""
 
     def __init__(self, name: str, pins: Pins) -> None: ...
 

@@ -19,7 +19,7 @@ Key = tuple[str, ...]
 
 
 class Access(enum.Enum):
-    """Who may read and write a register from the bus."""
+    """Rights to read and write a register from the bus."""
 
     CONSTANT = "constant"
     """Read only, and always the same."""
@@ -102,7 +102,7 @@ class Register:
         return (1 << self.width) - 1
 
     def at(self, word: int = 0) -> int:
-        """Return byte offset of one of its words. Raises IndexError."""
+        """Return the byte offset of one of its words. Raises IndexError."""
         if not 0 <= word < self.words:
             raise IndexError(f"{self.name} has {self.words} words, and no word {word}")
         return self.offset + word * WORD_BYTES

@@ -25,13 +25,13 @@ _RTL = Path(__file__).resolve().parent.parent / "rtl"
 
 
 def portal_files(streams: Streams) -> tuple[Path, ...]:
-    """Return the hand-written blocks that a top needs beside those of its datapath."""
+    """Return the hand-written blocks that a top needs in addition to those of its datapath."""
     needed = "portal_*.sv" if streams is Streams.REGISTERS else "portal_pulses.sv"
     return tuple(sorted(_RTL.glob(needed)))
 
 
 def top_name(datapath: Datapath, streams: Streams) -> str:
-    """Return module name of a top."""
+    """Return the module name of a top."""
     return f"{datapath.name}_{'axi' if streams is Streams.REGISTERS else 'axis'}"
 
 
@@ -42,7 +42,7 @@ def top_table(datapath: Datapath, streams: Streams) -> RegisterMap:
 
 
 def emit_top(datapath: Datapath, streams: Streams) -> str:
-    """Return SystemVerilog of one top. It needs the datapath, its blocks, `portal_files` and the register file.
+    """Return the SystemVerilog of one top. It needs the datapath, its blocks, `portal_files` and the register file.
 
     Raises ValueError when two of its ports would have one name.
     """

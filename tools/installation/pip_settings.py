@@ -166,7 +166,7 @@ def _connection(options: Mapping[str, str]) -> dict[str, str]:
 def _certificates(
     options: Mapping[str, str], environ: Mapping[str, str], *, has_system_certificates: bool
 ) -> dict[str, str]:
-    """Return which certificates are believed: pip's, or those that others on this machine are told of."""
+    """Return which certificates are believed: pip's, or those that others on this machine are given."""
     if certificates := options.get("cert"):
         return _certificates_at(certificates)
     if any(environ.get(name) for name in _CERTIFICATES):

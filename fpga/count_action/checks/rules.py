@@ -170,7 +170,7 @@ def _largest(graph: Graph, term: Ref) -> int:
 
 
 def _never_counting(graph: Graph) -> Diagnostics:
-    """Return counts that wait for something that only they, or others that wait too, bring about."""
+    """Report counts that wait for something that only they, or others that wait too, bring about."""
     alive: set[tuple[str, str]] = set()
     while True:
         born = {

@@ -65,7 +65,7 @@ class Beats:
         return self._beat(driven) if self._names.drivers[driven] is action else self._new_beat(driven, action)
 
     def _beat(self, driven: Output) -> Beat:
-        """Return lanes, width and sign of what a module drives; of flags and numbers the width."""
+        """Return the lanes, width and sign of what a module drives; of flags and numbers the width."""
         if driven not in self._beats:
             self._beats[driven] = None
             self._beats[driven] = self._new_beat(driven, self._names.drivers[driven])

@@ -43,7 +43,7 @@ class Elaborator:
     _items: int = 0
 
     def module(self, instance: Instance) -> FlatModule:
-        """Return a module with its ranges written out. Errors go to the report."""
+        """Elaborate a module: write its ranges out. Errors go to the report."""
         values = instance.values
         made = FlatModule(instance.name, instance.at, frozenset(values), {})
         for name, wire in instance.wires.items():
@@ -64,7 +64,7 @@ class Elaborator:
         return made
 
     def inputs(self, declared: tuple[InputText, ...], values: Values) -> list[FlatInput]:
-        """Return declared inputs. Errors go to the report."""
+        """Elaborate declared inputs. Errors go to the report."""
         made = []
         for text in declared:
             with self.report.part():

@@ -1,4 +1,4 @@
-"""External inputs of a datapath: those that are declared, and those that are told by their use.
+"""External inputs of a datapath: those that are declared, and those that are inferred from their use.
 
 All modules of a datapath share them by name. First every declaration and every use is noted, then `settle` says
 what each input is, and at last `place` turns elements of the text into bits of the hardware.
@@ -166,7 +166,7 @@ def _inferred_signal(name: str, known: _Known) -> Signal:
 
 
 def _extent(known: _Known) -> tuple[int, int]:
-    """Return first element and number of elements, from the elements that are used."""
+    """Return the first element and the number of elements, from the elements that are used."""
     used = [index for index in known.indices if index is not None]
     if not used:
         return 0, 1

@@ -133,9 +133,9 @@ def _bind(
     for inferred, place in _inferred(text).items():
         if inferred not in values:
             values[inferred] = outside.get(inferred, DEFAULT_PARAMETER)
-            told = "as given" if inferred in outside else "unless it is given"
+            given_how = "as given" if inferred in outside else "unless it is given"
             message = (
-                f"{quoted(inferred)} is taken to be a parameter of {quoted(name)}: {values[inferred]} {told}"
+                f"{quoted(inferred)} is taken to be a parameter of {quoted(name)}: {values[inferred]} {given_how}"
             )
             report.inferences.append(note(place, message))
     for key, value in values.items():
@@ -147,7 +147,7 @@ def _bind(
 
 
 def _inferred(text: ModuleText) -> dict[str, Location]:
-    """Return names that are used only as bounds of ranges and in targets: parameters without declaration."""
+    """Return the names that are used only as bounds of ranges and in targets: parameters without declaration."""
     elsewhere = set(_other_names(text))
     found: dict[str, Location] = {}
     for number in _bounds(text):
@@ -180,7 +180,7 @@ def _present(*indices: Index | None) -> Iterator[Index]:
 
 
 def _other_names(text: ModuleText) -> Iterator[str]:
-    """Return names that stand for something else: indices, inputs, labels, and whatever other numbers and terms hold."""
+    """Return the names that stand for something else: indices, inputs, labels, names in other numbers and terms."""
     yield from (index.name for index in _indices(text))
     for declared in text.inputs:
         yield declared.name

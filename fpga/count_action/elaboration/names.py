@@ -192,7 +192,7 @@ class Names:
 
 
 def _declared_names(module: FlatModule, file_inputs: list[FlatInput]) -> Iterator[str]:
-    """Return inputs that the text of a module, or that of the file, declares."""
+    """Return the inputs that the text of a module, or that of the file, declares."""
     return (each.name for each in (*module.inputs, *file_inputs))
 
 

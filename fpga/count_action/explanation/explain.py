@@ -100,7 +100,7 @@ def _counter(graph: Graph, module: Module, count: Count, latencies: dict[tuple[s
 
 
 def _triggered(graph: Graph, module: Module, action: Action) -> dict[str, None]:
-    """Return counts that see an action, in the order of the text."""
+    """Return the counts that see an action, in the order of the text."""
     return dict.fromkeys(
         f"{link.reader.name}.{link.count.name}"
         for link in graph.links
@@ -126,7 +126,7 @@ def _line(link: Link) -> Line:
 
 
 def _latencies(graph: Graph) -> dict[tuple[str, str], int]:
-    """Return cycles from an event outside to the effect of a fire, by module and count: the shortest chain."""
+    """Return the cycles from an event outside to the effect of a fire, by module and count: the shortest chain."""
     found = {
         (module.name, count.name): 1
         for module, count in graph.datapath.counts()

@@ -1,4 +1,4 @@
-"""An explanation as an SVG picture: inputs at the left, modules in columns, arrows for what goes between them."""
+"""An explanation as an SVG drawing: inputs at the left, modules in columns, arrows for what goes between them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Place:
 
 
 def draw_svg(explanation: Explanation) -> str:
-    """Return the picture as a document of its own."""
+    """Return the drawing as a document of its own."""
     columns = _columns(explanation)
     inputs = list(_inputs(explanation))
     places = dict(_placed_inputs(inputs))
@@ -80,7 +80,7 @@ def _document(explanation: Explanation, width: float, height: float, body: list[
 
 
 def _columns(explanation: Explanation) -> list[list[str]]:
-    """Return modules by the longest chain that leads to them; lines that go back are left out of account."""
+    """Return the modules by the longest chain that leads to them; lines that go back are left out of account."""
     names = [part.name for part in explanation.modules]
     depth = dict.fromkeys(names, 0)
     forward = [

@@ -15,12 +15,12 @@ EMIT_WIDTH = 32
 
 
 def number_width(modulo: int) -> int:
-    """Return bits of a number that counts to `modulo` and does not say how many it has."""
+    """Return the bits of a number that counts to `modulo` and does not say how many it has."""
     return max(1, (modulo - 1).bit_length())
 
 
 def beat_width(widths: Iterable[int]) -> int:
-    """Return bits of the samples of a beat that does not say: those of the widest."""
+    """Return the bits of the samples of a beat that does not say: those of the widest."""
     return max(widths, default=1)
 
 

@@ -1,7 +1,7 @@
 """From text to tree: the grammar of `grammar.lark` read with lark, and its refusals in plain words.
 
 After a mistake inside an item of a section the item is blanked and reading begins again, so that several mistakes
-of a file are told at once.
+of a file are reported at once.
 """
 
 from __future__ import annotations

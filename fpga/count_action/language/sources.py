@@ -14,7 +14,7 @@ MAX_BYTES = 1 << 20
 """A larger file is not read."""
 MAX_IMPORTS = 200
 LIBRARY = Path(__file__).resolve().parents[2] / "library"
-"""Where an imported file is looked for when it is not beside the one that imports it."""
+"""Where an imported file is looked for when it is not next to the one that imports it."""
 
 
 def read_source(path: Path, at: Location, wanted: str) -> str:
@@ -94,8 +94,8 @@ def _find(wanted: Import, folder: Path) -> Path:
     if not wanted.path:
         raise Refused(wanted.at, "no file is named", 'Write import "FILE.ca";')
     try:
-        beside = folder / wanted.path
-        return beside if beside.is_file() or not (LIBRARY / wanted.path).is_file() else LIBRARY / wanted.path
+        neighbour = folder / wanted.path
+        return neighbour if neighbour.is_file() or not (LIBRARY / wanted.path).is_file() else LIBRARY / wanted.path
     except (OSError, ValueError) as error:
         raise Refused(
             wanted.at, f"{quoted(wanted.path)} is not a valid file name: {error}", "Check it."

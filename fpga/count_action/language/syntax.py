@@ -1,6 +1,6 @@
 """The tree of a text: what stands there and where, before any name has a meaning.
 
-Every node knows its place. Numbers are still expressions, ranges are not unrolled, names are words.
+Every node knows its place. Numbers are still expressions, ranges are not expanded, names are words.
 """
 
 from __future__ import annotations
@@ -157,7 +157,10 @@ Verb: TypeAlias = Literal["stream", "emit", "pulse", "set", "clear", "advance"]
 
 @dataclass(frozen=True, slots=True)
 class VerbText:
-    """What an action does. `name` is what it drives, `cleared` what `clear` clears; without `sign` samples say it."""
+    """The verb of an action with its operands.
+
+    `name` is what it drives, `cleared` what `clear` clears; without `sign` the samples say it.
+    """
 
     verb: Verb
     at: Location

@@ -43,7 +43,7 @@ def expected_words(terminals: Collection[str]) -> str:
 
 
 def syntax_hint(found: str, before: str, expected: Collection[str]) -> str:
-    """Return what to do about a word `found` (a terminal) after the character `before`, where `expected` could stand."""
+    """Return what to do about the terminal `found` after the character `before`, where `expected` could stand."""
     there = set(expected)
     slips = (
         (found == "$END", "Close what is open: every `{`, `(` and `[` has its partner."),

@@ -52,7 +52,7 @@ def extended(bits: int, width: int, *, signed: bool) -> int:
 
 
 def stall_order(graph: Graph) -> tuple[Module, ...]:
-    """Return the modules so that whoever takes a module's streams comes before it: a stall runs against the streams (R7).
+    """Return the modules, whoever takes a module's streams before it: stalls run against streams (R7).
 
     Raises ValueError when streams run in a circle.
     """

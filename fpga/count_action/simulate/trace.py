@@ -1,4 +1,4 @@
-"""A run told in words: what every count does in every cycle, and what comes of it."""
+"""A run as a trace in words: what every count does in every cycle, and what comes of it."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def _not_never(condition: str) -> list[str]:
 
 
 def _sample_type(wiring: Wiring, action: Action) -> tuple[int, bool]:
-    """Return width and sign of the samples of a sum: as they are where all are alike and fit, else as wide as the sum."""
+    """Return width and sign of the samples of a sum: their own where alike and fitting, else those of the sum."""
     types = {(source.width, source.signed) for source in map(wiring.source, action.refs)}
     width, signed = types.pop()
     return (width, signed) if not types and width <= action.width else (action.width, False)

@@ -86,7 +86,7 @@ def moving_sample(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
 
 
 def increment_width(wiring: Wiring, count: Count) -> int:
-    """Return bits of the largest increment."""
+    """Return the bits of the largest increment."""
     most = count.constant
     for ref in count.terms:
         source = wiring.source(ref)

@@ -1,4 +1,4 @@
-"""The datapath of `tests/fpga/demo_datapath.py`, the story that is told on every bus, and the tops in simulators."""
+"""The datapath of `tests/fpga/demo_datapath.py`, the story that runs on every bus, and the tops in simulators."""
 
 import importlib.util
 import json

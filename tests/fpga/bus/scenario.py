@@ -1,4 +1,4 @@
-"""One story, told through the driver, on whatever bus: what a user would see, without anything of time."""
+"""One story, run through the driver, on whatever bus: what a user would see, without anything of time."""
 
 from dataclasses import asdict
 

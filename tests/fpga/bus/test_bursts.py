@@ -1,4 +1,4 @@
-"""Several accesses in one go: the words are those of single accesses, and a register file that is late is told."""
+"""Several accesses in one go: the words are those of single accesses, and a register file that is late is reported."""
 
 from types import SimpleNamespace
 

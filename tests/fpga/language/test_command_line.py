@@ -105,9 +105,9 @@ def test_explain_for_programs(capsys, examples):
 
 
 def test_explain_draws_svg(capsys, tmp_path, examples):
-    code, _, _ = run(capsys, "explain", examples / "two_channels.ca", "--svg", tmp_path / "picture.svg")
+    code, _, _ = run(capsys, "explain", examples / "two_channels.ca", "--svg", tmp_path / "drawing.svg")
     assert code == 0
-    root = ET.parse(tmp_path / "picture.svg").getroot()
+    root = ET.parse(tmp_path / "drawing.svg").getroot()
     texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"left", "right", "pair"} <= set(texts)
     assert len(list(root.iter("{http://www.w3.org/2000/svg}path"))) >= 5

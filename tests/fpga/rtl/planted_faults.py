@@ -121,7 +121,7 @@ RTL_FAULTS = (
         "co-simulation",
     ),
     RtlFault(
-        "a fire does not begin the count anew",
+        "a fire does not begin the count again",
         "count_action",
         "rst_i || clear_i || fire_o",
         "rst_i || clear_i",
@@ -323,7 +323,7 @@ EMITTER_FAULTS = (
 )
 
 SIMULATOR_FAULTS = (
-    SimulatorFault("a fire does not begin the count anew", r"^(c\d+ = .*) & \(\(f.*\) - 1\)$", r"\1", "unit"),
+    SimulatorFault("a fire does not begin the count again", r"^(c\d+ = .*) & \(\(f.*\) - 1\)$", r"\1", "unit"),
     SimulatorFault("a count wraps", r"\(x(\d+) \| -s\1\)", r"x\1", "unit"),
     SimulatorFault("a count that fires saturates", r"^(s\d+ = .*) & \(f\d+ \^ 1\)$", r"\1", "unit"),
     SimulatorFault("a target of 0 is overshot", r"^(b\d+ = .*) & \(t\d+ != 0\)", r"\1", "unit"),

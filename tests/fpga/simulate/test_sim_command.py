@@ -146,12 +146,12 @@ def test_what_the_system_refuses_has_a_hint(kind, tmp_path):
 
 def test_an_example_and_a_picture_told_as_json(command, tmp_path):
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'lightbed[hdl]'")
-    path, picture = tmp_path / "new.csv", tmp_path / "run.png"
+    path, plot = tmp_path / "new.csv", tmp_path / "run.png"
     code, out, _ = command("sim", EXAMPLES / "chain.ca", "--init", path, "--json")
     assert (code, json.loads(out)) == (0, {"ok": True, "written": [str(path)]})
-    code, out, _ = command("sim", EXAMPLES / "chain.ca", "-s", path, "--png", picture)
-    assert (code, out.splitlines()[-1]) == (0, f"written: {picture}")
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    code, out, _ = command("sim", EXAMPLES / "chain.ca", "-s", path, "--png", plot)
+    assert (code, out.splitlines()[-1]) == (0, f"written: {plot}")
+    assert plot.read_bytes().startswith(b"\x89PNG")
 
 
 def test_not_every_failure_of_many_is_printed(command, tmp_path):

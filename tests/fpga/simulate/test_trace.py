@@ -20,7 +20,7 @@ from fpga.count_action.simulate import explain_run
 from fpga.count_action.simulate.port_values import put_series
 
 
-def told(datapath, **series):
+def trace(datapath, **series):
     rows = np.zeros((max(map(len, series.values())), ports_of(datapath).input_columns), np.uint64)
     for name, values in series.items():
         put_series(rows, ports_of(datapath).input(name), values)
@@ -40,7 +40,7 @@ def test_what_happens_and_why():
     datapath = Datapath(
         "words", (Signal("x", SignalKind.NUMBER, width=3), Signal("go", SignalKind.FLAG)), (module,)
     )
-    lines = told(
+    lines = trace(
         datapath, x_i=[1, 2, 2, 7, 7], go_i=[1, 1, 0, 1, 1], commit_i=[0, 0, 0, 0, 1], target_shadow_i=[0] * 5
     )
     assert lines == [
@@ -84,10 +84,10 @@ def test_stalls_and_every_effect(generated):
 def test_reached_without_an_increment(small):
     """The target is lowered to where the count stands: it waits for an increment."""
     lower = 2 | 1 << 2
-    late = told(
+    late = trace(
         small, x_valid_i=[3, 0, 0, 0], go_i=[1] * 4, commit_i=[0, 0, 1, 0], target_shadow_i=[lower] * 4
     )
     assert "  third.beats: 0 + 1 = 1, target 3" in late
     assert late[-1].endswith("target 1: reached before; without an increment it does not fire (R2)")
-    early = told(small, x_valid_i=[3, 0], go_i=[1] * 2, commit_i=[1, 0], target_shadow_i=[lower] * 2)
+    early = trace(small, x_valid_i=[3, 0], go_i=[1] * 2, commit_i=[1, 0], target_shadow_i=[lower] * 2)
     assert "  third.beats: 0 + 1 = 1, target 1: FIRES" in early

@@ -1,4 +1,4 @@
-"""Waveforms: value change dumps that say what the run was, and pictures."""
+"""Waveforms: value change dumps that say what the run was, and plots."""
 
 import numpy as np
 import pytest

@@ -127,7 +127,7 @@ class Decisions:
         return " + ".join(parts + [ones(name, mask) for name, mask in masks.items()])
 
     def _term(self, count: Count, ref: Ref) -> Field:
-        """Return what a term adds: a level count looks at the beats that wait, an accumulating one at those that move."""
+        """Return what a term adds: level counts look at beats that wait, accumulating ones at those that move."""
         if not self.names.graph.is_stream(ref):
             return self.names.field(ref)
         return self.names.valid(ref) if count.kind is CountKind.LEVEL else self.names.moves(ref)

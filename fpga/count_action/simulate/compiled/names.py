@@ -37,7 +37,7 @@ class Names:
         return self.graph.drivers[key][0][1]
 
     def actions(self, *kinds: ActionKind) -> Iterator[tuple[Module, Action]]:
-        """Return actions of these kinds with their modules."""
+        """Return the actions of these kinds with their modules."""
         return ((module, action) for module in self.datapath.modules for action in module.drives(*kinds))
 
     # ----------------------------------------------------------------------------------------- fields

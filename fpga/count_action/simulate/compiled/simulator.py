@@ -14,8 +14,10 @@ class Simulator:
     """A compiled datapath and its registers. `run` goes on where it stopped; `reset` is as after power-on."""
 
     def __init__(self, datapath: Datapath) -> None:
-        """Compile. Raises ImportError when numba is not installed, KeyError for references to nothing, ValueError
-        for streams in a circle.
+        """Compile a datapath.
+
+        Raises ImportError when numba is not installed, KeyError for references to nothing, ValueError for streams in
+        a circle.
         """
         self.datapath = datapath
         self.ports = ports_of(datapath)
@@ -29,8 +31,10 @@ class Simulator:
         self._state = self._reset.copy()
 
     def run(self, rows: Rows, out: Rows | None = None) -> Rows:
-        """Return outputs of every cycle, read before its clock edge; in `out` where given, as getting new memory takes
-        longer than the simulation. Raises ValueError for rows of another width, and for an `out` that does not fit.
+        """Return the outputs of every cycle, read before its clock edge.
+
+        They are written to `out` where it is given: getting new memory takes longer than the simulation. Raises
+        ValueError for rows of another width, and for an `out` that does not fit.
         """
         inputs = check_inputs(self.ports, rows)
         shape = (len(inputs), self.ports.output_columns)
@@ -53,5 +57,5 @@ def compile_datapath(datapath: Datapath) -> Simulator:
 
 
 def simulate(datapath: Datapath, inputs: Rows) -> Rows:
-    """Return outputs of a run from reset. Raises as `Simulator`, and ValueError for rows of another width."""
+    """Return the outputs of a run from reset. Raises as `Simulator`, and ValueError for rows of another width."""
     return Simulator(datapath).run(inputs)

@@ -105,7 +105,10 @@ class Updates:
         return whole(unsigned(sample), width)
 
     def _emitted(self, module: Module, action: Action) -> Lines:
-        """Return the sum leaves, shifted. A level count has counted no beats before this cycle."""
+        """Return the statements by which the sum leaves, shifted.
+
+        A level count has counted no beats before this cycle.
+        """
         key = (module.name, action.output)
         total, (beat,) = f"a{self.names.outputs[key]}", self.names.beat(key)
         adds = self.names.adds(module, action)

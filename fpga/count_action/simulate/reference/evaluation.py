@@ -39,7 +39,7 @@ class Evaluation:
         return bool(self._bits(valid_slice(ref)))
 
     def _ready(self, stream: Stream) -> bool:
-        """Return whether all who take a stream are ready: a level count when it fires, others when they do not stall."""
+        """Return whether all who take a stream are ready: level counts when they fire, others when not stalled."""
         module, name, _ = stream
         if module is not None and (module, name) not in self.wiring.inside:
             return bool(self.inputs.get(f"{module}_{name}_ready_i", 0))
@@ -101,7 +101,7 @@ class Evaluation:
         return count.constant + sum(self._term(count, ref) for ref in count.terms)
 
     def _term(self, count: Count, ref: Ref) -> int:
-        """Return what a term adds: a level count looks at the beats that wait, an accumulating one at those that move."""
+        """Return what a term adds: level counts look at beats that wait, accumulating ones at those that move."""
         if not self.wiring.is_stream(ref):
             return self._bits(self.wiring.slice_of(ref))
         return self._valid(ref) if count.kind is CountKind.LEVEL else self.moves(ref)

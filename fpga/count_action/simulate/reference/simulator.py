@@ -1,6 +1,6 @@
 """A datapath in plain Python, straight from the rules R1 to R12 of `docs/reference/count-action.md`.
 
-This is the meaning of the language in a form that runs: slow, exact, and to be read beside the page. `step` answers
+This is the meaning of the language in a form that runs: slow, exact, and to be read with the page. `step` answers
 what one cycle does; the registers are replaced all at once at its end. Everything else is compared with it.
 """
 
@@ -37,7 +37,10 @@ class Reference:
         self.state = reset_state(self.datapath)
 
     def run(self, rows: Rows) -> Rows:
-        """Return outputs of every cycle, read before its clock edge. Raises ValueError for rows of another width."""
+        """Return the outputs of every cycle, read before its clock edge.
+
+        Raises ValueError for rows of another width.
+        """
         inputs = check_inputs(self.ports, rows)
         outputs = [row_of(self.ports.outputs, cycle.outputs) for cycle in self.cycles(inputs)]
         return np.array(outputs, np.uint64).reshape(len(inputs), self.ports.output_columns)

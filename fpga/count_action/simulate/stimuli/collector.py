@@ -40,7 +40,7 @@ class Stimulus:
 
 
 def idle_inputs(datapath: Datapath) -> dict[str, int]:
-    """Return inputs by port when nothing is said about them."""
+    """Return the inputs by port when nothing is said about them."""
     shadow = low = 0
     for _, target in datapath.targets():
         shadow |= target.reset << low
@@ -80,7 +80,7 @@ class Collector:
             raise CountActionError(self._errors)
 
     def settle(self) -> None:
-        """Raise what was noted."""
+        """Raise the errors that were noted."""
         if self._errors:
             raise CountActionError(self._errors)
 

@@ -12,7 +12,7 @@ from fpga.count_action.simulate.stimuli.collector import EXPECT, Collector
 
 
 def example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
-    """Return a stimulus in CSV for this very datapath: everything comes in that counts, and what then fires is expected."""
+    """Return a stimulus in CSV for this datapath: all that counts comes in, and what then fires is expected."""
     wires = [
         wire for wire in input_wires(datapath) if not wire.name.startswith(("target_shadow", "clear_status"))
     ]
@@ -36,7 +36,7 @@ def _short(name: str) -> str:
 
 
 def _example_row(wires: list[Wire], cycle: int) -> list[int]:
-    """Return beats of every other stream come a cycle later than the first ones, and outputs are not ready now and then."""
+    """Return a row: every other stream begins a cycle later, and outputs are not ready now and then."""
     row = []
     for place, wire in enumerate(wires):
         late = wire.low % 2 and cycle % 8 == 0

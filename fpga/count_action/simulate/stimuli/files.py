@@ -101,7 +101,7 @@ def _header(collector: Collector, line: int, names: list[str]) -> list[Found]:
 def _check_cycle_number(
     collector: Collector, header: list[str], number: int, line: int, cells: list[str]
 ) -> None:
-    """Return every line is one cycle: a number that leaves some out, or begins elsewhere, would mean another run."""
+    """Check that every line is one cycle: a number that leaves some out, or begins elsewhere, is another run."""
     for place, (name, cell) in enumerate(zip(header, cells, strict=False)):
         if name.strip().lower() == CYCLE and cell.strip() not in {"", str(number)}:
             message = f"{quoted(cell.strip())} under {quoted(name.strip())}, but this line is cycle {number}"
@@ -156,7 +156,7 @@ def _npz(collector: Collector, path: Path, cycles: int | None) -> None:
 
 def _python(collector: Collector, path: Path, cycles: int | None) -> None:
     """Run the user's file: it is a program, and may never end by itself."""
-    path.read_bytes()  # a file that cannot be read is told as such
+    path.read_bytes()  # a file that cannot be read is reported as such
     try:
         make = runpy.run_path(str(path)).get("stimulus")
         if not callable(make):

@@ -1,4 +1,4 @@
-"""A run as a picture of waveforms: the counts and what they bring about, fires marked."""
+"""A run as a plot of waveforms: the counts and what they bring about, fires marked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first: 
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError("a picture needs matplotlib: pip install 'lightbed[hdl]'") from error
+        raise ImportError("a plot needs matplotlib: pip install 'lightbed[hdl]'") from error
     span = slice(first, first + MAX_CYCLES)
     traces = chosen_traces(datapath, inputs[span], outputs[span])
     cycles = max(1, len(inputs[span]))
@@ -41,7 +41,7 @@ def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first: 
 
 
 def chosen_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace]:
-    """Return the wires that say most: all that do something, inputs first, then modules; the most active of too many."""
+    """Return the wires that do something, inputs first, then modules; of too many the most active."""
     wires = [(wire, inputs, _INPUT) for wire in input_wires(datapath)]
     wires += [(wire, outputs, _colour(wire)) for wire in output_wires(datapath)]
     lively = [(place, _liveliness(wire, rows)) for place, (wire, rows, _) in enumerate(wires)]
@@ -85,7 +85,7 @@ def _draw_bit(axes: Any, base: float, values: list[int], colour: str) -> None:
 
 
 def _draw_bus(axes: Any, base: float, values: list[int], colour: str) -> None:
-    """Return a lozenge for every run of equal values, with the value in it where there is room; 0 is a plain line."""
+    """Draw a lozenge for every run of equal values, with the value in it where there is room; 0 is a plain line."""
     begin = 0
     for end in range(1, len(values) + 1):
         if end < len(values) and values[end] == values[begin]:
