@@ -1,4 +1,4 @@
-"""How fast a datapath runs: the generated simulator, the generated RTL under Verilator, and cocotb.
+"""Speed of a datapath: the generated simulator, the generated RTL under Verilator, and cocotb.
 
 The chain of 16 lanes (`examples/count_action/chain16.ca`) with stalls, a shadow bank that is committed now and then,
 and status bits that are cleared now and then. The same buffers go to the first two, in turns, and their outputs must
@@ -47,7 +47,7 @@ ASKED_OF_COCOTB = 200.0
 
 
 def chain16() -> Datapath:
-    """The chain, built in Python: the same as the text."""
+    """Return the chain, built in Python: the same as the text."""
     products = tuple(Ref("product", index=lane) for lane in range(LANES))
     lanes = tuple(Ref("out", "streamer", lane=lane) for lane in range(LANES))
     streamer = Module(
@@ -79,7 +79,7 @@ def chain16() -> Datapath:
 
 
 def stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
-    """Random samples; all lanes have one in nine cycles of ten, and nine results of ten are taken at once."""
+    """Return random samples; all lanes have one in nine cycles of ten, and nine results of ten are taken at once."""
     generator = np.random.default_rng(seed)
     ports = ports_of(datapath)
     rows = generator.integers(0, 2**64, (cycles, ports.input_columns), dtype=np.uint64)
@@ -121,8 +121,10 @@ def main() -> None:
     print(json.dumps(document(speeds, from_python, compile_s, build_s)))
 
 
-def runs_into_buffers(simulator: Simulator, library: verilator.Simulator) -> tuple[Callable[[Rows], Rows], ...]:
-    """Both simulators, each writing into memory of its own that is there already."""
+def runs_into_buffers(
+    simulator: Simulator, library: verilator.Simulator
+) -> tuple[Callable[[Rows], Rows], ...]:
+    """Return both simulators, each writing into memory of its own that is there already."""
     buffers = [np.zeros((PIECE, simulator.ports.output_columns), np.uint64) for _ in range(2)]
 
     def by_library(rows: Rows) -> Rows:
@@ -134,7 +136,7 @@ def runs_into_buffers(simulator: Simulator, library: verilator.Simulator) -> tup
 
 
 def in_turns(rows: Rows, *runs: Callable[[Rows], Rows]) -> list[list[float]]:
-    """Cycles a second of every piece, simulator by simulator; their outputs are equal in each."""
+    """Return cycles a second of every piece, simulator by simulator; their outputs are equal in each."""
     speeds: list[list[float]] = [[] for _ in runs]
     for _ in range(PIECES):
         outputs = []
@@ -148,7 +150,7 @@ def in_turns(rows: Rows, *runs: Callable[[Rows], Rows]) -> list[list[float]]:
 
 
 def cocotb_speed(datapath: Datapath, rows: Rows, expected: Rows, folder: Path) -> float:
-    """Cycles a second of Verilator with a stimulus from Python, checked against `expected`."""
+    """Return cycles a second of Verilator with a stimulus from Python, checked against `expected`."""
     from cocotb_tools.runner import get_runner
 
     tool = find_tool("verilator")

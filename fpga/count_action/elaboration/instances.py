@@ -134,9 +134,7 @@ def _bind(
         if inferred not in values:
             values[inferred] = outside.get(inferred, DEFAULT_PARAMETER)
             given_how = "as given" if inferred in outside else "unless it is given"
-            message = (
-                f"{quoted(inferred)} is taken to be a parameter of {quoted(name)}: {values[inferred]} {given_how}"
-            )
+            message = f"{quoted(inferred)} is taken to be a parameter of {quoted(name)}: {values[inferred]} {given_how}"
             report.inferences.append(note(place, message))
     for key, value in values.items():
         if abs(value) > LARGEST:

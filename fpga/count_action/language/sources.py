@@ -95,7 +95,11 @@ def _find(wanted: Import, folder: Path) -> Path:
         raise Refused(wanted.at, "no file is named", 'Write import "FILE.ca";')
     try:
         neighbour = folder / wanted.path
-        return neighbour if neighbour.is_file() or not (LIBRARY / wanted.path).is_file() else LIBRARY / wanted.path
+        return (
+            neighbour
+            if neighbour.is_file() or not (LIBRARY / wanted.path).is_file()
+            else LIBRARY / wanted.path
+        )
     except (OSError, ValueError) as error:
         raise Refused(
             wanted.at, f"{quoted(wanted.path)} is not a valid file name: {error}", "Check it."

@@ -26,7 +26,7 @@ NARROW = {"photonic_dot": {"lanes": 4, "bits": 2, "width": 8}}
 
 
 def processor_s() -> float:
-    """Seconds of processor time of this process and of those it has waited for."""
+    """Return seconds of processor time of this process and of those it has waited for."""
     return sum(os.times()[:4])
 
 
@@ -50,7 +50,7 @@ def wired(mutants):
 
 
 def faulty(datapath, mutant):
-    """A stand-in for `design_of` that plants the fault in the generated top."""
+    """Return a stand-in for `design_of` that plants the fault in the generated top."""
     sound = design_of(datapath)
     name, text = sound.sources[-1]
     assert text.count(mutant.old) == 1, f"{mutant.old!r} stands once in the top"

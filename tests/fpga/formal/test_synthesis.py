@@ -1,4 +1,4 @@
-"""What designs cost, against the accepted numbers in `fpga/rtl/synthesis.json`."""
+"""Cost of designs, against the accepted numbers in `fpga/rtl/synthesis.json`."""
 
 import json
 

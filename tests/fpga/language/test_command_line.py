@@ -22,7 +22,7 @@ BROKEN = "module m {\n  counts: { sum x over cycles }\n  targets: { 70000 }\n}\n
 
 
 def run(capsys, *arguments):
-    """Exit code, what was printed, and what was said on standard error."""
+    """Return exit code, what was printed, and what was said on standard error."""
     code = run_app([str(each) for each in arguments])
     said = capsys.readouterr()
     return code, said.out, said.err

@@ -20,7 +20,7 @@ KEYS = {"file", "line", "column", "message", "hint"}
 
 
 def fuzz(number, seed, *, examples, mutations, small_datapaths, folder, capsys):
-    """Reads so many texts; how many were mutations, were accepted, and were refused for which reason."""
+    """Read so many texts; count those that were mutations, accepted, and refused for which reason."""
     valid = [path.read_text() for path in sorted(examples.glob("*.ca"))]
     valid += [
         text for text in map(unparse, map(small_datapaths.random_datapath, range(40))) if len(text) < 700

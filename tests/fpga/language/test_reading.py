@@ -1,4 +1,4 @@
-"""What texts mean: the talk's module, names, ranges, inference, instances."""
+"""The meaning of texts: the talk's module, names, ranges, inference, instances."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ module synchronized_data_streamer {
 
 
 def module_of(text, **given):
-    """The last module of a text."""
+    """Return the last module of a text."""
     return parse_text(text, "t.ca", **given).datapath.modules[-1]
 
 

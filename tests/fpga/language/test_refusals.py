@@ -1,5 +1,5 @@
 # ruff: noqa: E501, ISC004
-"""What is refused: every rule that can be broken, with the place, the reason and the hint."""
+"""Texts that are refused: every rule that can be broken, with the place, the reason and the hint."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ except CountActionError as refused:
 
 
 def timed_refusal(path):
-    """Seconds until a file was refused, the line of the first error, and the length of all that was said."""
+    """Return seconds until a file was refused, the line of the first error, and the length of all that was said."""
     uncounted = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
     printed = subprocess.run(  # a process of its own: counting branches takes longer than reading
         [sys.executable, "-c", TIMED, str(path)], capture_output=True, text=True, check=True, env=uncounted

@@ -18,7 +18,7 @@ LIBRARY = Path(fpga.__file__).parent / "library"
 
 
 class Played:
-    """What the ports of a datapath showed; `beats` are those of a stream that left."""
+    """A run as the ports of a datapath showed it; `beats` are those of a stream that left."""
 
     def __init__(self, datapath, inputs, outputs):
         from fpga.hdl.cosimulation import values_of

@@ -1,4 +1,4 @@
-"""What each module of the library is for, as facts."""
+"""The purpose of each module of the library, as facts."""
 
 from pathlib import Path
 

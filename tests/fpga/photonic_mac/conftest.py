@@ -72,8 +72,11 @@ def _placed(port, widths):
 
 
 def _wrapper(block, parameters, inputs, outputs, clocks, shown_from):
-    """A module without parameters around the block. Outputs are 0 before the cycle `shown_from`: what a memory holds
-    before it is written nobody knows, and Icarus says so."""
+    """Return a module without parameters around the block.
+
+    Outputs are 0 before the cycle `shown_from`: what a memory holds before it is written nobody knows, and Icarus
+    says so.
+    """
     sides = [("input", name, width) for name, width in [("clk_i", 1), ("rst_i", 1), *inputs.items()]]
     sides += [("output", name, width) for name, width in outputs.items()]
     ports = ",\n".join(f"  {side} logic [{width - 1}:0] {name}" for side, name, width in sides)

@@ -138,7 +138,7 @@ FAULTS = [
 
 
 def _differs(icarus, design):
-    """Whether a network run twice on this design is not what the model says."""
+    """Return whether a network run twice on this design is not what the model says."""
     network, image = random_case(12, 33, 17, 40, 5)
     network = Network(
         (*network.layers[:2], -np.abs(network.layers[2]))

@@ -323,7 +323,9 @@ EMITTER_FAULTS = (
 )
 
 SIMULATOR_FAULTS = (
-    SimulatorFault("a fire does not begin the count again", r"^(c\d+ = .*) & \(\(f.*\) - 1\)$", r"\1", "unit"),
+    SimulatorFault(
+        "a fire does not begin the count again", r"^(c\d+ = .*) & \(\(f.*\) - 1\)$", r"\1", "unit"
+    ),
     SimulatorFault("a count wraps", r"\(x(\d+) \| -s\1\)", r"x\1", "unit"),
     SimulatorFault("a count that fires saturates", r"^(s\d+ = .*) & \(f\d+ \^ 1\)$", r"\1", "unit"),
     SimulatorFault("a target of 0 is overshot", r"^(b\d+ = .*) & \(t\d+ != 0\)", r"\1", "unit"),
@@ -337,6 +339,6 @@ FAULTS = (*RTL_FAULTS, *EMITTER_FAULTS, *SIMULATOR_FAULTS)
 
 
 def table() -> list[tuple[str, str, str]]:
-    """Where, what, and the rung: the rows of the page on verification."""
+    """Return where, what, and the rung: the rows of the page on verification."""
     places = {"RTL": RTL_FAULTS, "emitter": EMITTER_FAULTS, "simulator": SIMULATOR_FAULTS}
     return [(place, fault.name, fault.found_by) for place, faults in places.items() for fault in faults]

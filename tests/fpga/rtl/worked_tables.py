@@ -67,7 +67,7 @@ def module(name: str, counts: Sequence[Count], target: int | Sequence[Target], *
 
 
 def single(name: str, kind: CountKind, source: str, target: int, *actions: Action, **more) -> Module:
-    """A module of one count `c` over one input."""
+    """Return a module of one count `c` over one input."""
     return module(name, [count("c", kind, Ref(source), **more)], target, *actions)
 
 
@@ -327,12 +327,12 @@ TABLES = (
 
 
 def datapath() -> Datapath:
-    """The modules of all tables."""
+    """Return the modules of all tables."""
     return joined_with(Datapath("worked_tables", (), ()))
 
 
 def joined_with(other: Datapath) -> Datapath:
-    """The modules of all tables together with those of another datapath: one build for both."""
+    """Return the modules of all tables together with those of another datapath: one build for both."""
     inputs = tuple(signal for table in TABLES for signal in table.inputs)
     modules = tuple(module for table in TABLES for module in table.modules)
     return Datapath(other.name, other.inputs + inputs, other.modules + modules)
@@ -343,7 +343,7 @@ def _at(series: Sequence[int], cycle: int) -> int:
 
 
 def inputs(made: Datapath) -> Rows:
-    """The rows of all tables, for a datapath that holds their modules.
+    """Return the rows of all tables, for a datapath that holds their modules.
 
     In the shadow bank stands every target's reset value unless a table says otherwise.
     """
@@ -368,7 +368,7 @@ def write(row: Rows, port: Port, value: int) -> None:
 
 
 def wrong(made: Datapath, outputs: Rows) -> list[str]:
-    """What the outputs show otherwise than the tables, in words."""
+    """Return what the outputs show otherwise than the tables, in words."""
     assert len(outputs) == CYCLES
     findings = []
     for table in TABLES:
@@ -381,7 +381,7 @@ def wrong(made: Datapath, outputs: Rows) -> list[str]:
 
 
 def seen(made: Datapath, row: Rows, name: str) -> int:
-    """What a port or a count shows in a row of outputs."""
+    """Return what a port or a count shows in a row of outputs."""
     ports = ports_of(made)
     if " " not in name:
         return read(row, ports.output(name))

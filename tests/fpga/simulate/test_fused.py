@@ -30,7 +30,7 @@ skip_without("numba")
 
 
 def compared(generated, seed, modules, cycles):
-    """A random datapath under both simulators; what happened."""
+    """Run a random datapath under both simulators; return what happened."""
     datapath = generated.random_datapath(seed, modules)
     inputs = generated.constructive_stimulus(datapath, cycles, seed)
     expected = Reference(datapath).run(inputs)

@@ -11,7 +11,7 @@ from fpga.count_action.simulate.waveforms.vcd import vcd_text
 
 
 def read_vcd(text):
-    """Scopes and names to the value at each time: a reader of its own, after IEEE 1364-2005."""
+    """Return scopes and names to the value at each time: a reader of its own, after IEEE 1364-2005."""
     words = iter(text.split())
     names, scope, values, history, time = {}, [], {}, {}, 0
     for word in words:
@@ -54,7 +54,7 @@ def test_a_dump_holds_the_run(generated):
 
 
 def by_code(names):
-    """In the order in which identifiers are given out."""
+    """Return the position in the order in which identifiers are given out."""
     return (
         names[code]
         for code in sorted(names, key=lambda code: sum(94**p * (ord(c) - 32) for p, c in enumerate(code)))

@@ -29,7 +29,7 @@ NUMBER, FLAG, STREAM = SignalKind.NUMBER, SignalKind.FLAG, SignalKind.STREAM
 
 
 def table(rule):
-    """The rows of the table under a rule: label to cells. A fire is True, an empty cell 0."""
+    """Return the rows of the table under a rule: label to cells. A fire is True, an empty cell 0."""
     section = PAGE.read_text(encoding="utf-8").split(f"\n### {rule} ")[1].split("\n### ")[0]
     lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
     rows = {cells[0].strip(): [cell.strip() for cell in cells[1:]] for cells in lines[2:]}
@@ -48,7 +48,7 @@ def fires(cells):
 
 
 def run(datapath, **series):
-    """The cycles of a run whose inputs are given by port, from reset."""
+    """Return the cycles of a run whose inputs are given by port, from reset."""
     length = max(map(len, series.values()))
     steps = [{port: values[cycle] for port, values in series.items()} for cycle in range(length)]
     reference = Reference(datapath)
