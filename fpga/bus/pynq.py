@@ -14,7 +14,7 @@ _HINT = "Hint: pip install 'lightbed[pynq]', in an environment of its own; on a 
 SPAN_BYTES = 64 * 1024
 """Bytes that are mapped where nobody says how many."""
 REMOTE_PORT = 7967
-"""Where a board with PYNQ.remote listens."""
+"""Port of a board with PYNQ.remote."""
 
 
 class Registers(Protocol):

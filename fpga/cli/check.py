@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def check(file: SourceFile, parameters: Parameters = None, *, as_json: AsJson = False) -> int:
     """Say what is wrong with a datapath, or that nothing is."""
-    document = check_document(file, parameters)
+    document = _check_document(file, parameters)
     if as_json:
         print(json.dumps(document))
     else:
@@ -30,7 +30,7 @@ def check(file: SourceFile, parameters: Parameters = None, *, as_json: AsJson = 
     return 0 if document["ok"] else 1
 
 
-def check_document(file: Path, parameters: list[str] | None = None) -> dict[str, Any]:
+def _check_document(file: Path, parameters: list[str] | None = None) -> dict[str, Any]:
     """Return what `check --json` prints."""
     from fpga.count_action import CountActionError, load
 

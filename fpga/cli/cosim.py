@@ -85,8 +85,8 @@ def _compare(datapath: Datapath, simulator: str, cycles: int, seed: int) -> Comp
     if simulator == "icarus":
         actual = icarus.run(datapath, inputs, episode=EPISODE)
     else:
-        actual = in_episodes(verilated.build(datapath, optimise="-O1"), inputs)
-    return compare(datapath, simulator, inputs, in_episodes(compile_datapath(datapath), inputs), actual)
+        actual = _in_episodes(verilated.build(datapath, optimise="-O1"), inputs)
+    return compare(datapath, simulator, inputs, _in_episodes(compile_datapath(datapath), inputs), actual)
 
 
 def stimulus(datapath: Datapath, cycles: int, seed: int) -> Rows:
@@ -100,7 +100,7 @@ def stimulus(datapath: Datapath, cycles: int, seed: int) -> Rows:
     return np.concatenate(rows)
 
 
-def in_episodes(simulator: Simulator, inputs: Rows) -> Rows:
+def _in_episodes(simulator: Simulator, inputs: Rows) -> Rows:
     """Run the rows, from reset again after every episode."""
     import numpy as np
 

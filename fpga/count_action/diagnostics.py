@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fpga.count_action.model import Location
 from fpga.errors import FpgaError
 
-MAX_ERRORS = 50
+_MAX_ERRORS = 50
 """More than these are not reported at once."""
 _SHOWN = 60
 """Characters of a user's word that a message repeats."""
@@ -55,7 +55,7 @@ class CountActionError(FpgaError, ValueError):
     code = "fpga.text"
 
     def __init__(self, errors: Iterable[Diagnostic]) -> None:
-        self.errors = tuple(errors)[:MAX_ERRORS]
+        self.errors = tuple(errors)[:_MAX_ERRORS]
         super().__init__("\n".join(map(str, self.errors)))
 
     def __reduce__(self) -> tuple[type[CountActionError], tuple[tuple[Diagnostic, ...]]]:
@@ -98,7 +98,7 @@ class Report:
         place = (diagnostic.file, diagnostic.line, diagnostic.column)
         if diagnostic.line == 0 or all((e.file, e.line, e.column) != place for e in self.errors):
             self.errors.append(diagnostic)
-        if len(self.errors) >= MAX_ERRORS:
+        if len(self.errors) >= _MAX_ERRORS:
             self.settle()
 
     def settle(self) -> None:

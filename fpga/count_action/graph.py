@@ -17,7 +17,7 @@ KIND_OF = {
     ActionKind.CLEAR_FLAG: SignalKind.FLAG,
     ActionKind.ADVANCE: SignalKind.NUMBER,
 }
-"""What an action drives. Clearing a count drives nothing."""
+"""Kind of signal that an action drives. Clearing a count drives nothing."""
 STREAMS = frozenset({ActionKind.STREAM, ActionKind.EMIT})
 
 

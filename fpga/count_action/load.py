@@ -59,7 +59,7 @@ def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | 
     inputs = elaborator.inputs(_file_inputs(tree), {})
     modules = [elaborator.module(instance) for instance in instances]
     report.settle()
-    datapath = resolve(datapath_name(file), modules, inputs, report)
+    datapath = resolve(_datapath_name(file), modules, inputs, report)
     errors = check(datapath)
     if errors:
         for error in errors:
@@ -95,7 +95,7 @@ def _file_inputs(tree: FileText) -> tuple[InputText, ...]:
     )
 
 
-def datapath_name(file: str) -> str:
+def _datapath_name(file: str) -> str:
     """Return the name of the datapath in a file: that of the file, made of what names are made of."""
     stem = re.sub(r"[^A-Za-z0-9_]", "_", Path(file.replace("\0", "_")).stem).strip("_")[:64]
     if not stem or file.startswith("<"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 RTL = Path(__file__).resolve().parents[1] / "rtl"
-CHECKS = Path(__file__).resolve().parent
+CHECKS = Path(__file__).resolve().parent / "checks"
 
 _PORT = re.compile(r"(input|output)\s+logic\s*((?:\[[^\n]*\])?)\s*(\w+)\s*[,\n]")
 
@@ -80,7 +80,7 @@ class Port:
     name: str
 
 
-def ports_of_block(text: str) -> tuple[Port, ...]:
+def _ports_of_block(text: str) -> tuple[Port, ...]:
     """Return the ports in the head of a block."""
     head = text[: text.index(");")] + "\n"
     return tuple(Port(*match.groups()) for match in _PORT.finditer(head))
@@ -112,11 +112,11 @@ BEGINNING = (
     "  always_ff @(posedge clk_i) begun_q <= 1'b1;",
     "  always_comb if (!begun_q) assume (rst_i);",
 )
-"""What every top of a proof begins with."""
+"""Beginning of every top of a proof."""
 
 
 def _wrapper(place: int, proven: Proven, module: str) -> Iterator[str]:
-    ports = ports_of_block((RTL / f"{proven.block}.sv").read_text(encoding="ascii"))
+    ports = _ports_of_block((RTL / f"{proven.block}.sv").read_text(encoding="ascii"))
     yield f"module proof_{place} (input logic clk_i, input logic rst_i);"
     for name, value in proven.parameters.items():
         yield f"  localparam {name} = {value};"

@@ -55,7 +55,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SbyResult:
     """Result of a run.
 
     `failures` have counterexamples that begin with a reset; `open` could be neither proven nor refuted within the
@@ -78,7 +78,7 @@ def run(
     vcd: Path | None = None,
     depth: int = DEPTH,
     timeout_s: float = 300,
-) -> Outcome:
+) -> SbyResult:
     """Prove every assertion of `top`. A counterexample is written to `vcd`, when there is one.
 
     Raises ToolMissing, and ToolFailed when the sources are refused or the run says nothing.
@@ -141,7 +141,7 @@ def _copy_trace(folder: Path, vcd: Path) -> None:
         shutil.copyfile(traces[0], vcd)
 
 
-def _outcome(prove: str, covered: str, top: str) -> Outcome:
+def _outcome(prove: str, covered: str, top: str) -> SbyResult:
     failures: dict[str, Failure] = {}
     unproven: dict[str, None] = {}
     cycle = 0
@@ -155,7 +155,7 @@ def _outcome(prove: str, covered: str, top: str) -> Outcome:
                 failures.setdefault(failed[1], Failure(failed[1], cycle))
     reached = re.findall(rf"Reached cover statement in step \d+ at {top}: (\S+)", covered)
     unreached = re.findall(rf"Unreached cover statement at {top}: (\S+)", covered)
-    return Outcome(
+    return SbyResult(
         proven="DONE (PASS" in prove,
         failures=tuple(failures.values()),
         open=tuple(name for name in unproven if name not in failures),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fpga.count_action.model import ActionKind, Datapath, Module
 from fpga.count_action.ports import WORD_BITS, Port, Rows, ports_of
 
-WINDOW = 4
+_WINDOW = 4
 """Cycles shown on each side of the first mismatch."""
 
 
@@ -65,8 +65,8 @@ def window(
     datapath: Datapath, mismatch: Mismatch, inputs: Rows, expected: Rows, actual: Rows
 ) -> Iterator[str]:
     """Return the eight cycles around a mismatch as a table: inputs that are not 0, and the ports that differ."""
-    first = max(0, mismatch.cycle - WINDOW)
-    last = min(len(inputs), first + 2 * WINDOW)
+    first = max(0, mismatch.cycle - _WINDOW)
+    last = min(len(inputs), first + 2 * _WINDOW)
     ports = ports_of(datapath)
     table = [("cycle", [str(cycle) for cycle in range(first, last)])]
     for port in ports.inputs:

@@ -15,7 +15,7 @@ from fpga.hdl.design import Design
 from fpga.hdl.tools import ToolFailed, ToolMissing, find_tool
 
 VERIBLE_RULES = ("line-length=length:160", "-module-filename")
-"""What differs from Verible's defaults: names of a datapath may be long, and tops are linted from copies."""
+"""Differences from Verible's defaults: names of a datapath may be long, and tops are linted from copies."""
 
 
 def lint(design: Design, *, timeout_s: float = 120) -> tuple[str, ...]:

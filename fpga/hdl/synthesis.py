@@ -22,9 +22,9 @@ from fpga.hdl.tools import ToolFailed, ToolMissing
 
 _FPGA = Path(__file__).resolve().parents[1]
 BASELINE = _FPGA / "rtl" / "synthesis.json"
-ALLOWED_GROWTH = 0.10
+_ALLOWED_GROWTH = 0.10
 """Part by which a number may exceed the baseline; a few cells are allowed always."""
-ALLOWED_CELLS = 2
+_ALLOWED_CELLS = 2
 
 
 def subjects() -> Iterator[Design]:
@@ -91,7 +91,7 @@ def grown(now: Mapping[str, Mapping[str, int]], before: Mapping[str, Mapping[str
             found.append(f"{top} is not in the baseline")
             continue
         for kind, number in cells.items():
-            allowed = max(before[top][kind] * (1 + ALLOWED_GROWTH), before[top][kind] + ALLOWED_CELLS)
+            allowed = max(before[top][kind] * (1 + _ALLOWED_GROWTH), before[top][kind] + _ALLOWED_CELLS)
             if number > allowed:
                 found.append(f"{top}: {kind} {before[top][kind]} -> {number}")
     return tuple(found)

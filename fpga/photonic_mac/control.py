@@ -87,7 +87,7 @@ class _Loop:
 
     def __init__(self, shapes: Sequence[tuple[int, int]], timing: Timing) -> None:
         self._control, self._detector = _Running("photonic_mac_control"), _Running("preamble_control")
-        self._targets = deque(control_targets(shape, len(shapes), timing.preamble) for shape in shapes)
+        self._targets = deque(_control_targets(shape, len(shapes), timing.preamble) for shape in shapes)
         self._length = timing.preamble
         there = MEMORY + MULTIPLIER + timing.delay
         self._light, self._match = _Delay(there), _Delay(there + DETECTION)
@@ -133,7 +133,7 @@ class _Loop:
         self._waiting = 0 if start else self._waiting + self._sent.out - leaves
 
 
-def control_targets(shape: tuple[int, int], layers: int, preamble: int) -> int:
+def _control_targets(shape: tuple[int, int], layers: int, preamble: int) -> int:
     """Return all targets of `photonic_mac_control` for one layer, as `photonic_inference.sv` commits them."""
     outputs, beats = shape[0], beats_of(shape[1])
     fields = (

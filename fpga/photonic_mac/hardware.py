@@ -74,25 +74,25 @@ def load_rows(network: Network) -> Rows:
     Raises ValueError for a network that is too large.
     """
     _check_size(network)
-    words = np.concatenate([weight_words(weights) for weights in network.layers])
+    words = np.concatenate([_weight_words(weights) for weights in network.layers])
     rows = _rows(max(len(words), len(network.layers)))
     _put(rows, "weight_write_i", np.arange(len(rows)) < len(words))
     _put(rows, "weight_address_i", np.arange(len(rows)))
     rows[: len(words), _columns("weight_data_i")] = words
-    table = [layer_entry(outputs, inputs) for outputs, inputs in network.shapes]
+    table = [_layer_entry(outputs, inputs) for outputs, inputs in network.shapes]
     _put(rows, "layer_write_i", np.arange(len(rows)) < len(table))
     _put(rows, "layer_address_i", np.minimum(np.arange(len(rows)), MAX_LAYERS - 1))
     rows[: len(table), _columns("layer_data_i")] = np.array(table, np.uint64)[:, None]
     return rows
 
 
-def layer_entry(outputs: int, inputs: int) -> int:
+def _layer_entry(outputs: int, inputs: int) -> int:
     """Return a layer in the table: results, products and beats."""
     beats = beats_of(inputs)
     return outputs << 40 | (outputs * beats) << 16 | beats
 
 
-def weight_words(weights: Integers) -> Rows:
+def _weight_words(weights: Integers) -> Rows:
     """Return the words of a layer as they are sent: sixteen times magnitude and sign (1: not negative)."""
     inputs = weights.shape[1]
     padded = np.pad(weights, ((0, 0), (0, beats_of(inputs) * LANES - inputs))).reshape(-1, LANES)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-UNITY_GAIN = 256
+_UNITY_GAIN = 256
 """A gain of one: no loss."""
 _MASK = 0xFFFF_FFFF
 _SALT = 0x9E37_79B9
@@ -28,7 +28,7 @@ class Optics:
 
     delay: int = 7
     shift: int = 3
-    gain: int = UNITY_GAIN
+    gain: int = _UNITY_GAIN
     noise: bool = False
     seed: int = 1
     sparsity: bool = False

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Fragment:
     """Lines that one stream, or one group of registers, adds to a top."""
 
     ports: tuple[str, ...] = ()
@@ -16,10 +16,10 @@ class Part:
     """Bits that nothing looks at; they are named so that a linter knows it is meant."""
 
 
-def joined(parts: Iterable[Part]) -> Part:
+def joined(parts: Iterable[Fragment]) -> Fragment:
     """Return all parts as one."""
     every = tuple(parts)
-    return Part(
+    return Fragment(
         tuple(port for part in every for port in part.ports),
         tuple(line for part in every for line in part.body),
         tuple(bits for part in every for bits in part.unused),

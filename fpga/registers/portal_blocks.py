@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
-from fpga.registers.blocks import Part, bit_range, cut, instance, padded, rest
+from fpga.registers.blocks import Fragment, bit_range, cut, instance, padded, rest
 from fpga.registers.layout import FIFO_DEPTH
 from fpga.registers.table import Register
 from fpga.registers.text import RESET_SIGNAL
@@ -46,12 +46,12 @@ class PortalBlock(Protocol):
         ...
 
     @staticmethod
-    def instance(name: str, registers: Mapping[str, Register]) -> Part:
+    def instantiate(name: str, registers: Mapping[str, Register]) -> Fragment:
         """Return the instance in a top; `registers` are those of its pins."""
         ...
 
 
-class PulseCounter:
+class _PulseCounter:
     """`portal_pulses`: counts the pulses of a module."""
 
     def __init__(self, name: str, pins: Pins) -> None:
@@ -59,29 +59,26 @@ class PulseCounter:
         self._pulses = 0
 
     def clock(self) -> None:
-        """Count a pulse, if there was one."""
         self._pulses += bool(self._pins.get(self._port))
 
     def read(self, pin: str) -> int:
-        """Return the number of pulses since the reset."""
         return self._pulses
 
     def write(self, pin: str, value: int) -> None:
         """Do nothing: no register of it can be written."""
 
     @staticmethod
-    def instance(name: str, registers: Mapping[str, Register]) -> Part:
-        """Return the instance."""
+    def instantiate(name: str, registers: Mapping[str, Register]) -> Fragment:
         ports = {
             "clk_i": "aclk",
             "rst_i": RESET_SIGNAL,
             "pulse_i": f"dp_{name}_o",
             "pulses_o": f"{registers['pulses'].name}_i",
         }
-        return Part(body=tuple(instance("portal_pulses", f"pulses_{name}", ports)))
+        return Fragment(body=tuple(instance("portal_pulses", f"pulses_{name}", ports)))
 
 
-class Source:
+class _Source:
     """`portal_source`: an input stream whose beats a driver pushes; one bit a stream, 1 while its beat waits."""
 
     def __init__(self, name: str, pins: Pins) -> None:
@@ -89,12 +86,10 @@ class Source:
         self._waiting = 0
 
     def clock(self) -> None:
-        """Forget the beats that were taken."""
         if self._waiting:
             self._offer(self._waiting & ~self._pins.get(f"{self._name}_ready_o"))
 
     def read(self, pin: str) -> int:
-        """Return the streams whose beats wait."""
         return self._waiting
 
     def write(self, pin: str, value: int) -> None:
@@ -109,8 +104,7 @@ class Source:
         self._pins.set(f"{self._name}_valid_i", waiting)
 
     @staticmethod
-    def instance(name: str, registers: Mapping[str, Register]) -> Part:
-        """Return the instance."""
+    def instantiate(name: str, registers: Mapping[str, Register]) -> Fragment:
         data, push, waiting = (registers[pin] for pin in ("data", "push", "waiting"))
         streams, bits = push.signal_bits, data.signal_bits
         ports = {
@@ -122,7 +116,7 @@ class Source:
             "valid_o": f"dp_{name}_valid_i",
             "waiting_o": f"waiting_{name}",
         }
-        return Part(
+        return Fragment(
             body=(
                 f"wire {bit_range(streams)}waiting_{name};",
                 f"assign {waiting.name}_i = {padded(f'waiting_{name}', waiting.bits - streams)};",
@@ -136,7 +130,7 @@ class Source:
         )
 
 
-class Sink:
+class _Sink:
     """`portal_sink`: an output stream with a FIFO of the beats that a driver has not read, as numbers."""
 
     def __init__(self, name: str, pins: Pins) -> None:
@@ -150,7 +144,6 @@ class Sink:
         return len(self._beats) < FIFO_DEPTH
 
     def clock(self) -> None:
-        """Take a beat, if there is one and room for it."""
         if self._pins.get(f"{self._name}_valid_o") and self.ready:
             self._beats.append(self._pins.get(f"{self._name}_data_o"))
             self._show_ready()
@@ -162,7 +155,6 @@ class Sink:
         return self._beats[0] if self._beats else 0
 
     def write(self, pin: str, value: int) -> None:
-        """Drop the oldest beat."""
         if self._beats:
             self._beats.popleft()
             self._show_ready()
@@ -171,8 +163,7 @@ class Sink:
         self._pins.set(f"{self._name}_ready_i", int(self.ready))
 
     @staticmethod
-    def instance(name: str, registers: Mapping[str, Register]) -> Part:
-        """Return the instance."""
+    def instantiate(name: str, registers: Mapping[str, Register]) -> Fragment:
         data, level, pop = (registers[pin] for pin in ("data", "level", "pop"))
         bits = data.signal_bits
         ports = {
@@ -186,7 +177,7 @@ class Sink:
             "level_o": f"{level.name}_i",
         }
         parameters = {"Width": bits, "Depth": FIFO_DEPTH, "LevelWidth": level.signal_bits}
-        return Part(
+        return Fragment(
             body=(
                 f"wire {bit_range(bits)}head_{name};",
                 f"assign {data.name}_i = {padded(f'head_{name}', data.bits - bits)};",
@@ -195,7 +186,7 @@ class Sink:
         )
 
 
-BLOCKS: dict[str, type[PortalBlock]] = {"pulses": PulseCounter, "source": Source, "sink": Sink}
+BLOCKS: dict[str, type[PortalBlock]] = {"pulses": _PulseCounter, "source": _Source, "sink": _Sink}
 """The blocks by the names that rows of the register map have for them."""
 STREAM_BLOCKS = frozenset({"source", "sink"})
 """Blocks that stand for stream ports of the top."""

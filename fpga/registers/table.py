@@ -15,7 +15,7 @@ WORD_BITS = 32
 WORD_BYTES = 4
 
 Key = tuple[str, ...]
-"""What a register is: its kind and the names it belongs to, as `("TARGET", module, target)`."""
+"""Identity of a register: its kind and the names it belongs to, as `("TARGET", module, target)`."""
 
 
 class Access(enum.Enum):
@@ -75,7 +75,7 @@ class Register:
     access: Access
     description: str
     signal: PortBits | BlockPin | None = None
-    """What it shows or sets: the top and the simulated bus connect it there."""
+    """The signal that it shows or sets: the top and the simulated bus connect it there."""
     reset: int = 0
     words: int = 1
     fields: tuple[Bits, ...] = ()

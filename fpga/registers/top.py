@@ -14,7 +14,7 @@ from pathlib import Path
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import consumed_streams, ports_of
 from fpga.registers.axi_stream import axi_stream_parts
-from fpga.registers.blocks import Part, bit_range, concatenated, cut, instance, joined, padded, rest
+from fpga.registers.blocks import Fragment, bit_range, concatenated, cut, instance, joined, padded, rest
 from fpga.registers.layout import RESET, Streams, register_map
 from fpga.registers.portal_blocks import BLOCKS, STREAM_BLOCKS
 from fpga.registers.table import Access, BlockPin, PortBits, Register, RegisterMap
@@ -101,7 +101,7 @@ def _wires(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
     yield f"wire {RESET_SIGNAL} = reset || {table['CONTROL',].name}_o[{RESET.bit_length() - 1}];"
 
 
-def _connections(table: RegisterMap) -> Iterator[Part]:
+def _connections(table: RegisterMap) -> Iterator[Fragment]:
     """Return what connects registers to ports of the datapath: first the ports that several registers set."""
     shared: dict[str, list[Register]] = {}
     for register in table:
@@ -109,28 +109,32 @@ def _connections(table: RegisterMap) -> Iterator[Part]:
             shared.setdefault(register.signal.port, []).append(register)
     for port, registers in shared.items():
         if registers[0].access is Access.WRITE:
-            yield Part(body=(f"assign dp_{port} = {concatenated(f'{each.name}_o' for each in registers)};",))
+            yield Fragment(
+                body=(f"assign dp_{port} = {concatenated(f'{each.name}_o' for each in registers)};",)
+            )
     for register in table:
         if isinstance(register.signal, PortBits):
             if register.signal.low is None:
                 yield _port(register, register.signal)
             elif register.signal.low == 0 and register.access is not Access.WRITE:
                 shown = concatenated(f"{each.name}_i" for each in shared[register.signal.port])
-                yield Part(body=(f"assign {shown} = dp_{register.signal.port};",))
+                yield Fragment(body=(f"assign {shown} = dp_{register.signal.port};",))
         for bits in register.fields:
             if bits.port:
-                yield Part(body=(f"assign dp_{bits.port} = {register.name}_o[{bits.low}];",))
+                yield Fragment(body=(f"assign dp_{bits.port} = {register.name}_o[{bits.low}];",))
         if isinstance(register.signal, BlockPin) and register.signal.block not in STREAM_BLOCKS:
-            yield BLOCKS[register.signal.block].instance(register.signal.name, _pins(table, register.signal))
+            yield BLOCKS[register.signal.block].instantiate(
+                register.signal.name, _pins(table, register.signal)
+            )
 
 
-def _port(register: Register, signal: PortBits) -> Part:
+def _port(register: Register, signal: PortBits) -> Fragment:
     """Return what connects a register to a whole port."""
     if register.access is Access.READ:
         shown = padded(f"dp_{signal.port}", register.bits - signal.width)
-        return Part(body=(f"assign {register.name}_i = {shown};",))
+        return Fragment(body=(f"assign {register.name}_i = {shown};",))
     wire = f"{register.name}_o"
-    return Part(
+    return Fragment(
         body=(f"assign dp_{signal.port} = {cut(wire, register.bits, signal.width)};",),
         unused=rest(wire, register.bits, signal.width),
     )
@@ -146,11 +150,11 @@ def _pins(table: RegisterMap, pin: BlockPin) -> dict[str, Register]:
     }
 
 
-def _portal(table: RegisterMap) -> Iterator[Part]:
+def _portal(table: RegisterMap) -> Iterator[Fragment]:
     """Return the blocks through which registers reach the streams."""
     pins = (each.signal for each in table if isinstance(each.signal, BlockPin))
     for block, name in dict.fromkeys((pin.block, pin.name) for pin in pins if pin.block in STREAM_BLOCKS):
-        yield BLOCKS[block].instance(name, _pins(table, BlockPin(block, name, "", 0)))
+        yield BLOCKS[block].instantiate(name, _pins(table, BlockPin(block, name, "", 0)))
 
 
 def _unread(datapath: Datapath, table: RegisterMap) -> Iterator[str]:

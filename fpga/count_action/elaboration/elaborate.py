@@ -31,7 +31,7 @@ from fpga.count_action.language.syntax import (
 )
 from fpga.count_action.model import CountKind, Location
 
-MAX_ITEMS = 65_536
+_MAX_ITEMS = 65_536
 """Terms, samples, counts and actions of a datapath when all ranges are written out."""
 
 
@@ -48,7 +48,7 @@ class Elaborator:
         made = FlatModule(instance.name, instance.at, frozenset(values), {})
         for name, wire in instance.wires.items():
             with self.report.part():
-                made.wires[name] = (flat_reference(wire.reference, {}), wire)
+                made.wires[name] = (_flat_reference(wire.reference, {}), wire)
         made.inputs = self.inputs(instance.text.inputs, values)
         for count in instance.text.counts:
             with self.report.part():
@@ -73,8 +73,8 @@ class Elaborator:
 
     def _spend(self, at: Location) -> None:
         self._items += 1
-        if self._items > MAX_ITEMS:
-            message = f"more than {MAX_ITEMS} terms, samples, counts and actions come out of these ranges"
+        if self._items > _MAX_ITEMS:
+            message = f"more than {_MAX_ITEMS} terms, samples, counts and actions come out of these ranges"
             self.report.error(Refused(at, message, "Use smaller ranges.").diagnostic)
             self.report.settle()
 
@@ -97,7 +97,7 @@ class Elaborator:
             kind=CountKind.ACCUMULATE if text.accumulates else CountKind.LEVEL,
             terms=tuple(references),
             constant=constant,
-            gate=tuple((flat_reference(each.reference, values), each.negated) for each in text.gate),
+            gate=tuple((_flat_reference(each.reference, values), each.negated) for each in text.gate),
             width=_optional(text.width, values, COUNT_WIDTH),
             target=text.target.name if text.target else None,
             target_at=text.target.at if text.target else text.at,
@@ -120,7 +120,7 @@ class Elaborator:
             sign=does.sign,
             shift=_optional(does.shift, values, 0),
             modulo=_optional(does.modulo, values, 0),
-            cleared=None if does.cleared is None else flat_reference(does.cleared, values),
+            cleared=None if does.cleared is None else _flat_reference(does.cleared, values),
             at=does.at,
         )
 
@@ -133,7 +133,7 @@ class Elaborator:
             yield inner
 
 
-def flat_reference(reference: Reference, values: Values) -> FlatReference:
+def _flat_reference(reference: Reference, values: Values) -> FlatReference:
     """Return a reference with its numbers worked out. Raises `Refused` when it cannot be one."""
     parts = [
         (part.name, None if part.index is None else _element(part.index, values)) for part in reference.parts
@@ -173,12 +173,12 @@ def _added_reference(term: Term, values: Values) -> FlatReference:
     assert isinstance(term.value, Reference)
     if term.sign < 0:
         raise Refused(term.at, f"{quoted(str(term.value))} is subtracted; a count cannot go down", "Add it.")
-    return flat_reference(term.value, values)
+    return _flat_reference(term.value, values)
 
 
 def _sample_reference(term: Term, values: Values) -> FlatReference:
     assert isinstance(term.value, Reference)
-    return flat_reference(term.value, values)
+    return _flat_reference(term.value, values)
 
 
 def _each(index: Index | None, values: Values) -> Iterator[Values]:

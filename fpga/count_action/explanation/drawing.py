@@ -5,7 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from fpga.count_action.explanation.explain import Counter, Effect, Explanation, Line, Part
+from fpga.count_action.explanation.explain import (
+    ActionFacts,
+    Connection,
+    CountFacts,
+    Explanation,
+    ModuleFacts,
+)
 
 _ASCII = str.maketrans("─│╭╮╰╯▼▶├└", "-|++++v>+`")
 
@@ -40,7 +46,7 @@ def _inputs(explanation: Explanation, width: int) -> Iterator[str]:
         yield ""
 
 
-def _box(part: Part, width: int) -> Iterator[str]:
+def _box(part: ModuleFacts, width: int) -> Iterator[str]:
     inner = width - 4
     yield f"╭─ {part.name} ".ljust(width - 1, "─") + "╮"
     for counter in part.counts:
@@ -49,7 +55,7 @@ def _box(part: Part, width: int) -> Iterator[str]:
     yield "╰" + "─" * (width - 2) + "╯"
 
 
-def _counter(counter: Counter, width: int) -> Iterator[str]:
+def _counter(counter: CountFacts, width: int) -> Iterator[str]:
     yield from textwrap.wrap(f"{counter.name}: {counter.text}", width, subsequent_indent="    ")
     yield f"  {goal(counter)}" + ("" if counter.effects else "; nothing follows: it is read")
     for place, effect in enumerate(counter.effects):
@@ -57,12 +63,12 @@ def _counter(counter: Counter, width: int) -> Iterator[str]:
         yield from _effect(effect, width, last=last)
 
 
-def goal(counter: Counter) -> str:
+def goal(counter: CountFacts) -> str:
     """Return the target in words."""
     return f"reaches {'nothing, ever' if counter.value is None else counter.value} ({counter.target})"
 
 
-def _effect(effect: Effect, width: int, *, last: bool) -> Iterator[str]:
+def _effect(effect: ActionFacts, width: int, *, last: bool) -> Iterator[str]:
     cycles = _plural(effect.latency_cycles, "cycle")
     seen = f"  ──▶ {', '.join(effect.triggers)}" if effect.triggers else ""
     lines = textwrap.wrap(f"{effect.text}  (+{cycles}){seen}", width - 5)
@@ -71,7 +77,7 @@ def _effect(effect: Effect, width: int, *, last: bool) -> Iterator[str]:
         yield f"  {' ' if last else '│'}     {line}"
 
 
-def _arrows(explanation: Explanation, part: Part, following: str) -> Iterator[str]:
+def _arrows(explanation: Explanation, part: ModuleFacts, following: str) -> Iterator[str]:
     """Return the lines from a module to the one drawn below it; or an empty line."""
     down = [line for line in explanation.lines if line.driver == part.name and line.reader == following]
     if not down:
@@ -81,7 +87,7 @@ def _arrows(explanation: Explanation, part: Part, following: str) -> Iterator[st
     yield "      ▼ 1 cycle later"
 
 
-def _carried(lines: list[Line]) -> str:
+def _carried(lines: list[Connection]) -> str:
     uses: dict[str, dict[str, None]] = {}
     for line in lines:
         uses.setdefault(line.name, {})[line.how] = None

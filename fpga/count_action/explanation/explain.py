@@ -14,7 +14,7 @@ from fpga.count_action.model import Action, Count, Datapath, Module
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class ActionFacts:
     """An action: its text, when its effect is seen, and the counts that see it.
 
     `latency_cycles` is counted from the beat or flag from outside that completes it, along the shortest chain (R6).
@@ -27,26 +27,26 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
-class Counter:
+class CountFacts:
     """A count: its text, its target (None: never), and what happens then."""
 
     name: str
     text: str
     target: str
     value: int | None
-    effects: tuple[Effect, ...]
+    effects: tuple[ActionFacts, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ModuleFacts:
     """A module."""
 
     name: str
-    counts: tuple[Counter, ...]
+    counts: tuple[CountFacts, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Connection:
     """From a module, or an input when `driver` is empty, to a module: what goes there, and how it is used."""
 
     driver: str
@@ -62,8 +62,8 @@ class Explanation:
     name: str
     digest: str
     inputs: tuple[str, ...]
-    modules: tuple[Part, ...]
-    lines: tuple[Line, ...]
+    modules: tuple[ModuleFacts, ...]
+    lines: tuple[Connection, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as programs get it."""
@@ -83,20 +83,24 @@ def explain(datapath: Datapath) -> Explanation:
     )
 
 
-def _part(graph: Graph, module: Module, latencies: dict[tuple[str, str], int]) -> Part:
-    return Part(module.name, tuple(_counter(graph, module, count, latencies) for count in module.counts))
+def _part(graph: Graph, module: Module, latencies: dict[tuple[str, str], int]) -> ModuleFacts:
+    return ModuleFacts(
+        module.name, tuple(_counter(graph, module, count, latencies) for count in module.counts)
+    )
 
 
-def _counter(graph: Graph, module: Module, count: Count, latencies: dict[tuple[str, str], int]) -> Counter:
+def _counter(graph: Graph, module: Module, count: Count, latencies: dict[tuple[str, str], int]) -> CountFacts:
     writer = Writer(graph)
     latency = latencies.get((module.name, count.name), 1)
     effects = [
-        Effect(writer.verb(module, action), action.output, latency, tuple(_triggered(graph, module, action)))
+        ActionFacts(
+            writer.verb(module, action), action.output, latency, tuple(_triggered(graph, module, action))
+        )
         for action in module.actions
         if action.on == count.name
     ]
     value = module.target(count.target).reset or None
-    return Counter(count.name, writer.sum(module, count), count.target, value, tuple(effects))
+    return CountFacts(count.name, writer.sum(module, count), count.target, value, tuple(effects))
 
 
 def _triggered(graph: Graph, module: Module, action: Action) -> dict[str, None]:
@@ -108,21 +112,27 @@ def _triggered(graph: Graph, module: Module, action: Action) -> dict[str, None]:
     )
 
 
-def _from_outside(graph: Graph) -> list[Line]:
+def _from_outside(graph: Graph) -> list[Connection]:
     found = []
     for module in graph.datapath.modules:
         for count in module.counts:
-            found += [Line("", ref.name, module.name, "counts") for ref in count.terms if ref.module is None]
+            found += [
+                Connection("", ref.name, module.name, "counts") for ref in count.terms if ref.module is None
+            ]
             gate = [each.ref for each in count.gate]
-            found += [Line("", ref.name, module.name, "waits for") for ref in gate if ref.module is None]
+            found += [
+                Connection("", ref.name, module.name, "waits for") for ref in gate if ref.module is None
+            ]
         for action in module.actions:
-            found += [Line("", ref.name, module.name, "sends") for ref in action.refs if ref.module is None]
+            found += [
+                Connection("", ref.name, module.name, "sends") for ref in action.refs if ref.module is None
+            ]
     return found
 
 
-def _line(link: Link) -> Line:
+def _line(link: Link) -> Connection:
     name = link.action.output or f"clear {link.count.name}"
-    return Line(link.driver.name, name, link.reader.name, link.how)
+    return Connection(link.driver.name, name, link.reader.name, link.how)
 
 
 def _latencies(graph: Graph) -> dict[tuple[str, str], int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from fpga.count_action.explanation.drawing import goal
-from fpga.count_action.explanation.explain import Explanation, Line, Part
+from fpga.count_action.explanation.explain import Connection, Explanation, ModuleFacts
 
 _CHAR = 7.3
 _ROW = 18
@@ -30,7 +30,7 @@ _TIP = """<defs><marker id="tip" markerWidth="9" markerHeight="9" refX="8" refY=
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Rectangle:
     x: float
     y: float
     height: float
@@ -42,7 +42,7 @@ def draw_svg(explanation: Explanation) -> str:
     """Return the drawing as a document of its own."""
     columns = _columns(explanation)
     inputs = list(_inputs(explanation))
-    places = dict(_placed_inputs(inputs))
+    rectangles = dict(_placed_inputs(inputs))
     left = (
         (max((len(name) for name, _ in inputs), default=0) * _CHAR + 2 * _MARGIN + _GAP)
         if inputs
@@ -53,12 +53,15 @@ def draw_svg(explanation: Explanation) -> str:
         y = float(_MARGIN + 24)
         for name in names:
             rows = tuple(_rows(parts[name]))
-            place = _Place(left + number * (_BOX + _GAP), y, (len(rows) + 2) * _ROW, rows)
-            places[name] = place
-            y += place.height + 40
-    width = max(place.x + place.width for place in places.values()) + _MARGIN + 60
-    height = max(place.y + place.height for place in places.values()) + _MARGIN + 60
-    body = [*_lines(explanation, places), *(_drawn(name, place, parts) for name, place in places.items())]
+            area = _Rectangle(left + number * (_BOX + _GAP), y, (len(rows) + 2) * _ROW, rows)
+            rectangles[name] = area
+            y += area.height + 40
+    width = max(area.x + area.width for area in rectangles.values()) + _MARGIN + 60
+    height = max(area.y + area.height for area in rectangles.values()) + _MARGIN + 60
+    body = [
+        *_lines(explanation, rectangles),
+        *(_drawn(name, area, parts) for name, area in rectangles.items()),
+    ]
     return _document(explanation, width, height, body)
 
 
@@ -102,14 +105,14 @@ def _inputs(explanation: Explanation) -> Iterator[tuple[str, str]]:
         yield text.replace(" of ", ", ", 1), name
 
 
-def _placed_inputs(inputs: list[tuple[str, str]]) -> Iterator[tuple[str, _Place]]:
+def _placed_inputs(inputs: list[tuple[str, str]]) -> Iterator[tuple[str, _Rectangle]]:
     for number, (text, name) in enumerate(inputs):
         y = _MARGIN + 24 + number * 2.2 * _ROW
         width = len(text) * _CHAR + 20
-        yield f" {name}", _Place(_MARGIN, y, 1.5 * _ROW, (("input", text),), width)
+        yield f" {name}", _Rectangle(_MARGIN, y, 1.5 * _ROW, (("input", text),), width)
 
 
-def _rows(part: Part) -> Iterator[tuple[str, str]]:
+def _rows(part: ModuleFacts) -> Iterator[tuple[str, str]]:
     for counter in part.counts:
         yield from _wrapped("", f"{counter.name}: {counter.text}")
         yield from _wrapped("quiet", f"  {goal(counter)}")
@@ -123,40 +126,40 @@ def _wrapped(style: str, text: str) -> Iterator[tuple[str, str]]:
         yield style, line
 
 
-def _drawn(name: str, place: _Place, parts: dict[str, Part]) -> str:
+def _drawn(name: str, area: _Rectangle, parts: dict[str, ModuleFacts]) -> str:
     if name not in parts:
         return (
-            f'<rect class="input" x="{place.x:.0f}" y="{place.y:.0f}" width="{place.width:.0f}"'
-            f' height="{place.height:.0f}" rx="12"/>'
-            f'<text x="{place.x + 10:.0f}" y="{place.y + _ROW:.0f}">{escape(place.rows[0][1])}</text>'
+            f'<rect class="input" x="{area.x:.0f}" y="{area.y:.0f}" width="{area.width:.0f}"'
+            f' height="{area.height:.0f}" rx="12"/>'
+            f'<text x="{area.x + 10:.0f}" y="{area.y + _ROW:.0f}">{escape(area.rows[0][1])}</text>'
         )
-    box = f'x="{place.x:.0f}" y="{place.y:.0f}" width="{place.width:.0f}"'
+    box = f'x="{area.x:.0f}" y="{area.y:.0f}" width="{area.width:.0f}"'
     made = [
-        f'<rect class="box" {box} height="{place.height:.0f}" rx="4"/>',
+        f'<rect class="box" {box} height="{area.height:.0f}" rx="4"/>',
         f'<rect class="head" {box} height="{1.4 * _ROW:.0f}" rx="4"/>',
-        f'<text class="name" x="{place.x + 10:.0f}" y="{place.y + _ROW:.0f}">{escape(name)}</text>',
+        f'<text class="name" x="{area.x + 10:.0f}" y="{area.y + _ROW:.0f}">{escape(name)}</text>',
     ]
-    for number, (style, text) in enumerate(place.rows):
-        y = place.y + (number + 2.3) * _ROW
+    for number, (style, text) in enumerate(area.rows):
+        y = area.y + (number + 2.3) * _ROW
         made.append(
-            f'<text class="{style}" x="{place.x + 10:.0f}" y="{y:.0f}" xml:space="preserve">{escape(text)}</text>'
+            f'<text class="{style}" x="{area.x + 10:.0f}" y="{y:.0f}" xml:space="preserve">{escape(text)}</text>'
         )
     return "\n".join(made)
 
 
-def _lines(explanation: Explanation, places: dict[str, _Place]) -> Iterator[str]:
-    pairs: dict[tuple[str, str], list[Line]] = {}
+def _lines(explanation: Explanation, rectangles: dict[str, _Rectangle]) -> Iterator[str]:
+    pairs: dict[tuple[str, str], list[Connection]] = {}
     for line in explanation.lines:
         pairs.setdefault((line.driver or f" {line.name}", line.reader), []).append(line)
     into: dict[str, int] = {}
-    lowest = max(place.y + place.height for place in places.values())
+    lowest = max(area.y + area.height for area in rectangles.values())
     for (driver, reader), lines in pairs.items():
         into[reader] = into.get(reader, 0) + 1
         label = "" if driver.startswith(" ") else ", ".join(dict.fromkeys(line.name for line in lines))
-        yield _arrow(places[driver], places[reader], into[reader], label, lowest)
+        yield _arrow(rectangles[driver], rectangles[reader], into[reader], label, lowest)
 
 
-def _arrow(driver: _Place, reader: _Place, number: int, label: str, lowest: float) -> str:
+def _arrow(driver: _Rectangle, reader: _Rectangle, number: int, label: str, lowest: float) -> str:
     x1, y1 = driver.x + driver.width, driver.y + min(driver.height / 2, 1.5 * _ROW)
     x2, y2 = reader.x, reader.y + 10 + 12 * number
     if 0 < x2 - x1 < _BOX + _GAP:

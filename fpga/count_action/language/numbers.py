@@ -9,9 +9,9 @@ from fpga.count_action.language.syntax import Index, Integer, Label, Number, Ope
 from fpga.count_action.language.words import MAX_NAME, RESERVED
 from fpga.count_action.model import Location
 
-MAX_DEPTH = 50
+_MAX_DEPTH = 50
 """Operations within operations in a number."""
-MAX_DIGITS = 12
+_MAX_DIGITS = 12
 
 
 class NumberBuilder:
@@ -54,7 +54,7 @@ class NumberBuilder:
 
     def _integer(self, at: Location, digits: Any) -> Integer:
         text = str(digits).lstrip("0") or "0"
-        if len(text) > MAX_DIGITS:
+        if len(text) > _MAX_DIGITS:
             message = f"a number of {len(text)} digits; nothing here is as large as that"
             self.report.error(note(at, message, "The largest count is 2^32 - 1 = 4294967295."))
             return Integer(0, at)
@@ -80,8 +80,8 @@ class NumberBuilder:
 
     def _operation(self, operator: Literal["+", "-", "*", "/"], left: Number, right: Number) -> Number:
         depth = max(left.depth, right.depth) + 1
-        if depth > MAX_DEPTH:
-            message = f"more than {MAX_DEPTH} operations within each other in one number"
+        if depth > _MAX_DEPTH:
+            message = f"more than {_MAX_DEPTH} operations within each other in one number"
             self.report.error(note(left.at, message, "Write the number that it comes to."))
             return Integer(0, left.at)
         return Operation(operator, left, right, left.at, depth)

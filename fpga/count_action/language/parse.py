@@ -17,7 +17,7 @@ from fpga.count_action.language.tree import TreeBuilder
 from fpga.count_action.language.wording import expected_words, syntax_hint
 from fpga.count_action.model import Location
 
-MAX_WORDS = 50_000
+_MAX_WORDS = 50_000
 """Words and signs of a text that are read."""
 _MAX_MISTAKES = 10
 
@@ -83,13 +83,13 @@ class _Budget:
     """So many words are read of one text, all readings after a mistake together."""
 
     file: str
-    left: int = MAX_WORDS
+    left: int = _MAX_WORDS
 
     def spend(self, token: Any) -> None:
         self.left -= 1
         if self.left < 0:
             at = Location(self.file, token.line, token.column)
-            message = f"more than {MAX_WORDS} words and signs"
+            message = f"more than {_MAX_WORDS} words and signs"
             raise CountActionError([note(at, message, "Split the file, or write ranges.")])
 
 

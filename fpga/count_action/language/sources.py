@@ -12,9 +12,9 @@ from fpga.count_action.model import Location
 
 MAX_BYTES = 1 << 20
 """A larger file is not read."""
-MAX_IMPORTS = 200
+_MAX_IMPORTS = 200
 LIBRARY = Path(__file__).resolve().parents[2] / "library"
-"""Where an imported file is looked for when it is not next to the one that imports it."""
+"""Folder in which an imported file is looked for when it is not next to the one that imports it."""
 
 
 def read_source(path: Path, at: Location, wanted: str) -> str:
@@ -68,9 +68,9 @@ class Imports:
             raise Refused(wanted.at, message, "Move what both need into a third file.")
         if real in self._read:
             return
-        if len(self._read) >= MAX_IMPORTS or len(chain) > 40:
+        if len(self._read) >= _MAX_IMPORTS or len(chain) > 40:
             raise Refused(
-                wanted.at, f"more than {MAX_IMPORTS} files, or 40 within each other", "Join some of them."
+                wanted.at, f"more than {_MAX_IMPORTS} files, or 40 within each other", "Join some of them."
             )
         self._read.add(real)
         try:

@@ -23,10 +23,10 @@ def check_inputs(ports: Ports, rows: Rows) -> Rows:
 
 def values_of(ports: Iterable[Port], row: Sequence[int]) -> dict[str, int]:
     """Return what the ports carry in one row, by name."""
-    return {port.name: value_of(port, row) for port in ports}
+    return {port.name: _value_of(port, row) for port in ports}
 
 
-def value_of(port: Port, row: Sequence[int]) -> int:
+def _value_of(port: Port, row: Sequence[int]) -> int:
     """Return what one port carries: bits above its width do not exist."""
     value = row[port.column]
     for word in range(1, port.words):

@@ -31,7 +31,7 @@ class Wire:
     owner: str = ""
     """The module that drives it or counts there; empty for what comes from outside."""
     whole: bool = False
-    """Whether it is all of its port."""
+    """True if it is all of its port."""
 
     def series(self, rows: Rows) -> list[int]:
         """Return its value, cycle by cycle."""

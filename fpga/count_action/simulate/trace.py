@@ -14,10 +14,10 @@ def explain_run(datapath: Datapath, inputs: Rows) -> Iterator[str]:
     """Return lines of text for a run from reset. Raises ValueError for rows of another width."""
     for number, cycle in enumerate(Reference(datapath).cycles(inputs)):
         yield f"cycle {number}"
-        yield from (f"  {line}" for line in trace_cycle(datapath, cycle))
+        yield from (f"  {line}" for line in _trace_cycle(datapath, cycle))
 
 
-def trace_cycle(datapath: Datapath, cycle: Cycle) -> Iterator[str]:
+def _trace_cycle(datapath: Datapath, cycle: Cycle) -> Iterator[str]:
     """Return what happens in one cycle; one line for every count."""
     for count in cycle.counts:
         yield f"{count.module}.{count.count}: {_sentence(datapath, count)}"

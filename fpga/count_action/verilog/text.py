@@ -10,7 +10,7 @@ from pathlib import Path
 from fpga.count_action.model import Location
 
 CLOCKED = {"clk_i": "clk_i", "rst_i": "rst_i"}
-"""What every block with a register is connected to."""
+"""Connections of every block with a register."""
 
 
 _COLUMNS = 110

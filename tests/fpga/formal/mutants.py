@@ -16,7 +16,7 @@ class Mutant:
     new: str
     assertion: str
     which: int = -1
-    """Which of the proven parameters of the block, in their order."""
+    """Index among the proven parameters of the block."""
 
     @property
     def proven(self) -> Proven:

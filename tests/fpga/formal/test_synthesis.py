@@ -11,7 +11,7 @@ skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
 from fpga.hdl.synthesis import BASELINE, estimate, grown, subjects
 
 QUICK = {"count_action", "count_action_beat", "count_action_sum", "synchronous_data_streamer"}
-"""What is estimated in every run: a few seconds each. `make test-long` estimates all."""
+"""Designs that are estimated in every run: a few seconds each. `make test-long` estimates all."""
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from unittest import mock
 from fpga.count_action.model import CountKind, Datapath
 from fpga.count_action.ports import Rows
 from fpga.count_action.simulate.compiled import simulator
-from fpga.count_action.simulate.compiled.generator import Program, program_of
+from fpga.count_action.simulate.compiled.generator import CycleProgram, program_of
 from fpga.count_action.verilog import actions, counts, text, top, wiring
 from fpga.count_action.verilog.wiring import Slice, Wiring
 from fpga.hdl import Design, design_of
@@ -84,7 +84,7 @@ class SimulatorFault:
         with mock.patch.object(simulator, "program_of", self._program_of):
             return simulator.simulate(datapath, inputs)
 
-    def _program_of(self, datapath: Datapath) -> Program:
+    def _program_of(self, datapath: Datapath) -> CycleProgram:
         program = program_of(datapath)
         statements = [re.sub(self.pattern, self.faulty, each) for each in program.statements]
         assert statements != program.statements, f"{self.name}: {self.pattern!r} fits a statement"

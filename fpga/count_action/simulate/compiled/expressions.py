@@ -24,7 +24,7 @@ class Field:
     low: int
     width: int
     whole: bool = False
-    """Whether the only word has no other bits than these."""
+    """True if the only word has no other bits than these."""
 
     def part(self, begin: int, width: int) -> Field:
         """Return `width` of its bits, from bit `begin` on."""

@@ -1,4 +1,4 @@
-"""A datapath as statements of Python, everything unrolled and with constants only: what the fast simulator compiles.
+"""A datapath as statements of Python, everything elaborated and with constants only: what the fast simulator compiles.
 
 Printed, the statements are the shortest description of what the hardware does in a cycle.
 """
@@ -14,26 +14,26 @@ from fpga.count_action.simulate.compiled.updates import Updates
 
 
 @dataclass(frozen=True)
-class Program:
+class CycleProgram:
     """One cycle of a datapath over names that `Names` explains, all of them 64-bit signed integers."""
 
     statements: tuple[str, ...]
     """In order; one of several lines is an `if`. `ones(x)` is how many bits of x are 1."""
     registers: dict[str, int]
-    """What is kept from cycle to cycle, with what it is after reset."""
+    """Names kept from cycle to cycle, with their values after reset."""
     inputs: int
     """Columns of the rows that come in."""
     outputs: int
     """Columns of the rows that go out."""
 
 
-def program_of(datapath: Datapath) -> Program:
+def program_of(datapath: Datapath) -> CycleProgram:
     """Return the statements of one cycle.
 
     Raises KeyError for references to nothing, ValueError for circles of streams.
     """
     names = Names(datapath)
-    return Program(
+    return CycleProgram(
         statements=(*Decisions(names).lines(), *Updates(names).lines()),
         registers=names.registers(),
         inputs=names.ports.input_columns,

@@ -18,7 +18,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from fpga.count_action.simulate.compiled.generator import Program
+from fpga.count_action.simulate.compiled.generator import CycleProgram
 
 Run = Callable[[Any, Any, Any], None]
 """Takes the registers, the rows that come in and those that go out, all of 64-bit signed integers."""
@@ -29,7 +29,7 @@ _STATE = types.Array(types.int64, 1, "C")
 _INPUT, _OUTPUT = re.compile(r"i(\d+)"), re.compile(r"o(\d+)")
 
 
-def compiled(program: Program) -> Run:
+def compiled(program: CycleProgram) -> Run:
     """Return the loop over a program, compiled."""
 
     @intrinsic  # type: ignore[untyped-decorator]
@@ -43,7 +43,7 @@ def compiled(program: Program) -> Run:
     return run  # type: ignore[no-any-return, unused-ignore]
 
 
-def _code_generator(program: Program) -> Callable[..., None]:
+def _code_generator(program: CycleProgram) -> Callable[..., None]:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
         arrays = [
             context.make_array(kind)(context, builder, each)
@@ -59,7 +59,7 @@ def _code_generator(program: Program) -> Callable[..., None]:
 class _Loop:
     """Translates one program. Every name is a 64-bit cell on the stack, which LLVM turns into a register."""
 
-    def __init__(self, builder: Any, program: Program) -> None:
+    def __init__(self, builder: Any, program: CycleProgram) -> None:
         self._builder, self._program = builder, program
         self._tree = ast.parse("\n".join(program.statements))
         names = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)} - {"ones"}

@@ -20,9 +20,9 @@ class State:
     targets: Mapping[Key, int]
     """The targets in force."""
     sums: Mapping[Key, int]
-    """What EMIT actions have added since the last fire."""
+    """Sums of EMIT actions since the last fire."""
     valid: Mapping[Key, bool]
-    """Whether there is a beat on its way out."""
+    """True while there is a beat on its way out."""
     outputs: Mapping[Key, int]
     """Beats, flags, pulses and numbers, by module and output."""
 

@@ -10,7 +10,7 @@ from fpga.count_action.ports import Rows
 from fpga.count_action.simulate.signals import Wire, input_wires, output_wires
 from fpga.count_action.simulate.stimuli.collector import Expectation, Stimulus
 
-AROUND = 8
+_AROUND = 8
 """Cycles that are shown."""
 
 
@@ -41,9 +41,9 @@ def failures(stimulus: Stimulus, outputs: Rows) -> tuple[Failure, ...]:
 
 def window(datapath: Datapath, inputs: Rows, outputs: Rows, failure: Failure) -> Iterator[str]:
     """Return the eight cycles around a failure as a table: what is not always 0, and what was expected."""
-    first = max(0, min(failure.expected.cycle - AROUND // 2, len(inputs) - AROUND))
-    span = slice(first, first + AROUND)
-    cycles = range(first, min(first + AROUND, len(inputs)))
+    first = max(0, min(failure.expected.cycle - _AROUND // 2, len(inputs) - _AROUND))
+    span = slice(first, first + _AROUND)
+    cycles = range(first, min(first + _AROUND, len(inputs)))
     table = [("cycle", [f"*{each}" if each == failure.expected.cycle else str(each) for each in cycles])]
     table += _shown((wire, wire.series(inputs[span])) for wire in input_wires(datapath))
     table += _shown((wire, wire.series(outputs[span])) for wire in output_wires(datapath))

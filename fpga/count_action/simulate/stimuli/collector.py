@@ -18,7 +18,7 @@ EXPECT = "expect:"
 MAX_CYCLES = 10_000_000
 
 Found = tuple[Wire, bool] | None
-"""What a name means, and whether it is an expectation; nothing when it means nothing."""
+"""The meaning of a name, and whether it is an expectation; None when it means nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Stimulus:
     expectations: tuple[Expectation, ...] = ()
 
 
-def idle_inputs(datapath: Datapath) -> dict[str, int]:
+def _idle_inputs(datapath: Datapath) -> dict[str, int]:
     """Return the inputs by port when nothing is said about them."""
     shadow = low = 0
     for _, target in datapath.targets():
@@ -51,7 +51,7 @@ def idle_inputs(datapath: Datapath) -> dict[str, int]:
 
 def idle_rows(datapath: Datapath, cycles: int) -> Rows:
     """Return cycles in which nothing comes in."""
-    row = row_of(ports_of(datapath).inputs, idle_inputs(datapath))
+    row = row_of(ports_of(datapath).inputs, _idle_inputs(datapath))
     return np.tile(np.array(row, np.uint64), (cycles, 1))
 
 
@@ -63,7 +63,7 @@ class Collector:
         self._inputs = by_name(datapath, inputs=True)
         self._outputs = by_name(datapath, inputs=False)
         self._ports = ports_of(datapath).inputs
-        self._idle = idle_inputs(datapath)
+        self._idle = _idle_inputs(datapath)
         self._words = array("Q")
         self._cycles = 0
         self._expectations: list[Expectation] = []

@@ -12,7 +12,7 @@ from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows
 from fpga.count_action.simulate.signals import Wire, activity, input_wires, output_wires
 
-PERIOD_NS = 10
+_PERIOD_NS = 10
 _FIRST, _LAST = 33, 126
 """Printable characters, of which identifiers are made."""
 
@@ -30,9 +30,9 @@ def vcd_text(datapath: Datapath, inputs: Rows, outputs: Rows) -> str:
     for (wire, rows), code in zip(wires, codes, strict=True):
         for cycle, value in _changes(wire, rows):
             changes[2 * cycle].append(_change(wire, value, code))
-    half = PERIOD_NS // 2
+    half = _PERIOD_NS // 2
     body = (f"#{half * time}\n" + "\n".join(lines) for time, lines in changes.items())
-    return "\n".join([*header, *body, f"#{PERIOD_NS * len(inputs)}"]) + "\n"
+    return "\n".join([*header, *body, f"#{_PERIOD_NS * len(inputs)}"]) + "\n"
 
 
 def _header(datapath: Datapath, wires: list[Wire], codes: list[str]) -> Iterator[str]:
