@@ -67,7 +67,7 @@ class SbyResult:
     open: tuple[str, ...]
     reached: tuple[str, ...]
     unreached: tuple[str, ...]
-    said: str
+    printed: str
 
 
 def run(
@@ -124,11 +124,11 @@ def _call(folder: Path, task: str, timeout_s: float) -> str:
     try:
         sby.run([*arguments, "-f", "proof.sby", task], folder=folder, timeout_s=timeout_s)
     except ToolFailed as error:
-        said = str(error)
+        printed = str(error)
     else:
-        said = ""
+        printed = ""
     log = folder / f"proof_{task}" / "logfile.txt"
-    text = log.read_text() if log.exists() else said
+    text = log.read_text() if log.exists() else printed
     if not re.search(r"DONE \((PASS|FAIL|UNKNOWN)", text):
         raise ToolFailed(f"sby came to no end:\n{text.strip()[-2000:]}")
     return text
@@ -161,5 +161,5 @@ def _outcome(prove: str, covered: str, top: str) -> SbyResult:
         open=tuple(name for name in unproven if name not in failures),
         reached=tuple(dict.fromkeys(reached)),
         unreached=tuple(dict.fromkeys(unreached)),
-        said=prove,
+        printed=prove,
     )

@@ -38,10 +38,10 @@ def lint(design: Design, *, timeout_s: float = 120) -> tuple[str, ...]:
 def _findings(tool: str, arguments: list[str | Path], timeout_s: float) -> list[str]:
     """Return the lines a linter prints about the sources: its own report of a clean run is left out."""
     try:
-        said = find_tool(tool).run(arguments, timeout_s=timeout_s)
+        printed = find_tool(tool).run(arguments, timeout_s=timeout_s)
     except ToolFailed as error:
-        said = str(error)
-    return [line for line in said.splitlines() if line.strip() and not line.startswith("- ")]
+        printed = str(error)
+    return [line for line in printed.splitlines() if line.strip() and not line.startswith("- ")]
 
 
 def yosys_accepts(design: Design, *, timeout_s: float = 120) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ def yosys_accepts(design: Design, *, timeout_s: float = 120) -> tuple[str, ...]:
         done = subprocess.run(
             [sys.executable, "-c", script], capture_output=True, text=True, timeout=timeout_s, check=False
         )
-        said = (done.stdout + done.stderr).replace(f"{name}/", "").splitlines()
-    return tuple(line for line in said if line.startswith(("ERROR", "Warning"))) or (
+        printed = (done.stdout + done.stderr).replace(f"{name}/", "").splitlines()
+    return tuple(line for line in printed if line.startswith(("ERROR", "Warning"))) or (
         (f"yosys ended with status {done.returncode}",) if done.returncode else ()
     )

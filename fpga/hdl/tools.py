@@ -2,7 +2,7 @@
 
 HdlError
  +-- ToolMissing     it is not installed; the message says how to get it
- +-- ToolFailed      it ran and refused; the message ends with what it said
+ +-- ToolFailed      it ran and refused; the message ends with what it printed
  +-- BadOutput       it ran, and its result is no result (an X, a row too few)
 """
 
@@ -23,7 +23,7 @@ from fpga.errors import FpgaError
 _FROM_PIP = "pip install 'lightbed[hdl]'"
 _FROM_APT = "apt install iverilog, or your system's package of Icarus Verilog"
 _HINTS = {"iverilog": _FROM_APT, "vvp": _FROM_APT, "g++": "apt install g++", "make": "apt install make"}
-_SAID = 2000
+_SHOWN = 2000
 
 
 class HdlError(FpgaError):
@@ -75,8 +75,8 @@ class Tool:
         except subprocess.TimeoutExpired as error:
             raise ToolFailed(f"{self.path.name} did not end within {timeout_s:g} s") from error
         if done.returncode:
-            said = done.stdout.strip()[-_SAID:]
-            raise ToolFailed(f"{self.path.name} ended with status {done.returncode}:\n{said}")
+            printed = done.stdout.strip()[-_SHOWN:]
+            raise ToolFailed(f"{self.path.name} ended with status {done.returncode}:\n{printed}")
         return done.stdout
 
 

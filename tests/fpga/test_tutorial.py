@@ -127,7 +127,7 @@ def test_the_page_has_all_steps():
     assert [step.name for step in STEPS if step.is_file] == ["streamer.ca", "drive.py"]
 
 
-def test_the_picture_is_drawn(printed):
+def test_the_plot_is_drawn(printed):
     header = (printed[0] / "waves.png").read_bytes()[:24]
     shown = (PAGE.parent / "count-action.png").read_bytes()
     assert header[:8] == shown[:8] == b"\x89PNG\r\n\x1a\n"

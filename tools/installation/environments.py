@@ -1,4 +1,4 @@
-"""The environments: what each is made from, and how.
+"""Environments of a checkout, and what each is made from.
 
 A stamp in each holds a digest of everything that a step was made from. The same digest means nothing to do; a step that
 was killed leaves no stamp and is done again.
@@ -234,10 +234,9 @@ class Installer:
     def _wheel_sources(self) -> list[bytes | str]:
         files = [self.root / name for name in _WHEEL_SOURCES]
         for folder in _WHEEL_FOLDERS:
-            found = (
+            files += sorted(
                 path for path in (self.root / folder).rglob("*") if path.is_file() and path.suffix != ".pyc"
             )
-            files += sorted(found)
         return [part for path in files for part in (str(path.relative_to(self.root)), path.read_bytes())]
 
     def _clear(self, environment: Environment) -> None:

@@ -113,7 +113,7 @@ class Beats:
         else:
             signal = self._names.externals.signal(found.name)
             assert signal is not None
-            kind, index = signal.kind, self._names.externals.place(found)
+            kind, index = signal.kind, self._names.externals.bit_of(found)
             name, owner, base = found.name, None, self._names.externals.lane_base(found.name)
         _check_suffix(reference, kind, context)
         if context != "sample" or kind is not SignalKind.STREAM:

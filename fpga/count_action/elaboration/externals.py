@@ -1,7 +1,7 @@
 """External inputs of a datapath: those that are declared, and those that are inferred from their use.
 
 All modules of a datapath share them by name. First every declaration and every use is noted, then `settle` says
-what each input is, and at last `place` turns elements of the text into bits of the hardware.
+what each input is, and at last `bit_of` turns elements of the text into bits of the hardware.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Externals:
         """Return the input of that name; None when `settle` could not make sense of it."""
         return self._known[name].signal
 
-    def place(self, reference: FlatReference) -> int:
+    def bit_of(self, reference: FlatReference) -> int:
         """Return the bit of the hardware that an element of the text is. Raises `Refused` when there is none."""
         known = self._known[reference.name]
         signal = known.signal

@@ -21,7 +21,7 @@ class NumberBuilder:
         self._file = file
         self.report = Report()
 
-    def _place(self, node: Any) -> Location:
+    def _location(self, node: Any) -> Location:
         if isinstance(node, Location):
             return node
         line = getattr(node, "line", None)
@@ -31,10 +31,10 @@ class NumberBuilder:
         name = str(token)
         if name in RESERVED:
             message = f"{quoted(name)} is a word of the language and cannot be a name"
-            self.report.error(note(self._place(token), message, f"Call it {name}_1, or something else."))
+            self.report.error(note(self._location(token), message, f"Call it {name}_1, or something else."))
         if len(name) > MAX_NAME:
             message = f"a name of {len(name)} characters; at most {MAX_NAME} are allowed"
-            self.report.error(note(self._place(token), message, "Shorten it."))
+            self.report.error(note(self._location(token), message, "Shorten it."))
         return name
 
     def _index(self, at: Location, name: Any, low: Number, high: Number) -> Index:

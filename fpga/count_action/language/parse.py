@@ -114,7 +114,7 @@ def _parsed(text: str, file: str, budget: _Budget) -> FileText:
 
 
 def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
-    at = _place(mistake, text, file)
+    at = _location(mistake, text, file)
     before = _word_before(text, mistake)
     if isinstance(mistake, _lark().UnexpectedCharacters):
         found = quoted(text[mistake.pos_in_stream])
@@ -130,7 +130,7 @@ def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
     return note(at, f"{found} cannot stand here; expected {expected_words(expected)}", hint)
 
 
-def _place(mistake: Any, text: str, file: str) -> Location:
+def _location(mistake: Any, text: str, file: str) -> Location:
     if _at_end(mistake):
         lines = text.rstrip().split("\n")
         return Location(file, len(lines), len(lines[-1]) + 1)

@@ -43,7 +43,7 @@ class TreeBuilder(NumberBuilder):
 
     def build(self, rule: str, children: list[Any]) -> Any:
         """Return the node for a rule whose parts are built."""
-        at = next((self._place(each) for each in children if each is not None), Location(self._file, 1, 1))
+        at = next((self._location(each) for each in children if each is not None), Location(self._file, 1, 1))
         parts = [each for each in children if getattr(each, "type", "NAME") in _MEANT]
         return getattr(self, f"_{rule.strip('_')}")(at, *parts)
 
@@ -53,10 +53,10 @@ class TreeBuilder(NumberBuilder):
         return FileText(statements)
 
     def _import(self, at: Location, path: Any) -> Import:
-        return Import(str(path)[1:-1], self._place(path))
+        return Import(str(path)[1:-1], self._location(path))
 
     def _use(self, at: Location, module: Any, arguments: Any, instance: Any, wires: Any) -> Use:
-        return Use(str(module), arguments or (), self._name(instance), wires or (), self._place(module))
+        return Use(str(module), arguments or (), self._name(instance), wires or (), self._location(module))
 
     def _arguments(self, at: Location, *arguments: Argument) -> tuple[Argument, ...]:
         return arguments
@@ -76,7 +76,7 @@ class TreeBuilder(NumberBuilder):
         items: dict[str, Any] = {"inputs": (), "counts": (), "targets": (), "actions": ()}
         for section in sections:
             items[section.kind] += section.items
-        return ModuleText(self._name(name), parameters or (), **items, at=self._place(name))
+        return ModuleText(self._name(name), parameters or (), **items, at=self._location(name))
 
     def _parameters(self, at: Location, *parameters: ParameterText) -> tuple[ParameterText, ...]:
         return parameters
@@ -104,17 +104,17 @@ class TreeBuilder(NumberBuilder):
     def _stream_input(
         self, at: Location, name: Any, span: Any, lanes: Any, width: Any, signed: Any
     ) -> InputText:
-        place = self._place(name)
+        place = self._location(name)
         return InputText(SignalKind.STREAM, self._name(name), span, lanes, width, signed is not None, place)
 
     def _flag_input(self, at: Location, name: Any, span: Any) -> InputText:
         return InputText(
-            SignalKind.FLAG, self._name(name), span, None, None, signed=False, at=self._place(name)
+            SignalKind.FLAG, self._name(name), span, None, None, signed=False, at=self._location(name)
         )
 
     def _number_input(self, at: Location, name: Any, span: Any, width: Any) -> InputText:
         return InputText(
-            SignalKind.NUMBER, self._name(name), span, None, width, signed=False, at=self._place(name)
+            SignalKind.NUMBER, self._name(name), span, None, width, signed=False, at=self._location(name)
         )
 
     def _range(self, at: Location, low: Number, high: Number) -> Range:
@@ -166,7 +166,7 @@ class TreeBuilder(NumberBuilder):
         return at
 
     def _reaches(self, at: Location, target: Any) -> Part:
-        return Part(str(target), None, self._place(target))
+        return Part(str(target), None, self._location(target))
 
     def _while(self, at: Location, *conditions: ConditionText) -> tuple[ConditionText, ...]:
         return conditions

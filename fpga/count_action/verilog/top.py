@@ -110,25 +110,25 @@ def _targets(wiring: Wiring) -> Iterator[str]:
 
 def _streams(wiring: Wiring) -> Iterator[Iterable[str]]:
     """Return the lines for who is ready for which stream, and which beats move (R7)."""
-    asked = _asked(wiring)
+    watched = _watched(wiring)
     for signal in wiring.datapath.inputs:
         if signal.kind is SignalKind.STREAM:
             refs = [Ref(signal.name, None, index) for index in range(signal.size)]
-            yield _stream(wiring, refs, f"{signal.name}_ready_o", signal.name, asked)
+            yield _stream(wiring, refs, f"{signal.name}_ready_o", signal.name, watched)
     for module in wiring.datapath.modules:
         for action in module.drives(*_STREAMS):
             ref, name = Ref(action.output, module.name), f"{module.name}_{action.output}"
             title = f"{module.name}.{action.output}"
             if (module.name, action.output) in wiring.consumed:
-                yield _stream(wiring, [ref], f"{name}_ready", title, asked)
-            elif wiring.source(ref).moved in asked:
+                yield _stream(wiring, [ref], f"{name}_ready", title, watched)
+            elif wiring.source(ref).moved in watched:
                 yield [
                     f"// A beat of {title} leaves when valid and ready are 1.",
                     *_moves(wiring, [ref], f"{name}_ready_i"),
                 ]
 
 
-def _stream(wiring: Wiring, refs: list[Ref], ready: str, name: str, asked: frozenset[str]) -> Iterator[str]:
+def _stream(wiring: Wiring, refs: list[Ref], ready: str, name: str, watched: frozenset[str]) -> Iterator[str]:
     """Ready of the streams under one name, and their beats that move if anybody asks."""
     readies = [wiring.ready(ref) for ref in refs]
     yield f"// A beat of {name} moves when valid and ready are 1 (R7)."
@@ -138,7 +138,7 @@ def _stream(wiring: Wiring, refs: list[Ref], ready: str, name: str, asked: froze
         yield f"assign {ready} = {{"
         yield from listed(reversed(readies))
         yield "};"
-    if wiring.source(refs[0]).moved in asked:
+    if wiring.source(refs[0]).moved in watched:
         yield from _moves(wiring, refs, ready)
 
 
@@ -148,7 +148,7 @@ def _moves(wiring: Wiring, refs: list[Ref], ready: str) -> Iterator[str]:
     yield f"assign {source.moved} = {joined(source.valid(ref.index) for ref in refs)} & {ready};"
 
 
-def _asked(wiring: Wiring) -> frozenset[str]:
+def _watched(wiring: Wiring) -> frozenset[str]:
     """Return the wires of moving beats that a count or a sum looks at."""
     wires = {term(wiring, count, ref).wire for _, count in wiring.datapath.counts() for ref in count.terms}
     for module in wiring.datapath.modules:
@@ -175,7 +175,7 @@ def _unused(wiring: Wiring, body: list[str]) -> list[str]:
     """Return a sink for wires of which not every bit is looked at, so that linters speak up when one is forgotten."""
     lines = (line.strip() for line in body)
     code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(("//", "logic ")))
-    names = [*(port.name for port in wiring.ports.inputs), "target", *sorted(_asked(wiring))]
+    names = [*(port.name for port in wiring.ports.inputs), "target", *sorted(_watched(wiring))]
     names = list(dict.fromkeys(name for name in names if not name.endswith("_o")))
     partly = [name for name in names if not re.search(rf"(?<![.\w]){name}\b(?!\[)|\.{name}\b(?!\()", code)]
     if not partly:

@@ -121,9 +121,9 @@ def test_the_command_shows_a_counterexample_and_writes_the_waves(
 
 def test_an_unknown_module_is_named(prover, file, capsys):
     assert run_app(["prove", str(file), "--module", "nobody"]) == 1
-    said = capsys.readouterr().err
-    assert "nobody" in said
-    assert "gate" in said
+    printed = capsys.readouterr().err
+    assert "nobody" in printed
+    assert "gate" in printed
 
 
 def test_a_dump_is_read_cycle_by_cycle():

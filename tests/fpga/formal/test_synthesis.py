@@ -36,7 +36,7 @@ def test_nothing_has_grown(baseline):
     assert grown(estimate(subjects()), baseline) == ()
 
 
-def test_growth_is_told():
+def test_growth_is_reported():
     before = {"a": {"lut": 100, "ff": 10}, "b": {"lut": 0, "ff": 1}}
     assert grown({"a": {"lut": 110, "ff": 12}, "b": {"lut": 2, "ff": 1}}, before) == ()
     assert grown({"a": {"lut": 111, "ff": 10}}, before) == ("a: lut 100 -> 111",)

@@ -87,7 +87,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("message", WRONG)
-def test_what_is_wrong_is_told(message):
+def test_what_is_wrong_is_reported(message):
     found = check(WRONG[message])
     assert any(message in each.message for each in found), found
     assert all(each.hint for each in found), found

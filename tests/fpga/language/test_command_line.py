@@ -24,8 +24,8 @@ BROKEN = "module m {\n  counts: { sum x over cycles }\n  targets: { 70000 }\n}\n
 def run(capsys, *arguments):
     """Return exit code, what was printed, and what was said on standard error."""
     code = run_app([str(each) for each in arguments])
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
 
 
 def test_check_says_that_nothing_is_wrong(capsys, examples):

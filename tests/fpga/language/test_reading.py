@@ -56,7 +56,7 @@ def test_the_text_of_the_talk_is_the_datapath_that_python_builds():
     assert read.digest == built.digest
 
 
-def test_what_was_taken_for_granted_is_told():
+def test_what_was_taken_for_granted_is_reported():
     checked = parse_text(TALK, "streamer.ca")
     assert [each.message for each in checked.inferences] == [
         "`num_DACs` is taken to be a parameter of `synchronized_data_streamer`: 16 unless it is given",

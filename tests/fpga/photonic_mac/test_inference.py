@@ -199,7 +199,7 @@ def test_the_top_reads_the_counts_where_the_control_has_them():
     assert low == 200
 
 
-def test_what_does_not_finish_is_told():
+def test_what_does_not_finish_is_reported():
     with pytest.raises(ValueError, match=r"did not finish\. Was the run long enough"):
         inference(np.zeros((9, PORTS.output_columns), np.uint64))
 

@@ -125,7 +125,7 @@ def test_csv_that_is_wrong(tmp_path, small, text, line, column, message, hint):
     assert hint in error.hint
 
 
-def test_several_errors_are_told_at_once(tmp_path, small):
+def test_several_errors_are_reported_at_once(tmp_path, small):
     assert [error.line for error in refused(tmp_path, small, "go\n7\n1\nx\n")] == [2, 4]
     assert len(refused(tmp_path, small, "go\n" + "7\n" * 100)) == 20
 
@@ -185,7 +185,7 @@ def test_the_example_passes_for_any_datapath(tmp_path, small, generated):
         assert any(expected.value for expected in stimulus.expectations), "something fires"
 
 
-def test_cells_that_are_too_large_for_csv_are_told(tmp_path, small):
+def test_cells_that_are_too_large_for_csv_are_reported(tmp_path, small):
     assert "is no CSV" in refused(tmp_path, small, "go\n" + "1" * 200_000)[0].message
 
 
@@ -213,7 +213,7 @@ def test_no_more_is_read_than_asked_for(tmp_path, small):
             assert all(each.cycle < cycles for each in stimulus.expectations)
 
 
-def test_a_generator_that_never_ends_is_told_where_it_stands(tmp_path, small, monkeypatch):
+def test_a_generator_that_never_ends_is_reported_where_it_stands(tmp_path, small, monkeypatch):
     monkeypatch.setattr("fpga.count_action.simulate.stimuli.collector.MAX_CYCLES", 100)
     (error,) = refused(tmp_path, small, ENDLESS, "s.py")
     assert (error.line, error.message) == (5, "more than 100 cycles")

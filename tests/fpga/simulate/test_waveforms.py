@@ -69,7 +69,7 @@ def test_names_in_a_dump_are_those_of_modules(small):
     }
 
 
-def test_a_picture_shows_what_does_most(generated, tmp_path):
+def test_a_plot_shows_what_does_most(generated, tmp_path):
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'lightbed[hdl]'")
     datapath = generated.random_datapath(1, 10)
     inputs = generated.constructive_stimulus(datapath, 100, 1)

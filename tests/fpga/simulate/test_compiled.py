@@ -137,7 +137,7 @@ def test_streams_in_a_circle_are_refused():
         Reference(datapath)
 
 
-def test_without_numba_the_cure_is_told(small, monkeypatch):
+def test_without_numba_the_hint_is_given(small, monkeypatch):
     monkeypatch.delitem(sys.modules, "fpga.count_action.simulate.compiled.native", raising=False)
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(ImportError, match=r"lightbed\[fpga\]"):
