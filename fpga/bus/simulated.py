@@ -129,10 +129,8 @@ class SimulatedBus:
 
     def _reset(self) -> None:
         self._pins.reset()
-        pins = (each.signal for each in self._table if isinstance(each.signal, BlockPin))
         self._blocks: dict[tuple[str, str], PortalBlock] = {
-            key: BLOCKS[key[0]](key[1], self._pins)
-            for key in dict.fromkeys((pin.block, pin.name) for pin in pins)
+            (block, name): BLOCKS[block](name, self._pins) for block, name in self._table.blocks()
         }
         self._kept = {
             offset: register.reset

@@ -135,6 +135,23 @@ class RegisterMap:
     def __contains__(self, key: object) -> bool:
         return key in self._by_key
 
+    def shared_ports(self) -> dict[str, list[Register]]:
+        """Return the registers of each port that several registers share, the lowest bits first."""
+        found: dict[str, list[Register]] = {}
+        for register in self:
+            if isinstance(register.signal, PortBits) and register.signal.low is not None:
+                found.setdefault(register.signal.port, []).append(register)
+        return found
+
+    def blocks(self) -> dict[tuple[str, str], dict[str, Register]]:
+        """Return the registers of each block of the portal, by its kind and name, and by their pins."""
+        found: dict[tuple[str, str], dict[str, Register]] = {}
+        for register in self:
+            if isinstance(register.signal, BlockPin):
+                pins = found.setdefault((register.signal.block, register.signal.name), {})
+                pins[register.signal.pin] = register
+        return found
+
     @property
     def size_bytes(self) -> int:
         """Bytes from the first offset to behind the last."""

@@ -102,30 +102,26 @@ def _wires(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
 
 
 def _connections(table: RegisterMap) -> Iterator[Fragment]:
-    """Return what connects registers to ports of the datapath: first the ports that several registers set."""
-    shared: dict[str, list[Register]] = {}
-    for register in table:
-        if isinstance(register.signal, PortBits) and register.signal.low is not None:
-            shared.setdefault(register.signal.port, []).append(register)
+    """Return what connects registers to the datapath: first the ports that several registers set together."""
+    shared, blocks = table.shared_ports(), table.blocks()
     for port, registers in shared.items():
         if registers[0].access is Access.WRITE:
-            yield Fragment(
-                body=(f"assign dp_{port} = {concatenated(f'{each.name}_o' for each in registers)};",)
-            )
+            held = concatenated(f"{each.name}_o" for each in registers)
+            yield Fragment(body=(f"assign dp_{port} = {held};",))
     for register in table:
-        if isinstance(register.signal, PortBits):
-            if register.signal.low is None:
-                yield _port(register, register.signal)
-            elif register.signal.low == 0 and register.access is not Access.WRITE:
-                shown = concatenated(f"{each.name}_i" for each in shared[register.signal.port])
-                yield Fragment(body=(f"assign {shown} = dp_{register.signal.port};",))
         for bits in register.fields:
             if bits.port:
                 yield Fragment(body=(f"assign dp_{bits.port} = {register.name}_o[{bits.low}];",))
-        if isinstance(register.signal, BlockPin) and register.signal.block not in STREAM_BLOCKS:
-            yield BLOCKS[register.signal.block].instantiate(
-                register.signal.name, _pins(table, register.signal)
-            )
+        match register.signal:
+            case PortBits(low=None) as signal:
+                yield _port(register, signal)
+            case PortBits(port, low=0) if register.access is Access.READ:
+                shown = concatenated(f"{each.name}_i" for each in shared[port])
+                yield Fragment(body=(f"assign {shown} = dp_{port};",))
+            case BlockPin(block, name) if block not in STREAM_BLOCKS:
+                pins = blocks[block, name]
+                if register is next(iter(pins.values())):
+                    yield BLOCKS[block].instantiate(name, pins)
 
 
 def _port(register: Register, signal: PortBits) -> Fragment:
@@ -140,21 +136,11 @@ def _port(register: Register, signal: PortBits) -> Fragment:
     )
 
 
-def _pins(table: RegisterMap, pin: BlockPin) -> dict[str, Register]:
-    """Return the registers of a block, by its pins."""
-    return {
-        each.signal.pin: each
-        for each in table
-        if isinstance(each.signal, BlockPin)
-        and (each.signal.block, each.signal.name) == (pin.block, pin.name)
-    }
-
-
 def _portal(table: RegisterMap) -> Iterator[Fragment]:
     """Return the blocks through which registers reach the streams."""
-    pins = (each.signal for each in table if isinstance(each.signal, BlockPin))
-    for block, name in dict.fromkeys((pin.block, pin.name) for pin in pins if pin.block in STREAM_BLOCKS):
-        yield BLOCKS[block].instantiate(name, _pins(table, BlockPin(block, name, "", 0)))
+    for (block, name), pins in table.blocks().items():
+        if block in STREAM_BLOCKS:
+            yield BLOCKS[block].instantiate(name, pins)
 
 
 def _unread(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
