@@ -148,8 +148,7 @@ class Names:
         if reference.name in self._declared[module.name]:
             return reference
         if reference.label in self.counts[module.name]:
-            message = f"{quoted(str(reference))} is a count; its value is not a signal"
-            raise Refused(reference.at, message, "Use what its actions drive: a pulse, a flag or a number.")
+            raise _not_a_signal(reference)
         if reference.name in module.parameters and reference.index is None and not reference.suffix:
             raise Refused(
                 reference.at, f"{quoted(reference.name)} is a parameter, not a signal", "Name a signal."
@@ -166,8 +165,7 @@ class Names:
         if found in self.drivers:
             return found
         if reference.label in self.counts[reference.module]:
-            message = f"{quoted(str(reference))} is a count; its value is not a signal"
-            raise Refused(reference.at, message, "Use what its actions drive: a pulse, a flag or a number.")
+            raise _not_a_signal(reference)
         outputs = [each.name for each in self.drivers if each.module == reference.module]
         hint = did_you_mean(reference.label, outputs) or "It drives nothing."
         raise Refused(
@@ -189,6 +187,11 @@ class Names:
             return self.output(target)
         index = reference.index if target.index is None else target.index
         return replace(reference, name=target.name, index=index)
+
+
+def _not_a_signal(reference: FlatReference) -> Refused:
+    message = f"{quoted(str(reference))} is a count; its value is not a signal"
+    return Refused(reference.at, message, "Use what its actions drive: a pulse, a flag or a number.")
 
 
 def _declared_names(module: FlatModule, file_inputs: list[FlatInput]) -> Iterator[str]:
