@@ -300,13 +300,13 @@ TABLES = (
         (stream("the__part"), flag("r11k")),
         (
             single(
-                "again",
+                "fresh",
                 ACCUMULATE,
                 "the__part",
                 2,
                 Action(ActionKind.EMIT, "c", "total", (Ref("the__part"),), 8),
             ),
-            single("restarts", LEVEL, "r11k", 1, Action(ActionKind.CLEAR_COUNT, "c", clears=("again", "c"))),
+            single("restarts", LEVEL, "r11k", 1, Action(ActionKind.CLEAR_COUNT, "c", clears=("fresh", "c"))),
         ),
         {
             "the__part_valid_i": [1],
@@ -314,7 +314,7 @@ TABLES = (
             "r11k_i": [1, 0],
             "anew_total_ready_i": [1],
         },
-        {"fire again.c": [0, 0, 1, 0, 1, 0], "again_total_data_o": [0, 0, 0, 6, 6, 24]},
+        {"fire fresh.c": [0, 0, 1, 0, 1, 0], "fresh_total_data_o": [0, 0, 0, 6, 6, 24]},
     ),
     Table(
         "A number goes up and begins again",
