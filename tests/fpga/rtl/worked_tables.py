@@ -312,7 +312,7 @@ TABLES = (
             "the__part_valid_i": [1],
             "the__part_data_i": [1, 2, 4, 8, 16],
             "r11k_i": [1, 0],
-            "anew_total_ready_i": [1],
+            "fresh_total_ready_i": [1],
         },
         {"fire fresh.c": [0, 0, 1, 0, 1, 0], "fresh_total_data_o": [0, 0, 0, 6, 6, 24]},
     ),
