@@ -1,6 +1,6 @@
 """The network model against a packet-level simulator, and its time: the published task graphs at 100 Gbit/s.
 
-Three JSON lines: `network_fidelity`, iteration times on full-bisection fabrics beside the packet simulator's (whose own
+Three JSON lines: `network_fidelity`, iteration times on full-bisection fabrics and the packet simulator's (whose own
 fabric is a Fat-tree with a random path a flow); `network_fluid`, how far rings whose rounds flow as one, and rounded
 ends of flows, are from the exact simulation; and `network_speed`, the time of one simulation of the largest graph
 once everything is compiled, in processor seconds of one core, file reading not counted.
@@ -55,7 +55,7 @@ def fidelity(graphs: dict[str, TaskGraph]) -> dict[str, object]:
 
 
 def rings(fabric: str, nodes: int, *, exact: bool) -> Algorithm:
-    """On the circulant a ring for each stride, elsewhere one."""
+    """Return the rings: on the circulant one for each stride, elsewhere one."""
     if fabric == "circulant_d4":
         return circulant_rings(nodes, STRIDES[nodes], exact=exact)
     return ring if exact else fluid_ring

@@ -1,4 +1,4 @@
-"""From a fibre cut under a looping AllReduce to traffic again, and to a ring patched anew: medians over many cuts.
+"""From a fibre cut under a looping AllReduce to traffic again, and to a ring patched again: medians over many cuts.
 
 Four hosts of three NICs in namespaces; ring links of two NICs, links for pairs on the third. One launch of the
 AllReduce lives through all cuts of transmit and receive fibres, first of duplex links and then of one-way links; every
@@ -40,7 +40,7 @@ def four_hosts() -> Lab:
 
 
 def design(*, simplex: bool) -> Design:
-    """A ring of four, and the other NICs joined for pairs: two apart, and one-way links also three apart."""
+    """Return a ring of four, and the other NICs joined for pairs: two apart, and one-way links also three apart."""
     steps = (1, 2, 3) if simplex else (1, 3, 2)
     edges = tuple(sorted((node, (node + step) % 4) for node in range(4) for step in steps))
     topology = Topology(4, 3, simplex, (1,), edges)
@@ -49,7 +49,7 @@ def design(*, simplex: bool) -> Design:
 
 
 def fibres_of_ring(session: LabSession, standing: Design) -> Iterator[str]:
-    """Both fibres of every link along which data passes."""
+    """Return both fibres of every link along which data passes."""
     for link in standing.wiring.links:
         if (link.target.node - link.source.node) % 4 == RING.stride:
             yield f"{session.lab.nic_label(link.source)}:transmit"
@@ -57,7 +57,7 @@ def fibres_of_ring(session: LabSession, standing: Design) -> Iterator[str]:
 
 
 def cuts(session: LabSession, plant: str) -> Iterator[tuple[str, FibreCut]]:
-    """Every fibre of the ring in turn, the lab put back after each."""
+    """Cut every fibre of the ring in turn, the lab put back after each."""
     designs = (design(simplex=False), design(simplex=True))
     session.bring_up(designs[0])
     with looping_allreduce(session, designs[0], (RING,), deadline_s=DEADLINE_S) as loop:

@@ -1,4 +1,4 @@
-"""How long a strategy search takes, how far its closed form is to be trusted, and how near it comes to the optimum.
+"""Time of a strategy search, trust in its closed form, and distance of its plans from the optimum.
 
 One JSON line each: `speed` (DLRM on 128 servers), `correlation` (closed form against simulator on random strategies),
 `gap` (against all strategies on all topologies of six servers), `seeds` (plans of one job from several seeds),
@@ -56,7 +56,7 @@ def setting_of(name: str, nodes: int, degree: int) -> Setting:
 
 
 def speed() -> dict[str, Any]:
-    """A chain of 4,000 steps with TopologyFinder in the loop, once all is compiled; then its best 20 simulated."""
+    """Time 4,000 steps with TopologyFinder in the loop, once compiled; then its best 20 simulated."""
     small = StrategyProblem(setting_of("dlrm", 16, 4))
     advance(small, Rules(steps=200), begin(small, 0, 0), 200)
     rows = {}
@@ -79,7 +79,7 @@ def speed() -> dict[str, Any]:
 
 
 def correlation(nodes: int = 12, degree: int = 4) -> dict[str, Any]:
-    """Spearman's coefficient over random strategies, each on a topology of its own; and how far apart the times are.
+    """Return Spearman's coefficient over random strategies, each on its own topology, and the times' ratio.
 
     Of two samples: the start with some operators changed, as a chain meets them, and all operators drawn at random.
     """
@@ -91,7 +91,7 @@ def correlation(nodes: int = 12, degree: int = 4) -> dict[str, Any]:
 
 
 def compared(problem: StrategyProblem, draw: Draw) -> dict[str, Any]:
-    """Closed form against simulator over one sample."""
+    """Compare closed form and simulator over one sample."""
     from scipy.stats import spearmanr
 
     pairs = np.array([both(problem, point) for point in random_points(problem, draw)])
@@ -114,7 +114,7 @@ def random_points(problem: StrategyProblem, draw: Draw) -> list[Point]:
 
 
 def some_changed(problem: StrategyProblem, chance: np.random.Generator) -> Point:
-    """The start with 0 to all of its operators changed."""
+    """Return the start with 0 to all of its operators changed."""
     point = problem.start()
     for _ in range(int(chance.integers(1 + len(point)))):
         point = problem.neighbour(point, chance)
@@ -122,18 +122,18 @@ def some_changed(problem: StrategyProblem, chance: np.random.Generator) -> Point
 
 
 def all_drawn(problem: StrategyProblem, chance: np.random.Generator) -> Point:
-    """A random layout for every operator."""
+    """Return a random layout for every operator."""
     return tuple(int(chance.integers(len(layouts))) for layouts in problem.layouts)
 
 
 def both(problem: StrategyProblem, point: tuple[int, ...]) -> tuple[float, float]:
-    """Closed form and simulator, in seconds."""
+    """Return closed form and simulator, in seconds."""
     done = simulated(problem.setting, problem.strategy(point), problem.finding(point))
     return problem.cost_s(point, point), done.iteration_s
 
 
 def gap() -> dict[str, Any]:
-    """Plans of `optimise` against what is proven on random workloads for six servers, in fewer steps than strategies.
+    """Compare plans of `optimise` with proven optima: random workloads for six servers, few steps.
 
     `closed_form`: the cheapest in closed form of all that was simulated, against all strategies on all graphs.
     `simulated`: the plan against its strategy on every graph, both simulated.
@@ -159,21 +159,21 @@ def gap() -> dict[str, Any]:
             timed.append(found.predicted.iteration_s / least_s - 1)
         rows[f"n=6,d={degree}"] = {
             "workloads": INSTANCES, "strategies": [min(strategies), max(strategies)], "graphs": len(graphs),
-            "steps": steps, "asked_gap": 0.02, "closed_form": gaps_told(closed), "simulated": gaps_told(timed),
+            "steps": steps, "asked_gap": 0.02, "closed_form": gaps_summary(closed), "simulated": gaps_summary(timed),
             "search_s": round(statistics.median(seconds), 2),
         }  # fmt: skip
     return rows
 
 
-def gaps_told(gaps: list[float]) -> dict[str, Any]:
-    """Mean and worst, and how many are none."""
+def gaps_summary(gaps: list[float]) -> dict[str, Any]:
+    """Return the mean and the worst, and how many are none."""
     return {
         "mean": round(statistics.mean(gaps), 4), "worst": round(max(gaps), 4), "none": sum(one < 1e-9 for one in gaps)
     }  # fmt: skip
 
 
 def seeds() -> dict[str, Any]:
-    """The how-to's own job, DLRM on a lab of 12 hosts, from five seeds: in one long chain, and as the command does."""
+    """Plan the how-to's job, DLRM on 12 hosts, from five seeds: in one long chain, and as the command does."""
     job, rows = workload("dlrm", 12, preset="testbed"), {}
     for steps, chains in ((4000, 1), usual_walk(12)):
         clock, found = time.process_time(), []
@@ -188,7 +188,7 @@ def seeds() -> dict[str, Any]:
 
 
 def random_workload(number: int, tables: int) -> Workload:
-    """Two layers of random sizes, the second of them fed by tables too."""
+    """Return two layers of random sizes, the second of them fed by tables too."""
     chance = np.random.default_rng([17, number])
 
     def size(low: float, high: float) -> int:
@@ -217,7 +217,7 @@ def random_workload(number: int, tables: int) -> Workload:
 
 
 def matchings() -> dict[str, Any]:
-    """Data parallel layers fed by tables, from little to much between pairs: links for pairs, and simulated times."""
+    """Measure links for pairs and simulated times of data parallel layers fed by ever larger tables."""
     rows = {}
     for exponent in range(10, 24, 2):
         table = Operator("table", "embedding", 0.0, 0.0, 1 << 20, 1 << exponent, ways=("place",))

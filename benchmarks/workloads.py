@@ -1,4 +1,4 @@
-"""How long it takes to say what a strategy sends, and to make its task graph: DLRM on 128 servers.
+"""Time to compute what a strategy sends, and to make its task graph: DLRM on 128 servers.
 
 Prints one JSON line; processor time of one core, the best of several runs. A search changes one operator in each of
 its steps, so the time of such a change is what it waits for.
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def best_ms(work: Callable[[], object], runs: int = 7) -> float:
-    """Processor time in ms, the best of several: what is remembered is remembered."""
+    """Return processor time in ms, the best of several: what is remembered is remembered."""
     times = []
     for _ in range(runs):
         begin = time.process_time()
@@ -53,7 +53,7 @@ def best_ms(work: Callable[[], object], runs: int = 7) -> float:
 
 
 def changes_us(tally: Tally) -> float:
-    """Mean processor time in us of random changes, each on top of the ones before; new layouts included."""
+    """Return mean processor time in us of random changes, each on top of the ones before; new layouts included."""
     rng = np.random.default_rng(0)
     operators = tally.workload.operators
     places = rng.integers(len(operators), size=CHANGES)

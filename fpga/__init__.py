@@ -4,6 +4,18 @@ fpga.count_action       the language, the representation and what is made from i
 fpga.open_bus(address)  a way to the registers of a datapath: a simulator, a board
 fpga.Program            targets, layer by layer
 fpga.Datapath(bus)      the driver: `.load(program)`, `.run(beats)`
+
+| room | what lives there |
+|---|---|
+| `count_action` | the language |
+| `library`, `rtl`, `boards` | modules in the language, hand-written blocks, scripts for boards |
+| `hdl` | simulators, linters and synthesis of SystemVerilog |
+| `formal` | proofs of blocks and of datapaths |
+| `registers` | the register map, and the tops made from it |
+| `bus` | ways to the registers: simulators, pins, boards |
+| `program`, `beats`, `portal`, `datapath` | the driver |
+| `photonic_mac` | the photonic multiply-accumulate datapath, its model and its cycles |
+| `cli` | the command `countaction` |
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class DatapathError(FpgaError):
 
 
 class WrongHardware(DatapathError):
-    """What is behind the bus is not what the program was written for."""
+    """The hardware behind the bus is not what the program was written for."""
 
 
 class BeatsNotTaken(DatapathError):
@@ -99,7 +99,7 @@ class Datapath:
         self._put_in_force(self._loaded().targets(layer))
 
     def reset(self) -> None:
-        """As after power-on: counts 0, targets those of the text, no beats anywhere."""
+        """Return to the state after power-on: counts 0, targets those of the text, no beats anywhere."""
         self._restart(self._loaded())
 
     def _restart(self, program: Program) -> None:
@@ -180,17 +180,17 @@ class Datapath:
         self.bus.write32(register.at(word), old & ~(1 << bit) | value << bit)
 
     def counts(self) -> dict[str, int]:
-        """What the counts are now, by `module.count`, read one after the other."""
+        """Return what the counts are now, by `module.count`, read one after the other."""
         pairs = [(module.name, count.name) for module, count in self._loaded().datapath.counts()]
         return {f"{module}.{count}": self._read("COUNT", module, count) for module, count in pairs}
 
     def outputs(self) -> dict[str, int]:
-        """Flags and numbers as they are now, and how many pulses there were since reset, by `module.output`."""
+        """Return flags and numbers as they are now, and the pulses since reset, by `module.output`."""
         driven = [(module, name) for module, name, *_ in effects(self._loaded().datapath)]
         return {f"{module}.{name}": self._read("OUT", module, name) for module, name in driven}
 
     def status(self) -> Status:
-        """Which counts have jumped over their targets or exceeded their widths since `clear_status`."""
+        """Return which counts have jumped over their targets or exceeded their widths since `clear_status`."""
         names = [f"{module.name}.{count.name}" for module, count in self._loaded().datapath.counts()]
         return Status(self._named_bits("OVERSHOOT", names), self._named_bits("SATURATED", names))
 

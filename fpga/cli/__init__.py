@@ -85,5 +85,5 @@ def _text_error() -> type[CountActionError]:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command line."""
     sys.exit(run_app(sys.argv[1:]))

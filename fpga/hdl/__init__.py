@@ -1,6 +1,6 @@
 """Tools for hardware description: simulators, linters, and where to find them.
 
-Nothing here is needed to use a board or the fast simulator. What a machine lacks is told by `why_missing`, with
+Nothing here is needed to use a board or the fast simulator. What a machine lacks is said by `why_missing`, with
 the hint; `find_tool` raises `ToolMissing` with the same words.
 """
 

@@ -98,7 +98,7 @@ async def beats_go_through(dut):
 
 
 def emit_bench(datapath: Datapath) -> str:
-    """The text of `test_NAME.py`, which lies beside the files that `countaction build` writes."""
+    """Return the text of `test_NAME.py`, which lies with the files that `countaction build` writes."""
     streams = [each for each in datapath.inputs if each.kind is SignalKind.STREAM]
     return _BENCH.format(
         name=datapath.name,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What one stream, or one group of registers, adds to a top."""
+class Fragment:
+    """Lines that one stream, or one group of registers, adds to a top."""
 
     ports: tuple[str, ...] = ()
     body: tuple[str, ...] = ()
@@ -16,10 +16,10 @@ class Part:
     """Bits that nothing looks at; they are named so that a linter knows it is meant."""
 
 
-def joined(parts: Iterable[Part]) -> Part:
-    """All parts as one."""
+def joined(parts: Iterable[Fragment]) -> Fragment:
+    """Return all parts as one."""
     every = tuple(parts)
-    return Part(
+    return Fragment(
         tuple(port for part in every for port in part.ports),
         tuple(line for part in every for line in part.body),
         tuple(bits for part in every for bits in part.unused),
@@ -27,32 +27,32 @@ def joined(parts: Iterable[Part]) -> Part:
 
 
 def bit_range(width: int) -> str:
-    """`[15:0] ` for a vector, nothing for a bit."""
+    """Return `[15:0] ` for a vector, nothing for a bit."""
     return f"[{width - 1}:0] " if width > 1 else ""
 
 
 def padded(wire: str, spare: int) -> str:
-    """The wire with so many zeros above it."""
+    """Return the wire with so many zeros above it."""
     return f"{{{spare}'b0, {wire}}}" if spare else wire
 
 
 def cut(wire: str, whole: int, width: int) -> str:
-    """The lower `width` bits of a wire that has `whole`."""
+    """Return the lower `width` bits of a wire that has `whole`."""
     return wire if width == whole else f"{wire}[{width - 1}:0]"
 
 
 def rest(wire: str, whole: int, width: int) -> tuple[str, ...]:
-    """The bits that `cut` leaves out, where there are some."""
+    """Return the bits that `cut` leaves out, where there are some."""
     return () if width == whole else (f"{wire}[{whole - 1}:{width}]",)
 
 
 def concatenated(wires: Iterable[str]) -> str:
-    """Wires side by side, the first in the lowest bits."""
+    """Return the wires side by side, the first in the lowest bits."""
     return f"{{{', '.join(reversed(list(wires)))}}}"
 
 
 def instance(block: str, name: str, ports: Mapping[str, str], **parameters: int) -> Iterator[str]:
-    """An instance, one port a line."""
+    """Return an instance, one port a line."""
     if parameters:
         yield f"{block} #("
         yield from _listed(parameters)

@@ -13,7 +13,7 @@ from fpga.registers.wrapper import axi_signals
 
 
 def top_sources(datapath: Datapath, streams: Streams) -> tuple[tuple[str, str], ...]:
-    """File name and text of everything a top is made of; the top is the last. Raises HdlError."""
+    """Return the name and text of every file of which a top is made of; the top is the last. Raises HdlError."""
     table = top_table(datapath, streams)
     return (
         *design_of(datapath).sources,
@@ -24,7 +24,7 @@ def top_sources(datapath: Datapath, streams: Streams) -> tuple[tuple[str, str], 
 
 
 def axi_design(datapath: Datapath) -> Design:
-    """The AXI4-Lite top for the simulators of `fpga.hdl`, whose clock is `clk_i` and whose reset is `rst_i`."""
+    """Return the AXI4-Lite top for the simulators of `fpga.hdl`: its clock is `clk_i`, its reset `rst_i`."""
     name = f"{top_name(datapath, Streams.REGISTERS)}_pins"
     sources = (*top_sources(datapath, Streams.REGISTERS), (f"{name}.sv", _pins(datapath, name)))
     return Design(name, sources, _ports(top_table(datapath, Streams.REGISTERS).address_bits))

@@ -1,8 +1,9 @@
-"""Which registers a datapath has.
+"""Registers of a datapath, each with the signal that it shows or sets.
 
-First what both tops have: ID, HASH, CONTROL, status, counts, targets, flags, numbers, pulses. Then, in the top
-without stream ports, the portal: registers through which a driver pushes beats into the external streams and
-takes beats out of the FIFOs behind the output streams. The offsets of the first part are equal in both.
+This is the only list of them: the top, the simulated bus and the texts are made from it. First what both tops have:
+ID, HASH, CONTROL, status, counts, targets, flags, numbers, pulses. Then, in the top without stream ports, the
+portal: registers through which a driver pushes beats into the external streams and takes beats out of the FIFOs
+behind the output streams. The offsets of the first part are equal in both.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 
 from fpga.count_action.model import ActionKind, Datapath, Signal, SignalKind
 from fpga.count_action.ports import consumed_streams, samples_of
-from fpga.registers.table import WORD_BITS, Access, Bits, MapBuilder, RegisterMap
+from fpga.registers.table import WORD_BITS, Access, Bits, BlockPin, MapBuilder, PortBits, RegisterMap
 
 FIFO_DEPTH = 16
 """Beats that wait behind one output stream; the datapath stalls when it is full."""
@@ -22,7 +23,7 @@ COMMIT, CLEAR_STATUS, RESET = 1, 2, 4
 
 
 class Streams(enum.Enum):
-    """How the external streams of a top are reached; the value is what its ID register holds."""
+    """Ways to reach the external streams of a top; the value is what its ID register holds."""
 
     REGISTERS = 0x4341_0101
     """Through registers, beat by beat: the portal."""
@@ -31,14 +32,14 @@ class Streams(enum.Enum):
 
 
 _CONTROL = (
-    Bits("COMMIT", 0, 1, "All TARGET registers come into force together, in the next cycle"),
-    Bits("CLEAR_STATUS", 1, 1, "OVERSHOOT and SATURATED become 0"),
+    Bits("COMMIT", 0, 1, "All TARGET registers come into force together, in the next cycle", "commit_i"),
+    Bits("CLEAR_STATUS", 1, 1, "OVERSHOOT and SATURATED become 0", "clear_status_i"),
     Bits("RESET", 2, 1, "The datapath, the portal and all registers are as after power-on"),
 )
 
 
 def register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) -> RegisterMap:
-    """The registers of the AXI4-Lite top of `datapath`."""
+    """Return the registers of the AXI4-Lite top of `datapath`."""
     builder = MapBuilder()
     _add_identity(builder, datapath, streams)
     _add_counts(builder, datapath)
@@ -51,7 +52,7 @@ def register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) -> Re
 
 
 def output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int, bool]]:
-    """Streams that leave the datapath: module, name, samples a beat, bits a sample, signed."""
+    """Return the streams that leave the datapath: module, name, samples a beat, bits a sample, signed."""
     consumed = consumed_streams(datapath)
     for module in datapath.modules:
         for action in module.drives(ActionKind.STREAM, ActionKind.EMIT):
@@ -60,7 +61,7 @@ def output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int, boo
 
 
 def effects(datapath: Datapath) -> Iterator[tuple[str, str, ActionKind, int]]:
-    """Pulses, flags (as SET) and numbers that modules drive: module, name, kind, width."""
+    """Return the pulses, flags (as SET) and numbers that modules drive: module, name, kind, width."""
     for module in datapath.modules:
         flags: set[str] = set()
         for action in module.drives(*ActionKind):
@@ -89,13 +90,17 @@ def _add_identity(builder: MapBuilder, datapath: Datapath, streams: Streams) -> 
 
 def _add_counts(builder: MapBuilder, datapath: Datapath) -> None:
     counts = list(datapath.counts())
-    for key, what in (
-        ("OVERSHOOT", "jumped over its target (R4)"),
-        ("SATURATED", "exceeded its width (R10)"),
+    for key, port, what in (
+        ("OVERSHOOT", "overshoot_o", "jumped over its target (R4)"),
+        ("SATURATED", "saturated_o", "exceeded its width (R10)"),
     ):
         builder.add_packed(
-            key, bits=len(counts), access=Access.READ, description=f"Bit n: the n-th count {what}; stays"
+            key,
+            access=Access.READ,
+            description=f"Bit n: the n-th count {what}; stays",
+            signal=PortBits(port, len(counts)),
         )
+    low = 0
     for number, (module, count) in enumerate(counts):
         builder.add(
             "COUNT",
@@ -104,10 +109,13 @@ def _add_counts(builder: MapBuilder, datapath: Datapath) -> None:
             access=Access.READ,
             width=count.width,
             description=f"Count {number}, {count.name} of {module.name}: what it is now",
+            signal=PortBits("count_o", count.width, low),
         )
+        low += count.width
 
 
 def _add_targets(builder: MapBuilder, datapath: Datapath) -> None:
+    low = 0
     for module, target in datapath.targets():
         builder.add(
             "TARGET",
@@ -117,7 +125,9 @@ def _add_targets(builder: MapBuilder, datapath: Datapath) -> None:
             width=target.width,
             reset=target.reset,
             description=f"Target {target.name} of {module.name}, in the shadow bank until COMMIT; 0: never",
+            signal=PortBits("target_shadow_i", target.width, low),
         )
+        low += target.width
 
 
 def _add_levels(builder: MapBuilder, datapath: Datapath) -> None:
@@ -126,9 +136,9 @@ def _add_levels(builder: MapBuilder, datapath: Datapath) -> None:
             builder.add_packed(
                 "IN",
                 signal.name,
-                bits=signal.size,
                 access=Access.WRITE,
                 description=f"Input flag {signal.name}, one bit each",
+                signal=PortBits(f"{signal.name}_i", signal.size),
             )
         elif signal.kind is SignalKind.NUMBER:
             builder.add(
@@ -138,6 +148,7 @@ def _add_levels(builder: MapBuilder, datapath: Datapath) -> None:
                 width=signal.width,
                 words=signal.size,
                 description=f"Input number {signal.name}, one word each",
+                signal=PortBits(f"{signal.name}_i", signal.size * signal.width),
             )
 
 
@@ -150,13 +161,17 @@ _EFFECTS = {
 
 def _add_effects(builder: MapBuilder, datapath: Datapath) -> None:
     for module, name, kind, width in effects(datapath):
+        pulse = kind is ActionKind.PULSE
         builder.add(
             "OUT",
             module,
             name,
             access=Access.READ,
-            width=WORD_BITS if kind is ActionKind.PULSE else width,
+            width=WORD_BITS if pulse else width,
             description=f"{name} of {module}: {_EFFECTS[kind]}",
+            signal=BlockPin("pulses", f"{module}_{name}", "pulses", WORD_BITS)
+            if pulse
+            else PortBits(f"{module}_{name}_o", width),
         )
 
 
@@ -176,38 +191,38 @@ def _add_source(builder: MapBuilder, signal: Signal) -> None:
         "IN",
         signal.name,
         "DATA",
-        bits=bits,
         access=Access.WRITE,
         description=f"{what}: the next beat, {shape}",
+        signal=BlockPin("source", signal.name, "data", bits),
     )
     builder.add_packed(
         "IN",
         signal.name,
         "PUSH",
-        bits=signal.size,
         access=Access.PUSH,
         description=f"{what}: a 1 offers the beat of that stream; the last word acts, with those before it",
+        signal=BlockPin("source", signal.name, "push", signal.size),
     )
     builder.add_packed(
         "IN",
         signal.name,
         "WAITING",
-        bits=signal.size,
         access=Access.READ,
         description=f"{what}: 1 while its beat is not taken; leave its DATA alone so long",
+        signal=BlockPin("source", signal.name, "waiting", signal.size),
     )
 
 
 def _add_sink(builder: MapBuilder, module: str, name: str, bits: int) -> None:
-    what = f"Output stream {name} of {module}"
+    what, stream = f"Output stream {name} of {module}", f"{module}_{name}"
     builder.add_packed(
         "OUT",
         module,
         name,
         "DATA",
-        bits=bits,
         access=Access.READ,
         description=f"{what}: the oldest beat; 0 when there is none",
+        signal=BlockPin("sink", stream, "data", bits),
     )
     builder.add(
         "OUT",
@@ -217,6 +232,7 @@ def _add_sink(builder: MapBuilder, module: str, name: str, bits: int) -> None:
         access=Access.READ,
         width=FIFO_DEPTH.bit_length(),
         description=f"{what}: beats that wait, at most {FIFO_DEPTH}",
+        signal=BlockPin("sink", stream, "level", FIFO_DEPTH.bit_length()),
     )
     builder.add(
         "OUT",
@@ -227,4 +243,5 @@ def _add_sink(builder: MapBuilder, module: str, name: str, bits: int) -> None:
         width=1,
         fields=(Bits("POP", 0, 1, "The oldest beat leaves"),),
         description=f"{what}: write 1 to drop the oldest beat",
+        signal=BlockPin("sink", stream, "pop", 1),
     )

@@ -15,11 +15,11 @@ WORD_BITS = 32
 WORD_BYTES = 4
 
 Key = tuple[str, ...]
-"""What a register is: its kind and the names it belongs to, as `("TARGET", module, target)`."""
+"""Identity of a register: its kind and the names it belongs to, as `("TARGET", module, target)`."""
 
 
 class Access(enum.Enum):
-    """Who may read and write a register from the bus."""
+    """Rights to read and write a register from the bus."""
 
     CONSTANT = "constant"
     """Read only, and always the same."""
@@ -34,6 +34,25 @@ class Access(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class PortBits:
+    """A port of the datapath, or with `low` the bits of it that begin there: several registers share the port."""
+
+    port: str
+    width: int
+    low: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPin:
+    """A pin of an instance of a block of the portal (`portal_blocks`); `width` of its bits mean something."""
+
+    block: str
+    name: str
+    pin: str
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
 class Bits:
     """A named group of bits of a register; bit `low` is its least significant."""
 
@@ -41,6 +60,8 @@ class Bits:
     low: int
     width: int
     description: str
+    port: str = ""
+    """Port of the datapath that it drives; empty where the register itself has a signal, and for a reset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +74,8 @@ class Register:
     width: int
     access: Access
     description: str
+    signal: PortBits | BlockPin | None = None
+    """The signal that it shows or sets: the top and the simulated bus connect it there."""
     reset: int = 0
     words: int = 1
     fields: tuple[Bits, ...] = ()
@@ -60,8 +83,18 @@ class Register:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes of the address space it takes."""
+        """Number of bytes of the address space it takes."""
         return self.words * WORD_BYTES
+
+    @property
+    def bits(self) -> int:
+        """Number of bits all its words have that mean something."""
+        return self.words * self.width
+
+    @property
+    def signal_bits(self) -> int:
+        """Number of bits its signal has; its words may have more."""
+        return self.signal.width if self.signal else 0
 
     @property
     def mask(self) -> int:
@@ -69,7 +102,7 @@ class Register:
         return (1 << self.width) - 1
 
     def at(self, word: int = 0) -> int:
-        """Byte offset of one of its words. Raises IndexError."""
+        """Return the byte offset of one of its words. Raises IndexError."""
         if not 0 <= word < self.words:
             raise IndexError(f"{self.name} has {self.words} words, and no word {word}")
         return self.offset + word * WORD_BYTES
@@ -91,7 +124,7 @@ class RegisterMap:
         return iter(self.registers)
 
     def __getitem__(self, key: Key | str) -> Register:
-        """The register of that key, or of that name. Raises KeyError."""
+        """Return the register of that key, or of that name. Raises KeyError."""
         if isinstance(key, tuple):
             return self._by_key[key]
         for register in self.registers:
@@ -101,6 +134,23 @@ class RegisterMap:
 
     def __contains__(self, key: object) -> bool:
         return key in self._by_key
+
+    def shared_ports(self) -> dict[str, list[Register]]:
+        """Return the registers of each port that several registers share, the lowest bits first."""
+        found: dict[str, list[Register]] = {}
+        for register in self:
+            if isinstance(register.signal, PortBits) and register.signal.low is not None:
+                found.setdefault(register.signal.port, []).append(register)
+        return found
+
+    def blocks(self) -> dict[tuple[str, str], dict[str, Register]]:
+        """Return the registers of each block of the portal, by its kind and name, and by their pins."""
+        found: dict[tuple[str, str], dict[str, Register]] = {}
+        for register in self:
+            if isinstance(register.signal, BlockPin):
+                pins = found.setdefault((register.signal.block, register.signal.name), {})
+                pins[register.signal.pin] = register
+        return found
 
     @property
     def size_bytes(self) -> int:
@@ -126,6 +176,7 @@ class MapBuilder:
         *key: str,
         access: Access,
         description: str,
+        signal: PortBits | BlockPin | None = None,
         width: int = WORD_BITS,
         words: int = 1,
         reset: int = 0,
@@ -134,16 +185,25 @@ class MapBuilder:
         """Append a register. `width` is of one word; the words of a row are all alike."""
         self.registers.append(
             Register(
-                key, self._free_name(key), self._offset, width, access, description, reset, words, fields
+                key,
+                self._free_name(key),
+                self._offset,
+                width,
+                access,
+                description,
+                signal,
+                reset,
+                words,
+                fields,
             )
         )
         self._offset += words * WORD_BYTES
 
-    def add_packed(self, *key: str, bits: int, access: Access, description: str) -> None:
-        """Append as many words as `bits` bits need; a single word is as wide as it must be."""
-        words = -(-bits // WORD_BITS)
-        width = bits if words == 1 else WORD_BITS
-        self.add(*key, access=access, description=description, width=width, words=words)
+    def add_packed(self, *key: str, access: Access, description: str, signal: PortBits | BlockPin) -> None:
+        """Append as many words as the bits of `signal` need; a single word is as wide as it must be."""
+        words = -(-signal.width // WORD_BITS)
+        width = signal.width if words == 1 else WORD_BITS
+        self.add(*key, access=access, description=description, signal=signal, width=width, words=words)
 
     def _free_name(self, key: Key) -> str:
         # Names joined by "_" can coincide (a_b.c and a.b_c): the later one gets a number.

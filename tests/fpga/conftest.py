@@ -1,4 +1,4 @@
-"""What proofs share: tools that are compiled once."""
+"""Fixtures that proofs share: tools that are compiled once."""
 
 from __future__ import annotations
 

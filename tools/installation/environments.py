@@ -1,4 +1,4 @@
-"""The environments: what each is made from, and how.
+"""Environments of a checkout, and what each is made from.
 
 A stamp in each holds a digest of everything that a step was made from. The same digest means nothing to do; a step that
 was killed leaves no stamp and is done again.
@@ -253,10 +253,9 @@ class Installer:
     def _wheel_sources(self) -> list[bytes | str]:
         files = [self.root / name for name in _WHEEL_SOURCES]
         for folder in _WHEEL_FOLDERS:
-            found = (
+            files += sorted(
                 path for path in (self.root / folder).rglob("*") if path.is_file() and path.suffix != ".pyc"
             )
-            files += sorted(found)
         return [part for path in files for part in (str(path.relative_to(self.root)), path.read_bytes())]
 
     def _clear(self, environment: Environment) -> None:
@@ -282,7 +281,7 @@ class Installer:
         return self._pip(self._venv, command, environment).status == 0
 
     def _pip_install_torch(self, environment: Environment, line: Line, *more: str) -> None:
-        """Install torch beside the lock: packages may come with it, and none may change."""
+        """Install torch in addition to the lock: packages may come with it, and none may change."""
         build = self._torch
         self._pip_install(
             environment,

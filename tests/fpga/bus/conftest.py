@@ -1,4 +1,4 @@
-"""The datapath of `tests/fpga/demo_datapath.py`, the story that is told on every bus, and the tops in simulators."""
+"""The datapath of `tests/fpga/demo_datapath.py`, the story that runs on every bus, and the tops in simulators."""
 
 import importlib.util
 import json
@@ -45,7 +45,7 @@ def expected(demo, scenario):
 
 @pytest.fixture(scope="session")
 def has_registers():
-    """What makes the register file is installed."""
+    """Tools that make the register file; skip where they are missing."""
     pytest.importorskip("peakrdl_regblock", reason="needs PeakRDL: pip install 'lightbed[hdl]'")
     if find_spec("pyosys") is None:  # never imported here: matplotlib cannot be imported after it
         pytest.skip("needs pyosys: pip install 'lightbed[hdl]'")

@@ -1,4 +1,4 @@
-"""What the tests of the language share: the examples, and one way to be refused."""
+"""Fixtures that the tests of the language share: the examples, and one way to be refused."""
 
 from __future__ import annotations
 

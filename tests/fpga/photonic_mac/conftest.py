@@ -54,7 +54,7 @@ class Unit:
         self.design = type(design)("unit", (*design.sources, ("unit.sv", text)), self.ports)
 
     def run(self, driven: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-        from fpga.count_action.simulate.words import put_series, series_of
+        from fpga.count_action.simulate.port_values import put_series, series_of
 
         cycles = max(len(series) for series in driven.values())
         rows = np.zeros((cycles, self.ports.input_columns), np.uint64)
@@ -72,8 +72,11 @@ def _placed(port, widths):
 
 
 def _wrapper(block, parameters, inputs, outputs, clocks, shown_from):
-    """A module without parameters around the block. Outputs are 0 before the cycle `shown_from`: what a memory holds
-    before it is written nobody knows, and Icarus says so."""
+    """Return a module without parameters around the block.
+
+    Outputs are 0 before the cycle `shown_from`: what a memory holds before it is written nobody knows, and Icarus
+    says so.
+    """
     sides = [("input", name, width) for name, width in [("clk_i", 1), ("rst_i", 1), *inputs.items()]]
     sides += [("output", name, width) for name, width in outputs.items()]
     ports = ",\n".join(f"  {side} logic [{width - 1}:0] {name}" for side, name, width in sides)

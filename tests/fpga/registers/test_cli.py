@@ -116,8 +116,8 @@ def test_build_where_a_file_stands_says_the_hint(streamer, tmp_path, capsys):
     (tmp_path / "taken").write_text("mine")
     for folder, why in (("taken", "is there already"), ("taken/deeper", "a part of the path is a file")):
         assert run_app(["build", str(streamer), "-o", str(tmp_path / folder)]) == 1
-        said = capsys.readouterr().err
-        assert said.startswith(f"error: cannot use '{tmp_path / folder}'")
-        assert why in said
-        assert ". Give " in said
+        printed = capsys.readouterr().err
+        assert printed.startswith(f"error: cannot use '{tmp_path / folder}'")
+        assert why in printed
+        assert ". Give " in printed
     assert (tmp_path / "taken").read_text() == "mine"

@@ -100,7 +100,7 @@ def large_top(verilator, random_datapaths, worked_tables):
     @cache
     def build(place: int):
         datapath = random_datapaths.random_datapath(LARGE_TOPS[place], LARGE, f"large_{LARGE_TOPS[place]}")
-        datapath = worked_tables.beside(datapath) if place == 0 else datapath
+        datapath = worked_tables.joined_with(datapath) if place == 0 else datapath
         return datapath, verilator.build(datapath, optimise="-O1")
 
     return build

@@ -1,4 +1,4 @@
-"""The generator of random datapaths, which is a module beside the tests, and a small datapath to look at."""
+"""The generator of random datapaths, which is a module next to the tests, and a small datapath to look at."""
 
 import importlib.util
 import sys

@@ -17,8 +17,8 @@ def command(capsys):
 
     def run(*arguments):
         code = run_app([str(each) for each in arguments])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
 
     return run
 
@@ -138,20 +138,20 @@ def test_a_file_that_cannot_be_written_says_why_and_the_hint(command, stimulus, 
 def test_what_the_system_refuses_has_a_hint(kind, tmp_path):
     from fpga.cli.errors import of_the_system
 
-    said = of_the_system(kind(None, "no space left", str(tmp_path / "file")))
-    assert said.message.startswith(f"cannot use '{tmp_path / 'file'}': ")
-    assert ("no space left" in said.message) == (kind is OSError)
-    assert "path" in said.hint
+    described = of_the_system(kind(None, "no space left", str(tmp_path / "file")))
+    assert described.message.startswith(f"cannot use '{tmp_path / 'file'}': ")
+    assert ("no space left" in described.message) == (kind is OSError)
+    assert "path" in described.hint
 
 
-def test_an_example_and_a_picture_told_as_json(command, tmp_path):
+def test_an_example_and_a_plot_reported_as_json(command, tmp_path):
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'lightbed[hdl]'")
-    path, picture = tmp_path / "new.csv", tmp_path / "run.png"
+    path, plot = tmp_path / "new.csv", tmp_path / "run.png"
     code, out, _ = command("sim", EXAMPLES / "chain.ca", "--init", path, "--json")
     assert (code, json.loads(out)) == (0, {"ok": True, "written": [str(path)]})
-    code, out, _ = command("sim", EXAMPLES / "chain.ca", "-s", path, "--png", picture)
-    assert (code, out.splitlines()[-1]) == (0, f"written: {picture}")
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    code, out, _ = command("sim", EXAMPLES / "chain.ca", "-s", path, "--png", plot)
+    assert (code, out.splitlines()[-1]) == (0, f"written: {plot}")
+    assert plot.read_bytes().startswith(b"\x89PNG")
 
 
 def test_not_every_failure_of_many_is_printed(command, tmp_path):
