@@ -12,12 +12,11 @@ import subprocess
 import sys
 import threading
 
-from ocs_drivers.address import Address, driver_factory, parse_address
+from ocs_drivers.address import Address, parse_address
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError, ConnectError
-
-PREFIX = "sim+"
+from ocs_drivers.families import SIMULATED, driver_factory
 
 _FAMILY_OF = {"sonic-ocs": "sonic"}
 _twins: dict[tuple[str, ...], dict[str, str]] = {}
@@ -28,7 +27,7 @@ def simulated_switch(
     address: Address, *, timeout_s: float, credentials: Credentials | None = None
 ) -> OpticalSwitch:
     """An unopened driver on a twin. Options: `size` and `speed`. Raises `AddressError`, `ConnectError`."""
-    scheme = address.scheme.removeprefix(PREFIX)
+    scheme = address.scheme.removeprefix(SIMULATED)
     make = driver_factory(scheme)
     name = (address.host or address.path).strip("/") or "ocs1"
     ways_in = _twin(scheme, name, address.only_options("size", "speed"))

@@ -96,7 +96,7 @@ class MemoryLine:
         return self._client is not None
 
     def open(self, timeout_s: float) -> None:
-        from ocs_drivers.transport import refused
+        from ocs_drivers.transports.transport import refused
 
         self.close()
         try:
@@ -116,14 +116,14 @@ class MemoryLine:
         return bool(self._arrived()) or self._client.closed
 
     def send(self, data: bytes, deadline: Any) -> None:
-        from ocs_drivers.transport import lost
+        from ocs_drivers.transports.transport import lost
 
         if self._client is None or self._client.closed:
             raise lost(self._world.device, "the device hung up")
         self._client.send(data)
 
     def receive(self, deadline: Any) -> bytes:
-        from ocs_drivers.transport import lost, silent
+        from ocs_drivers.transports.transport import lost, silent
 
         if self._client is None:
             raise lost(self._world.device, "it is closed")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ocs_drivers.address import open_switch
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.errors import OcsError
+from ocs_drivers.families import open_switch
 from ocs_drivers.model import CrossConnects
 from ocs_drivers.testing.ports import FreePorts, all_ports, parse_free_ports
 from ocs_drivers.testing.record import Record, write_record

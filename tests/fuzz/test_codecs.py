@@ -45,10 +45,10 @@ def test_what_devices_said_is_heard_the_same_whole_and_byte_by_byte(codec):
 
 def test_every_word_reads_something_of_what_devices_said():
     for words, name in (
-        (codec_table._TL1_WORDS, "tl1"),
-        (codec_table._SCPI_WORDS, "scpi"),
-        (codec_table._SCREEN_WORDS, "prompt_cli"),
-        (codec_table._JSON_WORDS, "rest_words"),
+        (codec_table._TL1_DECODERS, "tl1"),
+        (codec_table._SCPI_DECODERS, "scpi"),
+        (codec_table._SCREEN_DECODERS, "cli"),
+        (codec_table._JSON_DECODERS, "rest_json"),
     ):
         replies = [reply for seed in CODECS[name].seeds for reply in replies_of(name, seed)]
         for place in range(len(words)):
@@ -58,7 +58,7 @@ def test_every_word_reads_something_of_what_devices_said():
 def replies_of(name: str, seed: bytes) -> list[list[object]]:
     """What the words made of each reply of a seed."""
     heard = CODECS[name].heard([seed])
-    if name == "rest_words":
+    if name == "rest_json":
         return [heard]
     return [event[-1] for event in heard if isinstance(event, tuple) and event[-1]]
 
@@ -82,15 +82,15 @@ HOSTILE = [
     ("scpi", b"-" + NUMBER + b"x4\n"),
     ("scpi", b'"' + NUMBER + b'"\n'),
     ("scpi", NUMBER + b',"No error"\n'),
-    ("prompt_cli", b"x\nR" + NUMBER + b"# AL1\nt>"),
-    ("prompt_cli", b"x\nR0#N AL" + NUMBER + b"\nt>"),
-    ("prompt_cli", b"x\nSTATE = ALLOCATED_AND_LOCKED\nOUTPUT = " + NUMBER + b"\nt>"),
-    ("prompt_cli", b"x\n" + SONIC + b"1A-%sB  1A  %sB\nt>" % (NUMBER, NUMBER)),
-    ("prompt_cli", b"x\nE1[1AE1] Unlocked Enabled Disconnected " + NUMBER + b"\n" + W1 + b"\nR[O]#"),
-    ("prompt_cli", b"x\nE" + NUMBER + b"[1AE1] Unlocked Enabled Disconnected 3\n" + W1 + b"\nR[O]#"),
-    ("prompt_cli", b"x\nE1 1 2 1 w1 W1 1 " + NUMBER + b"\nF[A]#"),
-    ("prompt_cli", b"x\nROME TYPE x\nMale/West 1.." + NUMBER + b"\nAUTHENTICATION\nR[O]#"),
-    ("rest_words", b'{"port-config": {"port": [{"port-id": "' + NUMBER + b'"}]}}'),
+    ("cli", b"x\nR" + NUMBER + b"# AL1\nt>"),
+    ("cli", b"x\nR0#N AL" + NUMBER + b"\nt>"),
+    ("cli", b"x\nSTATE = ALLOCATED_AND_LOCKED\nOUTPUT = " + NUMBER + b"\nt>"),
+    ("cli", b"x\n" + SONIC + b"1A-%sB  1A  %sB\nt>" % (NUMBER, NUMBER)),
+    ("cli", b"x\nE1[1AE1] Unlocked Enabled Disconnected " + NUMBER + b"\n" + W1 + b"\nR[O]#"),
+    ("cli", b"x\nE" + NUMBER + b"[1AE1] Unlocked Enabled Disconnected 3\n" + W1 + b"\nR[O]#"),
+    ("cli", b"x\nE1 1 2 1 w1 W1 1 " + NUMBER + b"\nF[A]#"),
+    ("cli", b"x\nROME TYPE x\nMale/West 1.." + NUMBER + b"\nAUTHENTICATION\nR[O]#"),
+    ("rest_json", b'{"port-config": {"port": [{"port-id": "' + NUMBER + b'"}]}}'),
     # what takes the longer the more of it there is, by the square
     ("tl1", b"x" + b" " * MANY + b"\r\n"),
     ("tl1", b"OK" + b" " * MANY + b"\r\n"),
@@ -99,8 +99,8 @@ HOSTILE = [
     ("tl1", REPLY + b'"' * MANY + b"\r\n;"),
     ("tl1", REPLY + b" a" + b">" * MANY + b"\r\n;"),
     ("tl1", (REPLY + b'"' + b'\\"' * 8_000 + b"\r\n;") * 4),
-    ("prompt_cli", b"x\nROME TYPE x" + b" " * 60_000 + b"y\nt>"),
-    ("prompt_cli", b"x" + 4 * (b"\nSTATE" + b" " * 60_000 + b"y") + b"\nt>"),
+    ("cli", b"x\nROME TYPE x" + b" " * 60_000 + b"y\nt>"),
+    ("cli", b"x" + 4 * (b"\nSTATE" + b" " * 60_000 + b"y") + b"\nt>"),
 ]
 
 

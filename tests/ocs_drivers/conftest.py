@@ -226,7 +226,7 @@ def open_in_memory(monkeypatch, quick_disk) -> Callable[..., Any]:
 
     The drivers are made by their factories as ever; only the wire and the machine's clock are replaced.
     """
-    from ocs_drivers import address, timing
+    from ocs_drivers import address, families, timing
 
     def use(world: Any, scheme: str, front: str, **options: str) -> Any:
         def line(*_: object, **__: object) -> Any:
@@ -234,7 +234,7 @@ def open_in_memory(monkeypatch, quick_disk) -> Callable[..., Any]:
 
         for module, name in WIRES:
             try:
-                monkeypatch.setattr(f"ocs_drivers.{module}.{name}", line)
+                monkeypatch.setattr(f"ocs_drivers.transports.{module}.{name}", line)
             except ImportError as missing:  # an optional library is not installed
                 if any(scheme.startswith(family) for family in NEEDED.get(module, ())):
                     pytest.skip(f"{scheme} needs an extra: {missing}")
@@ -247,7 +247,7 @@ def open_in_memory(monkeypatch, quick_disk) -> Callable[..., Any]:
             options |= {"operator": "memory:1", "size": f"{matrix.inputs}x{matrix.outputs}"}
         query = "&".join(f"{key}={value}" for key, value in options.items())
         parsed = address.parse_address(f"{scheme}:{where}" + (f"?{query}" if query else ""))
-        switch = address.driver_factory(scheme)(parsed, timeout_s=5.0, credentials=None)
+        switch = families.driver_factory(scheme)(parsed, timeout_s=5.0, credentials=None)
         switch.open()
         return switch
 

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 from needs import needs
 
-from ocs_drivers import address, known_schemes, open_switch
+from ocs_drivers import families, known_schemes, open_switch
 from ocs_drivers.errors import DeviceError
 from ocs_drivers.testing import SwitchContract
 
@@ -67,7 +67,7 @@ def prisma(peer, monkeypatch):
     monkeypatch.setitem(sys.modules, "prisma.driver", module)
     (name, value) = re.search(r'^(\w+) = "(.*)"$', blocks("toml")[0], re.MULTILINE).groups()
     installed = EntryPoint(name=name, value=value, group="ocs_drivers.drivers")
-    found = address.entry_points
+    found = families.entry_points
 
     class Found(list):
         names = {*found(group="ocs_drivers.drivers").names, name}
@@ -81,7 +81,7 @@ def prisma(peer, monkeypatch):
             else found(group=group, name=name)
         )
 
-    monkeypatch.setattr(address, "entry_points", entry_points)
+    monkeypatch.setattr(families, "entry_points", entry_points)
     device = PrismaDevice()
     return device, f"prisma://127.0.0.1:{peer(device.serve).port}"
 

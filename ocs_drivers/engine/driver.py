@@ -1,0 +1,482 @@
+"""What every driver does the same way, written once: a vendor adds a session, three readings and one deed.
+
+open ──> _discover                      who answers, and what it can do
+read ──> _read                          retried on a new connection
+execute ──> ready, nobody else changed it, guard, _perform, then read until it is so or time is up; whatever
+            goes wrong once bytes are out is judged by reading, too
+apply, connect, disconnect              loops over those: `ocs_drivers.engine.transaction`
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import ClassVar, Literal, Protocol, Self, TypeVar
+
+from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.engine import planning, transaction
+from ocs_drivers.engine.device_lock import DeviceLock, lock_names
+from ocs_drivers.engine.transaction import judge
+from ocs_drivers.errors import (
+    AnotherDevice,
+    Conflict,
+    ConnectError,
+    ConnectionLost,
+    DeviceError,
+    OcsError,
+    ProtocolDesync,
+    Timeout,
+    TransportError,
+    Unsupported,
+)
+from ocs_drivers.model import (
+    ApplyReport,
+    Attenuation,
+    Capabilities,
+    CrossConnects,
+    Event,
+    Identity,
+    Outcome,
+    PortInfo,
+    PortState,
+    Power,
+    Snapshot,
+    Status,
+    Step,
+)
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.transports.transport import lost
+
+_T = TypeVar("_T")
+
+RETRY_PAUSES_S = (0.1, 0.4)
+"""Before the second and the third attempt at a read that met a broken line or noise."""
+
+
+FIRST_POLL_S = 0.02
+"""Before the second look at a switch that is still moving; every further pause is twice as long."""
+
+
+class Session(Protocol):
+    """The conversation a driver has; `scpi_session`, `tl1_session`, `cli_session` and `http_session` are such."""
+
+    def open(self) -> object:
+        """Connect and log in."""
+
+    def close(self) -> None:
+        """Log out and hang up; does nothing when closed."""
+
+    def hang_up(self) -> None:
+        """Drop the connection, for the next exchange to make a new one."""
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it was opened and not closed since."""
+
+    @property
+    def event_count(self) -> int:
+        """How many unasked messages have come in since it was made."""
+
+    @property
+    def connections(self) -> int:
+        """How many connections were made; when it grows, messages may have been missed in between."""
+
+    def turn(self) -> AbstractContextManager[object]:
+        """Holds off other threads over several exchanges; re-entrant."""
+
+    def ready(self) -> None:
+        """Make sure of a fresh connection with a login; takes in what waits. Raises `ConnectionLost` when closed."""
+
+
+class _Watched:
+    """The caller's guard, and what it raised when it stopped a step that had begun."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self.refusal: Exception | None = None
+
+    def __call__(self) -> None:
+        try:
+            self._guard()
+        except Exception as refusal:
+            self.refusal = refusal
+            raise
+
+
+class SwitchDriver(ABC):
+    """The vendor-independent half of a driver.
+
+    Writes of all drivers of one address in this process take turns, and a write of another process is
+    refused with `SwitchHeld`. Reads never wait for writers of other connections. `timeout_s` bounds every
+    wait for an answer; `clock` is the time that waits are counted on.
+    """
+
+    poll_s = 0.5
+    """Longest pause between two looks at a switch that is still moving, in seconds."""
+
+    after_loss: ClassVar[Literal["judge", "settle", "watch"]] = "judge"
+    """What a step needs when the line broke under its command: one read (`judge`); the longest switching time, then one
+    read, where a read shows circuits before their mirrors have arrived (`settle`); or to be looked at until nothing
+    moves, where a read tells what does (`watch`; after a refusal as well, for that may be of a part)."""
+
+    def __init__(
+        self, address: str, session: Session, *, timeout_s: float, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._address = address
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._conversation = session
+        self._writing = DeviceLock(*lock_names(address))
+        self._identity: Identity | None = None
+        self._capabilities: Capabilities | None = None
+        self._known: Snapshot | None = None
+        self._known_at = (0, 0)
+
+    # -- what a vendor adds
+
+    @abstractmethod
+    def _discover(self) -> tuple[Identity, Capabilities]:
+        """Ask the device, just connected, who it is and what it can do."""
+
+    @abstractmethod
+    def _read(self) -> Snapshot:
+        """Ask for the configuration, once."""
+
+    @abstractmethod
+    def _perform(self, step: Step, guard: Guard) -> None:
+        """Send what does the step; call `guard` again before each further write command.
+
+        Return when the device says it is complete or, where it does not say, when it has accepted the
+        command (see `_still_moving`). Raises what the device objects.
+        """
+
+    def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
+        """What the device holds after a step, and what it objected to meanwhile, where it tells that apart."""
+        return self._look_again(step), None
+
+    def _look_again(self, step: Step) -> Snapshot:
+        """What the device holds after a step, even one under which the line broke; made is what has arrived."""
+        del step
+        return self.read()
+
+    @abstractmethod
+    def ports(self) -> Mapping[int, PortInfo]:
+        """All ports with their state now."""
+
+    def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
+        """Whether the device is still at work on a step that is not done; raise `RobotFault` if it never will be."""
+        del step, read_back
+        return False
+
+    # -- what all have in common
+
+    @property
+    def address(self) -> str:
+        """Where the device answers, without credentials."""
+        return self._address
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this very device can do; raises `ConnectionLost` before the first `open`."""
+        if self._capabilities is None:
+            raise lost(self._address, "it was never opened")
+        return self._capabilities
+
+    def identity(self) -> Identity:
+        """Who the device said it is."""
+        if self._identity is None:
+            raise lost(self._address, "it was never opened")
+        return self._identity
+
+    def open(self) -> None:
+        """Connect, log in and find out what the device can do; does nothing on an open switch."""
+        if self._conversation.in_use:
+            return
+        try:
+            self._conversation.open()
+            self._identity, self._capabilities = self._discover()
+            self._writing = DeviceLock(
+                *lock_names(self._address, self._identity.vendor, self._identity.serial)
+            )
+        except BaseException:  # also an interrupt: neither a login nor what is half known may stay
+            self._conversation.close()
+            raise
+
+    def close(self) -> None:
+        """Hang up; circuits stay as they are."""
+        self._conversation.close()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._address}>"
+
+    def read(self) -> Snapshot:
+        """The configuration the device holds now; tried again, on new connections, after a broken line or noise."""
+        self._known = snapshot = self._noted(self._read)
+        return snapshot
+
+    def _noted(self, ask: Callable[[], _T]) -> _T:
+        """The answer to something that tells all connections; reports and line breaks after it are news."""
+        return self._retried(lambda: self._noting(ask))
+
+    def _noting(self, ask: Callable[[], _T]) -> _T:
+        session = self._conversation
+        with session.turn():
+            events = session.event_count
+            answer = ask()
+            self._known_at = events, session.connections
+        return answer
+
+    @contextmanager
+    def _same_line(self) -> Iterator[None]:
+        """Around all questions of a read after the first: nobody heard what was reported while the line was down.
+
+        Raises `ConnectionLost` when it was, so that the whole read is asked anew.
+        """
+        connections = self._conversation.connections
+        yield
+        if self._conversation.connections != connections:
+            raise lost(self._address, "between two questions of one read")
+
+    def _retried(self, ask: Callable[[], _T]) -> _T:
+        """The answer to something that may be asked twice."""
+        for pause_s in RETRY_PAUSES_S:
+            try:
+                return ask()
+            except (ConnectionLost, ConnectError, ProtocolDesync) as broken:
+                if isinstance(broken, AnotherDevice) or not self._conversation.in_use:
+                    raise
+                self._clock.sleep(pause_s)
+        return ask()
+
+    def plan(
+        self,
+        target: CrossConnects,
+        seen: Snapshot | CrossConnects,
+        scope: Collection[int] | None = None,
+    ) -> tuple[Step, ...]:
+        """Return the steps from `seen` to `target`; see `planning.plan`, and `require_undisturbed` for robots."""
+        steps = planning.plan(target, seen, capabilities=self.capabilities, scope=scope, device=self._address)
+        if self.capabilities.serial_robot and isinstance(seen, Snapshot):
+            transaction.require_undisturbed(target, seen, steps, scope, device=self._address)
+        return steps
+
+    def execute(self, step: Step, guard: Guard = unguarded) -> Outcome:
+        """Do one step and read back until it is so; see the contract for what it raises."""
+        with self._writing, self._conversation.turn():
+            self._begin(step, guard)
+            self._known = None  # until the step is proven
+            started_s = self._clock.now()
+            trouble = self._attempt(step, guard)
+            if isinstance(trouble, TransportError) and self.after_loss == "settle":
+                arrived_s = started_s + self.capabilities.switch_time_s[1]
+                self._clock.sleep(max(arrived_s - self._clock.now(), 0.0))
+            outcome = self._prove(step, trouble, started_s)
+            self._known = outcome.read_back
+            return outcome
+
+    def _attempt(self, step: Step, guard: Guard) -> OcsError | None:
+        """Perform a step; gives what ended it early, be it the device, the line or the caller's guard.
+
+        Raises `Conflict` of a device that compared by itself, and so did nothing.
+        """
+        watched = _Watched(guard)
+        try:
+            self._perform(step, watched)
+        except Exception as trouble:
+            if trouble is watched.refusal:
+                return self._stopped(trouble)
+            if isinstance(trouble, OcsError) and not isinstance(trouble, Conflict):
+                return trouble
+            raise
+        return None
+
+    def _stopped(self, refusal: Exception) -> OcsError:
+        if isinstance(refusal, OcsError):
+            return refusal
+        stopped = OcsError(
+            f"the caller let no further command of the step be sent: {str(refusal) or type(refusal).__name__}",
+            device=self._address,
+            hint="Read the switch and plan again from what it holds.",
+        )
+        stopped.__cause__ = refusal
+        return stopped
+
+    def _begin(self, step: Step, guard: Guard) -> None:
+        """Everything before the first byte: a fresh connection, nobody else's change, the caller's consent.
+
+        A step that was planned on anything older than the last read is compared with that, which costs nothing.
+        """
+        self._conversation.ready()
+        if self._known is None or self._must_look(step):
+            self.read()
+        if self._known is not None:
+            self._require_as_planned(step, self._known)
+        guard()
+
+    def _require_as_planned(self, step: Step, found: Snapshot) -> None:
+        """Raise `Conflict`, or what says it better, when somebody else has changed what a step is about."""
+        transaction.require_unmoved(step, found.connections, device=self._address)
+
+    def _must_look(self, step: Step) -> bool:
+        """Whether to read once more before a step: something was reported, or may have been while the line was down."""
+        del step
+        events, connections = self._known_at
+        if self._conversation.connections != connections:
+            return True
+        news = self.events(events) if self._conversation.event_count > events else ()
+        return any(self._tells_of_change(event) for event in news)
+
+    def _tells_of_change(self, event: Event) -> bool:
+        """Whether an unasked message says that the configuration was changed, by us or by somebody else."""
+        return "DBCHG" in event.kind
+
+    def _prove(self, step: Step, trouble: OcsError | None, started_s: float) -> Outcome:
+        """Read back until the step is done, has failed, or has taken too long."""
+        deadline: Deadline | None = None
+        pauses_s = self._pauses()
+        while True:
+            device_s = self._clock.now() - started_s
+            read_back, trouble = self._look(step, trouble)
+            error = trouble and self._explain(trouble, step)
+            outcome = judge(step, read_back, device_s=device_s, error=error)
+            if read_back is None or outcome.status is Status.DONE:
+                return outcome
+            deadline = deadline or Deadline(self._longest_s(read_back), self._clock)
+            try:
+                if not self._goes_on(step, read_back, trouble):
+                    return outcome
+                self._wait(deadline, next(pauses_s))
+            except OcsError as fault:
+                says_more = trouble is None or isinstance(fault, Timeout)
+                return judge(step, read_back, device_s=device_s, error=fault if says_more else trouble)
+
+    def _look(self, step: Step, trouble: OcsError | None) -> tuple[Snapshot | None, OcsError | None]:
+        """What the device holds, None when it is not heard any more, and what has gone wrong so far."""
+        if not isinstance(trouble, TransportError):
+            try:
+                read_back, objection = self._read_back(step)
+            except OcsError as broken:
+                trouble = trouble or broken
+            else:
+                return read_back, trouble or objection
+        try:
+            return self._look_again(step), trouble
+        except OcsError as again:
+            again.__context__ = trouble
+            return None, trouble
+
+    def _goes_on(self, step: Step, read_back: Snapshot, trouble: OcsError | None) -> bool:
+        """Whether to look again at a step that is not done."""
+        return (trouble is None or self.after_loss == "watch") and self._still_moving(step, read_back)
+
+    def _pauses(self) -> Iterator[float]:
+        """Ever longer pauses between looks: what is quick is seen soon, and what is slow is not pestered."""
+        pause_s = FIRST_POLL_S
+        while True:
+            yield min(pause_s, self.poll_s)
+            pause_s *= 2
+
+    def _wait(self, deadline: Deadline, pause_s: float) -> None:
+        """Let some time pass before the next look. Raises `Timeout` when there is none left."""
+        if deadline.passed:
+            raise Timeout(
+                f"the device is still moving after {deadline.timeout_s:.3g} s",
+                device=self._address,
+                hint="Look at the device; then read, and plan again from what it holds.",
+            )
+        self._clock.sleep(min(pause_s, max(deadline.remaining_s(), 0.001)))
+
+    def _longest_s(self, first: Snapshot) -> float:
+        """How long a step may take, with all moves that are ahead of it in a robot's queue."""
+        return self._timeout_s + self.capabilities.switch_time_s[1] * (1 + len(first.pending))
+
+    def _explain(self, refusal: OcsError, step: Step) -> OcsError:
+        """The refusal of a step with the ports it is about: those that the device says are unfit, else all."""
+        if not isinstance(refusal, DeviceError):
+            return refusal
+        named = sorted({port for pair in step.pairs.items() for port in pair})
+        try:
+            now = self.ports()
+        except OcsError:  # the refusal itself matters more than why it cannot be explained
+            now = {}
+        for state in (PortState.LOCKED, PortState.DISABLED, PortState.FAILED):
+            unfit = [port for port in named if port in now and now[port].state is state]
+            if unfit:
+                return planning.unfit_error(
+                    state,
+                    unfit,
+                    device=self._address,
+                    sent=refusal.sent,
+                    received=refusal.received or refusal.what,
+                )
+        refusal.ports = refusal.ports or tuple(named)
+        refusal.hint = refusal.hint or "Read the switch and compare with what was asked; a port may be held."
+        return refusal.locate(device=self._address)
+
+    def apply(
+        self,
+        target: CrossConnects,
+        *,
+        scope: Collection[int] | None = None,
+        expect: CrossConnects | None = None,
+        guard: Guard = unguarded,
+        require_light: bool = False,
+    ) -> ApplyReport:
+        """Make the switch hold `target` within `scope`; see `ocs_drivers.engine.transaction.apply`."""
+        if require_light and not self.capabilities.power_monitor:
+            raise self._unsupported("measuring light")
+        with self._writing:
+            report = transaction.apply(self, target, scope=scope, expect=expect, guard=guard)
+        if require_light:
+            transaction.require_light(report, self.power(tuple(target.values())), device=self._address)
+        return report
+
+    def connect(self, pairs: Mapping[int, int]) -> ApplyReport:
+        """Connect these inputs to these outputs, and touch no other input."""
+        return self.apply(CrossConnects(pairs), scope=frozenset(pairs))
+
+    def disconnect(self, inputs: Iterable[int]) -> ApplyReport:
+        """Take down whatever circuits these inputs have, and touch no other input."""
+        return self.apply(CrossConnects(), scope=frozenset(inputs))
+
+    # -- what not every device has
+
+    def power(self, ports: Collection[int]) -> dict[int, Power | None]:
+        """None for every port, where there is no monitor."""
+        planning.check_known(ports, self.capabilities, device=self._address)
+        return dict.fromkeys(ports)
+
+    def attenuation(self, port: int) -> Attenuation:
+        """The attenuator of an output port; a driver without attenuators leaves it at that."""
+        raise self._unsupported("reading an attenuator", (port,))
+
+    def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = unguarded) -> None:
+        """Set the attenuator of an output port; a driver without attenuators leaves it at that."""
+        del attenuation, guard
+        raise self._unsupported("setting an attenuator", (port,))
+
+    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
+        """Open or close shutters; a driver without shutters leaves it at that."""
+        del is_open, guard
+        raise self._unsupported("shutters", ports)
+
+    def events(self, since: int = 0) -> tuple[Event, ...]:
+        """Nothing, for devices that only speak when spoken to."""
+        del since
+        return ()
+
+    def _unsupported(self, what: str, ports: Iterable[int] = ()) -> Unsupported:
+        return Unsupported(
+            f"this device or this protocol has no command for {what}",
+            device=self._address,
+            ports=ports,
+            hint="See `capabilities`; on a Polatis, attenuators answer on TL1 only.",
+        )

@@ -1,0 +1,322 @@
+"""A conversation in HTTP: one request at a time over any transport, with Basic authentication and a cookie.
+
+    session = HttpSession(transport, device="calient+rest://10.0.0.3", credentials=account, timeout_s=5)
+    session.open()
+    session.get_json("/rest/crossconnects/?id=list")
+    session.send_json("PUT", "/api/data/...", document, before_resending=guard)
+
+A request that changes something is never sent twice, but where the device refused the first in so many
+words (its session had expired) and the caller's guard lets the second pass.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.errors import (
+    ConnectError,
+    ConnectionLost,
+    DeviceError,
+    LoginFailed,
+    OcsError,
+    PermissionDenied,
+    ProtocolDesync,
+    SessionExpired,
+)
+from ocs_drivers.protocols.http import (
+    JSON_TYPE,
+    LONGEST_BODY_BYTES,
+    Conversation,
+    CookieJar,
+    Headers,
+    HttpReply,
+    Request,
+    basic_authorization,
+)
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.transports import wire
+from ocs_drivers.transports.transport import Transport, lost
+
+_T = TypeVar("_T")
+
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_TEXT_SHOWN = 200
+
+
+class HttpSession:
+    """Requests and replies on one kept connection; several threads may share it.
+
+    A lock is held over each exchange. Whatever breaks an exchange closes the connection, so that a late
+    answer meets nobody. A connection that the device closed between two requests is made anew; reads are
+    sent again once when it closed while they were on their way. The `Host` header is that of `device`.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        device: str,
+        credentials: Credentials | None,
+        timeout_s: float,
+        clock: Clock = SYSTEM_CLOCK,
+        longest_body_bytes: int = LONGEST_BODY_BYTES,
+    ) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._device = device
+        self._credentials = credentials
+        self._timeout_s = timeout_s
+        self._longest_body_bytes = longest_body_bytes
+        self._host = urlsplit(device).netloc or "switch"
+        self._lock = threading.RLock()
+        self._conversation: Conversation | None = None
+        self._cookies = CookieJar()
+        self._connections = 0
+        self._answered = False
+        self._accepted = False
+        self._in_use = False
+
+    def open(self) -> None:
+        """Connect. Nothing is asked yet: the driver's first request finds out who is there, and logs in."""
+        with self._lock:
+            self._transport.close()
+            self._cookies.clear()
+            self._answered = self._accepted = False
+            self._connect()
+            self._in_use = True
+
+    def close(self) -> None:
+        """Hang up and forget the login; further requests raise `ConnectionLost` until opened again."""
+        with self._lock:
+            self._in_use = False
+            self._cookies.clear()
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """Drop the connection, for the next request to make a new one."""
+        with self._lock:
+            self._transport.close()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it was opened and not closed since; a broken line is mended by the next exchange."""
+        return self._in_use
+
+    @property
+    def event_count(self) -> int:
+        """None ever: a server speaks only when spoken to."""
+        return 0
+
+    @property
+    def connections(self) -> int:
+        """How many connections were made; when it grows, another device may answer at the address."""
+        return self._connections
+
+    def turn(self) -> AbstractContextManager[object]:
+        """Holds off the requests of other threads over several of ours; re-entrant."""
+        return self._lock
+
+    def ready(self) -> None:
+        """Make sure that there is a fresh connection, before a write. Nothing is sent.
+
+        A connection the device has closed, or that holds bytes nobody asked for, is replaced.
+        """
+        with self._lock:
+            if not self._in_use:
+                raise lost(self._device, "it is closed; open the switch first")
+            if self._transport.is_open and self._transport.has_input():
+                self._transport.close()
+            if not self._transport.is_open:
+                self._connect()
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        headers: Headers = (),
+        *,
+        is_read: bool | None = None,
+        timeout_s: float | None = None,
+        before_resending: Guard = unguarded,
+    ) -> HttpReply:
+        """Send a request and give its reply, whatever its status but 401 and 403.
+
+        `is_read` says that it may be sent again when the device hung up (by default the methods that read).
+        A 401 to a cookie renews the login once: `before_resending` is asked, then the request is sent again.
+        Raises `LoginFailed`, `SessionExpired`, `PermissionDenied`, and whatever breaks a line.
+        """
+        request = Request(method, target, tuple(headers), body)
+        again = method in _READS if is_read is None else is_read
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        with self._lock, self._closing_on_failure(request.line):
+            had_login = bool(self._cookies)
+            reply = self._ask(request, again, Deadline(timeout_s, self._clock))
+            if reply.status == 401 and had_login:
+                self._cookies.clear()
+                before_resending()
+                reply = self._ask(request, again, Deadline(timeout_s, self._clock))
+            self._refuse_stranger(reply)
+            return reply
+
+    def get(
+        self,
+        target: str,
+        decode: Callable[[HttpReply], _T],
+        headers: Headers = (),
+        *,
+        accept: str = JSON_TYPE,
+    ) -> _T:
+        """What is at `target`, decoded. Raises `DeviceError` for any status but 200."""
+        reply = self.request("GET", target, headers=(("Accept", accept), *headers))
+        sent = f"GET {target}"
+        with self._closing_on_failure(sent):
+            if reply.status != 200:
+                raise self.refusal(reply, sent)
+            return decode(reply)
+
+    def get_json(
+        self, target: str, decode: Callable[[Any], _T], headers: Headers = (), *, accept: str = JSON_TYPE
+    ) -> _T:
+        """As `get`, of the JSON document there."""
+        return self.get(target, lambda reply: decode(reply.json()), headers, accept=accept)
+
+    def send_json(
+        self,
+        method: str,
+        target: str,
+        document: Any,
+        headers: Headers = (),
+        *,
+        content_type: str = JSON_TYPE,
+        timeout_s: float | None = None,
+        before_resending: Guard = unguarded,
+    ) -> HttpReply:
+        """Send a JSON document, once; the reply with whatever status."""
+        return self.request(
+            method,
+            target,
+            json.dumps(document, separators=(",", ":")).encode(),
+            (("Content-Type", content_type), ("Accept", content_type), *headers),
+            is_read=False,
+            timeout_s=timeout_s,
+            before_resending=before_resending,
+        )
+
+    def refusal(self, reply: HttpReply, sent: str) -> DeviceError:
+        """The error for a status that is no success; `device_code` is the status."""
+        return DeviceError(
+            f"the device refused: {reply.status} {reply.reason}".rstrip(),
+            device_code=str(reply.status),
+            device=self._device,
+            sent=sent,
+            received=reply.text[:_TEXT_SHOWN],
+        )
+
+    def _connect(self) -> None:
+        self._transport.open(self._timeout_s)
+        self._connections += 1
+        self._conversation = Conversation(longest_body_bytes=self._longest_body_bytes)
+
+    def _ask(self, request: Request, again: bool, deadline: Deadline) -> HttpReply:
+        """One exchange; once more on a new connection where `again` allows it."""
+        try:
+            return self._exchange(request, deadline)
+        except ConnectionLost as error:
+            self._transport.close()
+            if not self._answered and self._in_use:
+                raise self._nobody() from error
+            if not again or not self._in_use:
+                raise
+            return self._exchange(request, deadline)
+
+    def _exchange(self, request: Request, deadline: Deadline) -> HttpReply:
+        self.ready()
+        conversation = self._conversation
+        assert conversation is not None  # made with every connection
+        data = conversation.request(request.with_headers(("Host", self._host), *self._login()))
+        wire.sent(self._device, f"{request.line} {(request.body or b'').decode('utf-8', 'replace')}")
+        self._transport.send(data, deadline)
+        reply = self._await_reply(conversation, deadline)
+        wire.received(self._device, f"{reply.status} {reply.reason}\n".encode() + reply.body)
+        self._keep(conversation)
+        return reply
+
+    def _await_reply(self, conversation: Conversation, deadline: Deadline) -> HttpReply:
+        reply: HttpReply | None = None
+        while reply is None:
+            try:
+                data = self._transport.receive(deadline)
+            except ConnectionLost:
+                reply = _reply_ended_by_hang_up(conversation)
+                if reply is None:
+                    raise
+            else:
+                reply = conversation.feed(data)
+        return reply
+
+    def _keep(self, conversation: Conversation) -> None:
+        """Keep the cookies, and the connection where both sides want to."""
+        self._answered = True
+        for name, value in conversation.headers:
+            if name == "set-cookie":
+                self._cookies.take(value)
+        if not conversation.reusable:
+            self._transport.close()
+
+    def _login(self) -> Headers:
+        """A cookie where there is one, and who we are in any case."""
+        basic = () if self._credentials is None else (basic_authorization(self._credentials),)
+        return (*basic, *self._cookies.header)
+
+    def _refuse_stranger(self, reply: HttpReply) -> None:
+        if reply.status == 403:
+            raise PermissionDenied(
+                "this account may not do that",
+                device=self._device,
+                received=reply.text[:_TEXT_SHOWN],
+                hint="Use an account with write access.",
+            )
+        if reply.status != 401:
+            self._accepted = True
+            return
+        hint = "Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or pass credentials."
+        if self._accepted:
+            raise SessionExpired(
+                "the login was lost and could not be renewed", device=self._device, hint=hint
+            )
+        raise LoginFailed("wrong user name or password", device=self._device, hint=hint)
+
+    def _nobody(self) -> ConnectError:
+        return ConnectError(
+            "the device hung up before its first answer",
+            device=self._device,
+            hint="The port may belong to something else, or want TLS (?tls=1).",
+        )
+
+    @contextmanager
+    def _closing_on_failure(self, sent: str) -> Iterator[None]:
+        """A broken line is closed; a refusal that came as a whole reply leaves it open."""
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, LoginFailed | SessionExpired | PermissionDenied | DeviceError):
+                self._transport.close()
+            if isinstance(error, OcsError):
+                error.locate(device=self._device, sent=sent)
+            raise
+
+
+def _reply_ended_by_hang_up(conversation: Conversation) -> HttpReply | None:
+    """The reply of a server that marks the end of a body by hanging up; None when it is not one."""
+    try:
+        return conversation.feed(b"")
+    except ProtocolDesync:
+        return None

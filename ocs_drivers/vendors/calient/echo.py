@@ -1,0 +1,57 @@
+"""The interactive TL1 port of a Calient repeats what it is told; this takes the repetition out again."""
+
+from __future__ import annotations
+
+from ocs_drivers.timing import Deadline
+from ocs_drivers.transports.transport import Transport
+
+
+class EchoCancelled:
+    """A transport on which the device may repeat each command before it answers, in any pieces.
+
+    What it repeats is known, so nothing else is ever taken away, and a device that repeats nothing is heard as it is.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._expected = b""
+        self._held = b""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection, as far as we know."""
+        return self._transport.is_open
+
+    def open(self, timeout_s: float) -> None:
+        """Connect."""
+        self._expected = self._held = b""
+        self._transport.open(timeout_s)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._transport.close()
+
+    def has_input(self) -> bool:
+        """Whether something can be read at once."""
+        return self._transport.has_input()
+
+    def send(self, data: bytes, deadline: Deadline) -> None:
+        """Send a command, and expect to hear it."""
+        self._expected = data.strip()
+        self._transport.send(data, deadline)
+
+    def receive(self, deadline: Deadline) -> bytes:
+        """What has arrived but the repetition; nothing, when that was all or may yet become it."""
+        heard = self._held + self._transport.receive(deadline)
+        before, found, after = heard.partition(self._expected) if self._expected else (heard, b"", b"")
+        if found:
+            self._expected = self._held = b""
+            return before + after
+        begun = self._begun(heard)
+        self._held = heard[len(heard) - begun :]
+        return heard[: len(heard) - begun]
+
+    def _begun(self, heard: bytes) -> int:
+        """How many bytes at the end may be the beginning of what we expect to hear."""
+        longest = min(len(heard), len(self._expected) - 1)
+        return next((n for n in range(longest, 0, -1) if heard.endswith(self._expected[:n])), 0)

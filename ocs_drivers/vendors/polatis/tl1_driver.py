@@ -1,0 +1,240 @@
+"""A Polatis switch over TL1: needs a login, reports changes by itself, and knows attenuators and labels.
+
+TL1 has no command for the whole configuration, so a change is one removal and one addition, each with lists. A removal
+names the inputs only, whatever they are connected to, so it is preceded by one more read. A read asks for the
+shutters as well, for ports that are closed; a failed port is told by the refusal alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ocs_drivers.contract import Guard, unguarded
+from ocs_drivers.credentials import Credentials
+from ocs_drivers.engine import planning
+from ocs_drivers.engine.driver import SwitchDriver
+from ocs_drivers.errors import DeviceError, OcsError, ProtocolDesync, Unsupported
+from ocs_drivers.model import (
+    Attenuation,
+    Capabilities,
+    CrossConnects,
+    Event,
+    Identity,
+    PortInfo,
+    PortState,
+    Power,
+    Side,
+    Snapshot,
+    Step,
+)
+from ocs_drivers.protocols.tl1 import port_list, port_range
+from ocs_drivers.protocols.tl1_session import Tl1Session
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.transports.transport import Transport
+from ocs_drivers.vendors.polatis import tl1_codec
+from ocs_drivers.vendors.polatis.readings import chunks, power_reading
+
+MAX_PORTS_PER_QUERY = 256
+
+
+class PolatisTl1(SwitchDriver):
+    """One Polatis over TL1, on any transport; `open` before use.
+
+    `timeout_s` bounds every wait for an answer; a write is given the device's own switching time on top.
+    """
+
+    after_loss = "settle"
+
+    def __init__(
+        self,
+        address: str,
+        transport: Transport,
+        *,
+        credentials: Credentials,
+        timeout_s: float,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._session = Tl1Session(
+            transport, device=address, credentials=credentials, timeout_s=timeout_s, clock=clock
+        )
+        super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
+        self._monitored: frozenset[int] = frozenset()
+        self._tells_shutters = True
+
+    def _discover(self) -> tuple[Identity, Capabilities]:
+        """Ask for identity, size, power monitors and attenuators."""
+        identity = self._ask_identity()
+        inputs, outputs = self._session.ask(
+            "RTRV-EQPT", tl1_codec.decode_size, aid="SYSTEM", keywords="PARAMETER=SIZE"
+        )
+        self._monitored = self._configured("PMON")
+        return identity, Capabilities(
+            inputs,
+            outputs,
+            bulk_add=True,
+            power_monitor=bool(self._monitored),
+            attenuator=bool(self._configured("ATTEN")),
+            shutter=True,
+            async_events=True,
+            login=True,
+            max_ports_per_query=MAX_PORTS_PER_QUERY,
+        )
+
+    def ports(self) -> Mapping[int, PortInfo]:
+        """All ports with state and label now."""
+        capabilities = self.capabilities
+        states = self._states()
+        labels = self._labels(self._everything)
+        return {
+            number: PortInfo(
+                number,
+                Side.IN if number <= capabilities.inputs else Side.OUT,
+                state,
+                labels.get(number, ""),
+                number in self._monitored,
+            )
+            for number, state in sorted(states.items())
+        }
+
+    @property
+    def _everything(self) -> str:
+        return port_range(1, self.capabilities.inputs + self.capabilities.outputs)
+
+    def _states(self) -> dict[int, PortState]:
+        """The state of every port, as its shutter tells."""
+        states = self._session.ask_again("RTRV-PORT-SHUTTER", tl1_codec.decode_shutters, aid=self._everything)
+        self._demand(range(1, self.capabilities.inputs + self.capabilities.outputs + 1), states)
+        return states
+
+    def _labels(self, aid: str) -> dict[int, str]:
+        try:
+            return self._session.ask_again("RTRV-PORT-LABEL", tl1_codec.decode_port_values, aid=aid)
+        except Unsupported:
+            return {}
+
+    def _read(self) -> Snapshot:
+        """What is connected, and the ports that are closed."""
+        with self._session.turn():
+            connections = self._connections()
+            with self._same_line():
+                unfit = self._unfit()
+        return Snapshot(connections, self._clock.now(), unfit)
+
+    def _look_again(self, step: Step) -> Snapshot:
+        del step
+        return Snapshot(self._noted(self._connections), self._clock.now())
+
+    def _connections(self) -> CrossConnects:
+        return self._session.ask_again("RTRV-PATCH", self._decode)
+
+    def _unfit(self) -> dict[int, PortState]:
+        try:
+            states = self._states() if self._tells_shutters else {}
+        except Unsupported:
+            self._tells_shutters, states = False, {}
+        return {port: state for port, state in states.items() if state is not PortState.ENABLED}
+
+    def _decode(self, lines: tuple[str, ...]) -> CrossConnects:
+        connections = tl1_codec.decode_pairs(lines)
+        try:
+            planning.check_target(connections, None, self.capabilities)
+        except OcsError as error:
+            raise ProtocolDesync(f"ports this switch does not have: {error}") from error
+        return connections
+
+    def _must_look(self, step: Step) -> bool:
+        """A removal always: it would take down whatever its inputs are connected to by now."""
+        return step.kind == "remove" or super()._must_look(step)
+
+    def _perform(self, step: Step, guard: Guard) -> None:
+        verb, aid = self._command_of(step)
+        timeout_s = self._timeout_s + step.estimated_s
+        self._session.ask(verb, tl1_codec.nothing, aid=aid, timeout_s=timeout_s, before_resending=guard)
+
+    def _command_of(self, step: Step) -> tuple[str, str]:
+        if step.kind == "remove":
+            return "DLT-PATCH", port_list(step.pairs)
+        if step.kind == "add":
+            return "ENT-PATCH", f"{port_list(step.pairs)},{port_list(step.pairs.values())}"
+        raise self._unsupported("the whole configuration at once")
+
+    def power(self, ports: Collection[int]) -> dict[int, Power | None]:
+        """Optical power in dBm, asked for in as few commands as the device takes."""
+        planning.check_known(ports, self.capabilities, device=self.address)
+        readings: dict[int, Power | None] = dict.fromkeys(ports)
+        monitored = [port for port in readings if port in self._monitored]
+        for chunk in chunks(monitored, MAX_PORTS_PER_QUERY):
+            found = self._session.ask_again("RTRV-PORT-POWER", tl1_codec.decode_powers, aid=port_list(chunk))
+            self._demand(chunk, found)
+            readings.update((port, power_reading(found[port])) for port in chunk)
+        return readings
+
+    def attenuation(self, port: int) -> Attenuation:
+        """The attenuator of an output port."""
+        self._require_attenuator(port)
+        return self._session.ask_again("RTRV-PORT-ATTEN", tl1_codec.decode_attenuation, aid=str(port))
+
+    def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = unguarded) -> None:
+        """Set the attenuator of an output port, and prove it by reading back; raises `DeviceError`."""
+        self._require_attenuator(port)
+        self._write("SET-PORT-ATTEN", str(port), guard, keywords=tl1_codec.encode_attenuation(attenuation))
+        found = self.attenuation(port)
+        if found != attenuation:
+            raise self._not_done((port,), f"{found} is set, not {attenuation}")
+
+    def _require_attenuator(self, port: int) -> None:
+        planning.check_outputs((port,), self.capabilities, device=self.address)
+        if not self.capabilities.attenuator:
+            raise self._unsupported("attenuators", (port,))
+
+    def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
+        """Let light pass these ports or not, and prove it by reading back; raises `DeviceError`."""
+        planning.check_known(ports, self.capabilities, device=self.address)
+        if not ports:
+            return
+        self._write("RLS-PORT-SHUTTER" if is_open else "OPR-PORT-SHUTTER", port_list(ports), guard)
+        found = self.ports()
+        wanted = PortState.ENABLED if is_open else PortState.DISABLED
+        wrong = [port for port in ports if found[port].state is not wanted]
+        if wrong:
+            raise self._not_done(wrong, f"not {wanted.value}")
+
+    def _write(self, verb: str, aid: str, guard: Guard, *, keywords: str = "") -> None:
+        with self._writing, self._session.turn():
+            self._session.ready()
+            guard()
+            self._session.ask(verb, tl1_codec.nothing, aid=aid, keywords=keywords, before_resending=guard)
+
+    def _not_done(self, ports: Collection[int], what: str) -> DeviceError:
+        return DeviceError(
+            f"the device reported success, but read back: {what}",
+            device=self.address,
+            ports=ports,
+            hint="Look at these ports on the device.",
+        )
+
+    def events(self, since: int = 0) -> tuple[Event, ...]:
+        """Reports of alarms and of changes by anybody, us included, after number `since`."""
+        return self._session.events(since)
+
+    def _ask_identity(self) -> Identity:
+        network_element = self._session.ask("RTRV-NETYPE", tuple)
+        return tl1_codec.decode_identity(network_element, self._session.ask("RTRV-INV", tuple, aid="OCS"))
+
+    def _configured(self, equipment: str) -> frozenset[int]:
+        """Ports that have such equipment; none when the switch does not know it."""
+        try:
+            return self._session.ask(
+                "RTRV-EQPT",
+                tl1_codec.decode_configured_ports,
+                aid=equipment,
+                keywords="PARAMETER=CONFIG",
+            )
+        except (Unsupported, DeviceError):
+            return frozenset()
+
+    def _demand(self, wanted: Collection[int], found: Collection[int]) -> None:
+        missing = [port for port in wanted if port not in found]
+        if missing:
+            self._session.hang_up()
+            raise ProtocolDesync("the reply leaves ports out", device=self.address, ports=missing)

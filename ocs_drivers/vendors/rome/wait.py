@@ -1,0 +1,164 @@
+"""Whether a move may be asked for, and whether one that was is still under way: judged from the queue and from what was
+said. Pure.
+
+in the queue                         wait, as long as the moves ahead of it and itself may take
+in the queue of a robot that stopped RobotFault while the robot has it, Timeout (unknown) while it only waits
+not in the queue any more            over; DeviceError when the device said that it failed
+never in the queue, line broken      Timeout after a while: perhaps it was not heard
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ocs_drivers.errors import Conflict, DeviceError, OcsError, RobotFault, Timeout, TransportError
+from ocs_drivers.model import PendingMove, Snapshot, Step
+from ocs_drivers.vendors.rome import codec
+from ocs_drivers.vendors.rome.ports import Layout, Pair
+from ocs_drivers.vendors.rome.queue import Queue, Request
+
+POLLS_WHEN_LOST = 5
+"""For how many polls the queue is looked at for a request of which nobody knows whether it was heard."""
+
+
+@dataclass(slots=True)
+class Move:
+    """One request under way: since when, and what was seen of it.
+
+    `events_before` is the number of the last event before it was sent.
+    """
+
+    began_s: float
+    events_before: int
+    lost: TransportError | None = field(default=None)
+    seen: bool = False
+    absent_since_s: float | None = None
+    allowed_s: float = 0.0
+    halted: Request | None = None
+    halted_since_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one look showed: the time, the queue, and the lines that came unasked since the request."""
+
+    now_s: float
+    queue: Queue
+    names: tuple[str, str]
+    command: str
+    pending: tuple[PendingMove, ...]
+    pair: Pair
+    lines: Sequence[str]
+    tells_queue: bool = True
+
+    @property
+    def ahead(self) -> int | None:
+        """How many moves come before it; None when it is not in the queue."""
+        for turn, move in enumerate(self.pending):
+            if (move.kind, move.pair) == (self.command, self.pair):
+                return turn
+        return None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the robot has it in its hand."""
+        running = self.queue.running
+        return (
+            running is not None
+            and running.command == self.command
+            and {running.one, running.other} == set(self.names)
+        )
+
+
+def why_standing(queue: Queue, lines: Sequence[str]) -> str:
+    """Why a robot would not even begin, from the queue and all that was said so far; empty when it would."""
+    if queue.is_disabled or (queue.needs_homing and queue.running is None):
+        return f"the robot executes nothing: {queue.status}"
+    told = [line for line in lines if codec.STOPPED.search(line) or codec.RECOVERED.search(line)]
+    return told[-1] if queue.needs_homing and told and codec.STOPPED.search(told[-1]) else ""
+
+
+def claim_on(step: Step, seen: Snapshot, layout: Layout) -> Conflict | None:
+    """The conflict with somebody else's move of the same ports, which waits in the queue; None when there is none."""
+    ports = {port for pair in step.pairs.items() for port in pair}
+    for move in seen.pending:
+        if move.pair and ports & set(move.pair):
+            by = (f" by {move.user}" if move.user else "") + (f" ({move.source})" if move.source else "")
+            return Conflict(
+                f"a request to {move.kind} {'-'.join(layout.names(move.pair))}{by} waits in the robot's queue",
+                expected=step.before,
+                found=seen.connections,
+                ports=sorted(ports & set(move.pair)),
+                hint="Wait until it is done, then read, and plan again from what is there.",
+            )
+    return None
+
+
+def judge_progress(move: Move, look: Progress, *, longest_s: float, grace_s: float, poll_s: float) -> bool:
+    """Whether to look again; the move was not made so far. Notes in `move` what was seen.
+
+    Raises `RobotFault`, `DeviceError` and `Timeout` as the table above says.
+    """
+    ahead = look.ahead
+    move.seen = move.seen or ahead is not None
+    if why := _why_stopped(move, look, grace_s):
+        raise _stopped(why, move, look)
+    if ahead is None and (failure := codec.failure_of(look.lines, look.names, look.command)):
+        raise DeviceError("the device says that the request failed", received=failure)
+    if ahead is None and look.tells_queue:
+        return _may_come(move, look.now_s, poll_s)
+    move.absent_since_s = None
+    move.allowed_s = max(move.allowed_s, longest_s * (1 + (ahead or 0)))
+    if look.now_s - move.began_s < move.allowed_s:
+        return True
+    asks = ", and the device asks for a homing run" if look.queue.needs_homing else ""
+    raise _stopped(f"the robot has not made the move within {move.allowed_s:.3g} s{asks}", move, look)
+
+
+def _may_come(move: Move, now_s: float, poll_s: float) -> bool:
+    """Whether a request that is not in the queue may still be made.
+
+    One that is between the queue and the arm may be in neither for a moment, so one look is not enough.
+    """
+    if move.absent_since_s is None:
+        move.absent_since_s = now_s
+    absent_s = now_s - move.absent_since_s
+    if move.seen or not move.lost:
+        return absent_s < poll_s
+    if absent_s < POLLS_WHEN_LOST * poll_s:
+        return True
+    raise Timeout(
+        f"the line broke ({move.lost.what}) before the device said that it had heard the request, and for "
+        f"{absent_s:.3g} s it was not in the queue",
+        hint="It may still be made: look at the device, then read, and plan again from what it holds.",
+    )
+
+
+def _why_stopped(move: Move, look: Progress, grace_s: float) -> str:
+    """Why the robot will not go on; empty when it may."""
+    said = next((line for line in look.lines if codec.STOPPED.search(line)), "")
+    if said:
+        return said
+    if look.queue.is_disabled:
+        return f"the robot executes nothing: {look.queue.status}"
+    if not look.queue.needs_homing:
+        move.halted_since_s = None
+        return ""
+    if move.halted_since_s is None or move.halted != look.queue.running:
+        move.halted, move.halted_since_s = look.queue.running, look.now_s
+    if look.queue.running is None or look.now_s - move.halted_since_s >= grace_s:
+        return 'the device asks for a homing run: Perform "homing run"'
+    return ""
+
+
+def _stopped(why: str, move: Move, look: Progress) -> OcsError:
+    """The robot stands: with our fibre in its hand, or with our request in its queue, where it stays."""
+    if look.ahead is not None and not look.is_running:
+        return Timeout(
+            f"{why}; the request waits in the queue, and will be executed when the robot goes on",
+            hint=codec.HOMING_HINT,
+        )
+    if move.lost and not move.seen:
+        return Timeout(f"{why}; nobody knows whether the request was heard", hint=codec.HOMING_HINT)
+    return RobotFault(why, hint=codec.HOMING_HINT)

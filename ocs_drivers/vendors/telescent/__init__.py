@@ -1,0 +1,93 @@
+"""Telescent robotic patch panels, over the command line that they offer on SSH.
+
+Known from one public driver only: no real unit has been at the other end yet, and nobody has published what
+today's firmware answers to. Options of an address, for a device that is different or slower:
+
+    force=1              use ports that somebody else has locked
+    move_s, longest_s    seconds of one move, typically and at most (60 and 1800)
+    poll_s               seconds between two looks at a robot that is moving (5)
+    idle_s               seconds after which the device leaves an idle connection to die (180)
+    echo=0               for a device that does not repeat what is typed
+    prompt, table, input_state, unlock, connect, unallocate, robot_fault, making, clearing
+                         other words; see `ocs_drivers.vendors.telescent.codec.CommandSet`
+    key, known_hosts     files of SSH
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
+from ocs_drivers.credentials import Credentials, find_credentials
+from ocs_drivers.errors import AddressError
+from ocs_drivers.transports.lines import ssh_line
+from ocs_drivers.vendors.telescent.codec import CommandSet
+from ocs_drivers.vendors.telescent.driver import TelescentCli
+from ocs_drivers.vendors.telescent.options import IDLE_LIMIT_S, MOVE_TIME_S, POLL_S, Habits
+
+CLI_PORT = 9871
+
+DEFAULT_ACCOUNT = Credentials("admin", "admin")
+"""An assumption: nobody has published a factory account. Give credentials, or a key."""
+
+_WORDS = tuple(word.name for word in fields(CommandSet))
+_HABITS = ("force", "move_s", "longest_s", "poll_s", "idle_s", "echo")
+
+
+def cli_switch(
+    address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
+) -> TelescentCli:
+    """An unopened Telescent over SSH; raises `AddressError` for an option without sense."""
+    address = address.only_options(*_HABITS, *_WORDS, "key", "known_hosts").with_port(CLI_PORT)
+    account = find_credentials(str(address), credentials or address.credentials, factory=DEFAULT_ACCOUNT)
+    words, habits = words_of(address), habits_of(address)
+    line = ssh_line(address, CLI_PORT, account)
+    return TelescentCli(str(address), line, timeout_s=timeout_s, words=words, habits=habits)
+
+
+def words_of(address: Address) -> CommandSet:
+    """The words that the options of an address give, else the published ones."""
+    words = CommandSet(**{name: address.options[name] for name in _WORDS if name in address.options})
+    for pattern in (words.prompt, words.robot_fault):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise AddressError(
+                f"{pattern!r} is no regular expression: {error}", device=str(address)
+            ) from None
+    if not words.making or not words.clearing or not (words.making + words.clearing).isalpha():
+        raise AddressError("options making and clearing are letters", device=str(address))
+    return words
+
+
+def habits_of(address: Address) -> Habits:
+    """The patience and boldness that the options of an address give."""
+    typical_s = _seconds(address, "move_s", MOVE_TIME_S[0])
+    return Habits(
+        (typical_s, max(typical_s, _seconds(address, "longest_s", MOVE_TIME_S[1]))),
+        poll_s=_seconds(address, "poll_s", POLL_S),
+        idle_limit_s=_seconds(address, "idle_s", IDLE_LIMIT_S),
+        force=_is_on(address, "force", default=False),
+        echoes=_is_on(address, "echo", default=True),
+    )
+
+
+def _seconds(address: Address, option: str, default_s: float) -> float:
+    text = address.options.get(option)
+    if text is None:
+        return default_s
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise AddressError(f"option {option} is a number of seconds, not {text!r}", device=str(address))
+    return seconds
+
+
+def _is_on(address: Address, option: str, *, default: bool) -> bool:
+    text = address.options.get(option, str(int(default)))
+    if text not in {"0", "1"}:
+        raise AddressError(f"option {option} is 0 or 1, not {text!r}", device=str(address))
+    return text == "1"
