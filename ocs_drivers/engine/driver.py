@@ -67,7 +67,7 @@ class Session(Protocol):
     def close(self) -> None:
         """Log out and hang up; does nothing when closed."""
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Drop the connection, for the next exchange to make a new one."""
 
     @property
@@ -82,7 +82,7 @@ class Session(Protocol):
     def connections(self) -> int:
         """How many connections were made; when it grows, messages may have been missed in between."""
 
-    def turn(self) -> AbstractContextManager[object]:
+    def lock(self) -> AbstractContextManager[object]:
         """Holds off other threads over several exchanges; re-entrant."""
 
     def ready(self) -> None:
@@ -126,7 +126,7 @@ class SwitchDriver(ABC):
         self._address = address
         self._timeout_s = timeout_s
         self._clock = clock
-        self._conversation = session
+        self._session = session
         self._writing = DeviceLock(*lock_names(address))
         self._identity: Identity | None = None
         self._capabilities: Capabilities | None = None
@@ -191,21 +191,21 @@ class SwitchDriver(ABC):
 
     def open(self) -> None:
         """Connect, log in and find out what the device can do; does nothing on an open switch."""
-        if self._conversation.in_use:
+        if self._session.in_use:
             return
         try:
-            self._conversation.open()
+            self._session.open()
             self._identity, self._capabilities = self._discover()
             self._writing = DeviceLock(
                 *lock_names(self._address, self._identity.vendor, self._identity.serial)
             )
         except BaseException:  # also an interrupt: neither a login nor what is half known may stay
-            self._conversation.close()
+            self._session.close()
             raise
 
     def close(self) -> None:
         """Hang up; circuits stay as they are."""
-        self._conversation.close()
+        self._session.close()
 
     def __enter__(self) -> Self:
         self.open()
@@ -227,8 +227,8 @@ class SwitchDriver(ABC):
         return self._retried(lambda: self._noting(ask))
 
     def _noting(self, ask: Callable[[], _T]) -> _T:
-        session = self._conversation
-        with session.turn():
+        session = self._session
+        with session.lock():
             events = session.event_count
             answer = ask()
             self._known_at = events, session.connections
@@ -240,9 +240,9 @@ class SwitchDriver(ABC):
 
         Raises `ConnectionLost` when it was, so that the whole read is asked anew.
         """
-        connections = self._conversation.connections
+        connections = self._session.connections
         yield
-        if self._conversation.connections != connections:
+        if self._session.connections != connections:
             raise lost(self._address, "between two questions of one read")
 
     def _retried(self, ask: Callable[[], _T]) -> _T:
@@ -251,7 +251,7 @@ class SwitchDriver(ABC):
             try:
                 return ask()
             except (ConnectionLost, ConnectError, ProtocolDesync) as broken:
-                if isinstance(broken, AnotherDevice) or not self._conversation.in_use:
+                if isinstance(broken, AnotherDevice) or not self._session.in_use:
                     raise
                 self._clock.sleep(pause_s)
         return ask()
@@ -262,23 +262,23 @@ class SwitchDriver(ABC):
         seen: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """Return the steps from `seen` to `target`; see `planning.plan`, and `require_undisturbed` for robots."""
+        """Return the steps from `seen` to `target`; see `planning.plan`, and `check_undisturbed` for robots."""
         steps = planning.plan(target, seen, capabilities=self.capabilities, scope=scope, device=self._address)
         if self.capabilities.serial_robot and isinstance(seen, Snapshot):
-            transaction.require_undisturbed(target, seen, steps, scope, device=self._address)
+            transaction.check_undisturbed(target, seen, steps, scope, device=self._address)
         return steps
 
     def execute(self, step: Step, guard: Guard = unguarded) -> Outcome:
         """Do one step and read back until it is so; see the contract for what it raises."""
-        with self._writing, self._conversation.turn():
+        with self._writing, self._session.lock():
             self._begin(step, guard)
             self._known = None  # until the step is proven
             started_s = self._clock.now()
-            trouble = self._attempt(step, guard)
-            if isinstance(trouble, TransportError) and self.after_loss == "settle":
+            failure = self._attempt(step, guard)
+            if isinstance(failure, TransportError) and self.after_loss == "settle":
                 arrived_s = started_s + self.capabilities.switch_time_s[1]
                 self._clock.sleep(max(arrived_s - self._clock.now(), 0.0))
-            outcome = self._prove(step, trouble, started_s)
+            outcome = self._prove(step, failure, started_s)
             self._known = outcome.read_back
             return outcome
 
@@ -290,11 +290,11 @@ class SwitchDriver(ABC):
         watched = _Watched(guard)
         try:
             self._perform(step, watched)
-        except Exception as trouble:
-            if trouble is watched.refusal:
-                return self._stopped(trouble)
-            if isinstance(trouble, OcsError) and not isinstance(trouble, Conflict):
-                return trouble
+        except Exception as failure:
+            if failure is watched.refusal:
+                return self._stopped(failure)
+            if isinstance(failure, OcsError) and not isinstance(failure, Conflict):
+                return failure
             raise
         return None
 
@@ -314,68 +314,68 @@ class SwitchDriver(ABC):
 
         A step that was planned on anything older than the last read is compared with that, which costs nothing.
         """
-        self._conversation.ready()
+        self._session.ready()
         if self._known is None or self._must_look(step):
             self.read()
         if self._known is not None:
-            self._require_as_planned(step, self._known)
+            self._check_as_planned(step, self._known)
         guard()
 
-    def _require_as_planned(self, step: Step, found: Snapshot) -> None:
+    def _check_as_planned(self, step: Step, found: Snapshot) -> None:
         """Raise `Conflict`, or what says it better, when somebody else has changed what a step is about."""
-        transaction.require_unmoved(step, found.connections, device=self._address)
+        transaction.check_unmoved(step, found.connections, device=self._address)
 
     def _must_look(self, step: Step) -> bool:
         """Whether to read once more before a step: something was reported, or may have been while the line was down."""
         del step
         events, connections = self._known_at
-        if self._conversation.connections != connections:
+        if self._session.connections != connections:
             return True
-        news = self.events(events) if self._conversation.event_count > events else ()
+        news = self.events(events) if self._session.event_count > events else ()
         return any(self._tells_of_change(event) for event in news)
 
     def _tells_of_change(self, event: Event) -> bool:
         """Whether an unasked message says that the configuration was changed, by us or by somebody else."""
         return "DBCHG" in event.kind
 
-    def _prove(self, step: Step, trouble: OcsError | None, started_s: float) -> Outcome:
+    def _prove(self, step: Step, failure: OcsError | None, started_s: float) -> Outcome:
         """Read back until the step is done, has failed, or has taken too long."""
         deadline: Deadline | None = None
         pauses_s = self._pauses()
         while True:
             device_s = self._clock.now() - started_s
-            read_back, trouble = self._look(step, trouble)
-            error = trouble and self._explain(trouble, step)
+            read_back, failure = self._look(step, failure)
+            error = failure and self._explain(failure, step)
             outcome = judge(step, read_back, device_s=device_s, error=error)
             if read_back is None or outcome.status is Status.DONE:
                 return outcome
             deadline = deadline or Deadline(self._longest_s(read_back), self._clock)
             try:
-                if not self._goes_on(step, read_back, trouble):
+                if not self._goes_on(step, read_back, failure):
                     return outcome
                 self._wait(deadline, next(pauses_s))
             except OcsError as fault:
-                says_more = trouble is None or isinstance(fault, Timeout)
-                return judge(step, read_back, device_s=device_s, error=fault if says_more else trouble)
+                says_more = failure is None or isinstance(fault, Timeout)
+                return judge(step, read_back, device_s=device_s, error=fault if says_more else failure)
 
-    def _look(self, step: Step, trouble: OcsError | None) -> tuple[Snapshot | None, OcsError | None]:
+    def _look(self, step: Step, failure: OcsError | None) -> tuple[Snapshot | None, OcsError | None]:
         """What the device holds, None when it is not heard any more, and what has gone wrong so far."""
-        if not isinstance(trouble, TransportError):
+        if not isinstance(failure, TransportError):
             try:
                 read_back, objection = self._read_back(step)
             except OcsError as broken:
-                trouble = trouble or broken
+                failure = failure or broken
             else:
-                return read_back, trouble or objection
+                return read_back, failure or objection
         try:
-            return self._look_again(step), trouble
+            return self._look_again(step), failure
         except OcsError as again:
-            again.__context__ = trouble
-            return None, trouble
+            again.__context__ = failure
+            return None, failure
 
-    def _goes_on(self, step: Step, read_back: Snapshot, trouble: OcsError | None) -> bool:
+    def _goes_on(self, step: Step, read_back: Snapshot, failure: OcsError | None) -> bool:
         """Whether to look again at a step that is not done."""
-        return (trouble is None or self.after_loss == "watch") and self._still_moving(step, read_back)
+        return (failure is None or self.after_loss == "watch") and self._still_moving(step, read_back)
 
     def _pauses(self) -> Iterator[float]:
         """Ever longer pauses between looks: what is quick is seen soon, and what is slow is not pestered."""
@@ -436,7 +436,7 @@ class SwitchDriver(ABC):
         with self._writing:
             report = transaction.apply(self, target, scope=scope, expect=expect, guard=guard)
         if require_light:
-            transaction.require_light(report, self.power(tuple(target.values())), device=self._address)
+            transaction.check_light(report, self.power(tuple(target.values())), device=self._address)
         return report
 
     def connect(self, pairs: Mapping[int, int]) -> ApplyReport:

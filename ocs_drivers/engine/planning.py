@@ -122,13 +122,13 @@ def plan(
     if scope is None or len(set(scope)) == capabilities.inputs:
         scope = range(1, capabilities.inputs + 1)
         if capabilities.atomic_whole:
-            _refuse_unfit(seen, target.pairs - before.pairs, before.pairs - target.pairs, device)
+            _check_fit(seen, target.pairs - before.pairs, before.pairs - target.pairs, device)
             return _replace(target, before, capabilities)
     remove, add = _difference(target, seen, frozenset(scope), device)
     if not capabilities.disconnects:
         remove = _without_disconnects(remove, add, device)
-    _refuse_unfit(seen, add, remove, device)
-    _refuse_busy_outputs(add, CrossConnects(before.pairs - remove - _moved(before, add)), device)
+    _check_fit(seen, add, remove, device)
+    _check_outputs_free(add, CrossConnects(before.pairs - remove - _moved(before, add)), device)
     return _break_then_make(remove, add, seen, capabilities)
 
 
@@ -211,7 +211,7 @@ _UNFIT = {
 }
 
 
-def _refuse_unfit(seen: Snapshot, add: Collection[Pair], remove: Collection[Pair], device: str) -> None:
+def _check_fit(seen: Snapshot, add: Collection[Pair], remove: Collection[Pair], device: str) -> None:
     """Refuse what the device would refuse: nothing is made on an unfit port, nothing taken from a locked one."""
     made = {port for pair in add for port in pair}
     taken = {port for pair in remove for port in pair}
@@ -234,7 +234,7 @@ def unfit_error(
     return error(what, device=device, ports=ports, sent=sent, received=received, hint=hint)
 
 
-def _refuse_busy_outputs(add: Collection[Pair], kept: CrossConnects, device: str) -> None:
+def _check_outputs_free(add: Collection[Pair], kept: CrossConnects, device: str) -> None:
     holder = kept.inputs_of
     for source, output in sorted(add):
         if output in holder:

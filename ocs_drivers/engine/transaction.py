@@ -72,7 +72,7 @@ def judge(
     return Outcome(_worst(pairs.values()), pairs, read_back, device_s, error)
 
 
-def require_undisturbed(
+def check_undisturbed(
     target: CrossConnects,
     seen: Snapshot,
     steps: tuple[Step, ...],
@@ -129,7 +129,7 @@ def apply(
     for step in steps:
         try:
             if outcomes:
-                require_unmoved(step, _found(outcomes[-1]), device=switch.address)
+                check_unmoved(step, _found(outcomes[-1]), device=switch.address)
             outcomes.append(switch.execute(step, guard))
         except OcsError as error:
             if outcomes:
@@ -149,7 +149,7 @@ def _found(outcome: Outcome) -> CrossConnects:
     return outcome.read_back.connections
 
 
-def require_unmoved(step: Step, found: CrossConnects, *, device: str) -> None:
+def check_unmoved(step: Step, found: CrossConnects, *, device: str) -> None:
     """Raise `Conflict` unless the ports that `step` touches are as it expects to find them."""
     touched = _ports_of(step.pairs.items()) if step.kind != "replace" else None
     if _touching(found, touched) != _touching(step.before, touched):
@@ -175,7 +175,7 @@ def conflict(expected: CrossConnects, found: CrossConnects, *, device: str) -> C
     )
 
 
-def require_light(report: ApplyReport, readings: Mapping[int, Power | None], *, device: str) -> None:
+def check_light(report: ApplyReport, readings: Mapping[int, Power | None], *, device: str) -> None:
     """Raise `NoLight`, with the report, when an output of the target is connected but sees no light."""
     dark = tuple(port for port, reading in sorted(readings.items()) if reading and reading.below_floor)
     if not dark:

@@ -22,7 +22,7 @@ from ocs_drivers.transports.transport import Transport, lost
 _T = TypeVar("_T")
 
 EVENTS_KEPT = 1024
-FAREWELL_TIMEOUT_S = 0.5
+CLOSE_TIMEOUT_S = 0.5
 """How long a hang-up may take; the device notices by itself."""
 
 
@@ -71,7 +71,7 @@ class CliSession:
         login: Login | None = None,
         idle_limit_s: float | None = None,
         pager: re.Pattern[str] | None = None,
-        farewell: str = "",
+        logout: str = "",
         echoes: bool = True,
         line_end: bytes = b"\r",
     ) -> None:
@@ -83,7 +83,7 @@ class CliSession:
         self._login = login
         self._idle_limit_s = idle_limit_s
         self._pager = pager
-        self._farewell = farewell
+        self._logout = logout
         self._echoes = echoes
         self._line_end = line_end
         asking = (login.user_prompt, login.password_prompt) if login else ()
@@ -108,10 +108,10 @@ class CliSession:
         """Say farewell, where the device wants one, and hang up; does nothing when closed."""
         with self._lock:
             self._in_use = False
-            if self._transport.is_open and self._farewell:
-                deadline = Deadline(min(FAREWELL_TIMEOUT_S, self._timeout_s), self._clock)
+            if self._transport.is_open and self._logout:
+                deadline = Deadline(min(CLOSE_TIMEOUT_S, self._timeout_s), self._clock)
                 with contextlib.suppress(OcsError):
-                    self._type(self._farewell, deadline)
+                    self._type(self._logout, deadline)
             self._transport.close()
 
     @property
@@ -129,11 +129,11 @@ class CliSession:
         """How many connections were made."""
         return self._connections
 
-    def turn(self) -> AbstractContextManager[object]:
+    def lock(self) -> AbstractContextManager[object]:
         """Holds off the commands of other threads over several of ours; re-entrant."""
         return self._lock
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Drop the connection, for the next exchange to make a new one."""
         with self._lock:
             self._transport.close()
@@ -257,7 +257,7 @@ class CliSession:
         while True:
             event = self._next(deadline)
             if isinstance(event, Prompt):
-                self._require_login(event)
+                self._check_logged_in(event)
             elif _same(event.text, command):
                 return
             else:
@@ -269,7 +269,7 @@ class CliSession:
             event = self._next(deadline)
             if isinstance(event, Line):
                 return event.text
-            self._require_login(event)
+            self._check_logged_in(event)
             if not self._turns_page(event, deadline):
                 return None
 
@@ -280,7 +280,7 @@ class CliSession:
         self._transport.send(b" ", deadline)
         return True
 
-    def _require_login(self, prompt: Prompt) -> None:
+    def _check_logged_in(self, prompt: Prompt) -> None:
         if self._asks_for_login(prompt):
             raise lost(self._device, "the device asks for a login again")
 

@@ -1,6 +1,6 @@
 """HTTP/1.1 as a client of a switch speaks it, without any input or output: on `h11` (extra `rest`).
 
-`Conversation` is one connection: requests become bytes, bytes become replies, the same however they were
+`HttpConnection` is one connection: requests become bytes, bytes become replies, the same however they were
 split. Whatever is not HTTP, or never ends, raises `ProtocolDesync`. `CookieJar` keeps a login.
 """
 
@@ -144,7 +144,7 @@ def basic_authorization(credentials: Credentials) -> tuple[str, str]:
     )
 
 
-class Conversation:
+class HttpConnection:
     """One connection as the client sees it: `request`, then `feed` until there is a reply, and again."""
 
     def __init__(self, *, longest_body_bytes: int = LONGEST_BODY_BYTES) -> None:
@@ -169,7 +169,7 @@ class Conversation:
 
     def feed(self, data: bytes) -> HttpReply | None:
         """The reply, once these bytes complete it; `b""` says that the device has hung up."""
-        self._require_http(data)
+        self._check_http(data)
         try:
             self._connection.receive_data(data)
             while True:
@@ -182,7 +182,7 @@ class Conversation:
         except self._h11.RemoteProtocolError as error:
             raise _desync(f"the answer is not HTTP: {error}", data) from None
 
-    def _require_http(self, data: bytes) -> None:
+    def _check_http(self, data: bytes) -> None:
         """Noise without a line end would have us wait for the rest of it."""
         if len(self._beginning) < len(_EVERY_REPLY):
             self._beginning += data[: len(_EVERY_REPLY) - len(self._beginning)]

@@ -33,9 +33,9 @@ from ocs_drivers.errors import (
 from ocs_drivers.protocols.http import (
     JSON_TYPE,
     LONGEST_BODY_BYTES,
-    Conversation,
     CookieJar,
     Headers,
+    HttpConnection,
     HttpReply,
     Request,
     basic_authorization,
@@ -76,7 +76,7 @@ class HttpSession:
         self._longest_body_bytes = longest_body_bytes
         self._host = urlsplit(device).netloc or "switch"
         self._lock = threading.RLock()
-        self._conversation: Conversation | None = None
+        self._http: HttpConnection | None = None
         self._cookies = CookieJar()
         self._connections = 0
         self._answered = False
@@ -97,9 +97,9 @@ class HttpSession:
         with self._lock:
             self._in_use = False
             self._cookies.clear()
-            self.hang_up()
+            self.disconnect()
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Drop the connection, for the next request to make a new one."""
         with self._lock:
             self._transport.close()
@@ -119,7 +119,7 @@ class HttpSession:
         """How many connections were made; when it grows, another device may answer at the address."""
         return self._connections
 
-    def turn(self) -> AbstractContextManager[object]:
+    def lock(self) -> AbstractContextManager[object]:
         """Holds off the requests of other threads over several of ours; re-entrant."""
         return self._lock
 
@@ -163,7 +163,7 @@ class HttpSession:
                 self._cookies.clear()
                 before_resending()
                 reply = self._ask(request, again, Deadline(timeout_s, self._clock))
-            self._refuse_stranger(reply)
+            self._check_authorized(reply)
             return reply
 
     def get(
@@ -223,7 +223,7 @@ class HttpSession:
     def _connect(self) -> None:
         self._transport.open(self._timeout_s)
         self._connections += 1
-        self._conversation = Conversation(longest_body_bytes=self._longest_body_bytes)
+        self._http = HttpConnection(longest_body_bytes=self._longest_body_bytes)
 
     def _ask(self, request: Request, again: bool, deadline: Deadline) -> HttpReply:
         """One exchange; once more on a new connection where `again` allows it."""
@@ -239,36 +239,36 @@ class HttpSession:
 
     def _exchange(self, request: Request, deadline: Deadline) -> HttpReply:
         self.ready()
-        conversation = self._conversation
-        assert conversation is not None  # made with every connection
-        data = conversation.request(request.with_headers(("Host", self._host), *self._login()))
+        connection = self._http
+        assert connection is not None  # made with every connection
+        data = connection.request(request.with_headers(("Host", self._host), *self._login()))
         wire.sent(self._device, f"{request.line} {(request.body or b'').decode('utf-8', 'replace')}")
         self._transport.send(data, deadline)
-        reply = self._await_reply(conversation, deadline)
+        reply = self._await_reply(connection, deadline)
         wire.received(self._device, f"{reply.status} {reply.reason}\n".encode() + reply.body)
-        self._keep(conversation)
+        self._keep(connection)
         return reply
 
-    def _await_reply(self, conversation: Conversation, deadline: Deadline) -> HttpReply:
+    def _await_reply(self, connection: HttpConnection, deadline: Deadline) -> HttpReply:
         reply: HttpReply | None = None
         while reply is None:
             try:
                 data = self._transport.receive(deadline)
             except ConnectionLost:
-                reply = _reply_ended_by_hang_up(conversation)
+                reply = _reply_ended_by_close(connection)
                 if reply is None:
                     raise
             else:
-                reply = conversation.feed(data)
+                reply = connection.feed(data)
         return reply
 
-    def _keep(self, conversation: Conversation) -> None:
+    def _keep(self, connection: HttpConnection) -> None:
         """Keep the cookies, and the connection where both sides want to."""
         self._answered = True
-        for name, value in conversation.headers:
+        for name, value in connection.headers:
             if name == "set-cookie":
                 self._cookies.take(value)
-        if not conversation.reusable:
+        if not connection.reusable:
             self._transport.close()
 
     def _login(self) -> Headers:
@@ -276,7 +276,7 @@ class HttpSession:
         basic = () if self._credentials is None else (basic_authorization(self._credentials),)
         return (*basic, *self._cookies.header)
 
-    def _refuse_stranger(self, reply: HttpReply) -> None:
+    def _check_authorized(self, reply: HttpReply) -> None:
         if reply.status == 403:
             raise PermissionDenied(
                 "this account may not do that",
@@ -314,9 +314,9 @@ class HttpSession:
             raise
 
 
-def _reply_ended_by_hang_up(conversation: Conversation) -> HttpReply | None:
+def _reply_ended_by_close(connection: HttpConnection) -> HttpReply | None:
     """The reply of a server that marks the end of a body by hanging up; None when it is not one."""
     try:
-        return conversation.feed(b"")
+        return connection.feed(b"")
     except ProtocolDesync:
         return None

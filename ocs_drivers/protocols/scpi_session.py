@@ -89,7 +89,7 @@ class ScpiSession:
             self._in_use = False
             self._transport.close()
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Drop the connection, for the next question to make a new one."""
         with self._lock:
             self._transport.close()
@@ -116,7 +116,7 @@ class ScpiSession:
         """How many connections were made."""
         return self._connections
 
-    def turn(self) -> AbstractContextManager[object]:
+    def lock(self) -> AbstractContextManager[object]:
         """Holds off the questions of other threads over several of ours; re-entrant."""
         return self._lock
 
@@ -217,7 +217,7 @@ class ScpiSession:
         self._transport.open(self._timeout_s)
         self._connections += 1
         try:
-            with self._conversation(self._dialect.identity, self._timeout_s) as next_reply:
+            with self._replies_to(self._dialect.identity, self._timeout_s) as next_reply:
                 identity = self._dialect.decode_identity(next_reply())
         except ConnectionLost as error:
             raise ConnectError(
@@ -225,10 +225,10 @@ class ScpiSession:
                 device=self._device,
                 hint="It may serve one client at a time, or the port may belong to something else.",
             ) from error
-        self._refuse_another(identity)
+        self._check_same_device(identity)
         return identity
 
-    def _refuse_another(self, identity: Identity) -> None:
+    def _check_same_device(self, identity: Identity) -> None:
         if self._known is not None and self._known.serial != identity.serial:
             self._transport.close()
             raise AnotherDevice(
@@ -243,11 +243,11 @@ class ScpiSession:
         with self._lock:
             self.ready()
             timeout_s = self._timeout_s if timeout_s is None else timeout_s
-            with self._conversation(command, timeout_s) as next_reply:
+            with self._replies_to(command, timeout_s) as next_reply:
                 yield next_reply
 
     @contextmanager
-    def _conversation(self, command: str, timeout_s: float) -> Iterator[Callable[[], str]]:
+    def _replies_to(self, command: str, timeout_s: float) -> Iterator[Callable[[], str]]:
         """Send a command and give its replies one by one; any failure, also Ctrl-C, closes the connection."""
         deadline = Deadline(timeout_s, self._clock)
         try:

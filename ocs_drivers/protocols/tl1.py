@@ -297,8 +297,8 @@ class Decoder:
 
 def _is_header(line: str) -> bool:
     """A name, of whatever words, then date and time."""
-    words = line.split()
-    return len(words) >= 3 and _MOMENT.fullmatch(" ".join(words[-2:])) is not None
+    parts = line.split()
+    return len(parts) >= 3 and _MOMENT.fullmatch(" ".join(parts[-2:])) is not None
 
 
 def _event(identification: re.Match[str], text: list[str], *, more: bool) -> Tl1Event:

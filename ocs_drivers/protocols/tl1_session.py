@@ -33,7 +33,7 @@ from ocs_drivers.transports.transport import Transport, lost
 _T = TypeVar("_T")
 
 EVENTS_KEPT = 1024
-FAREWELL_TIMEOUT_S = 0.5
+CLOSE_TIMEOUT_S = 0.5
 """How long a hang-up waits for the device to end the login; it times out there anyway."""
 
 
@@ -118,7 +118,7 @@ class Tl1Session:
             if self._transport.is_open:
                 with contextlib.suppress(OcsError):
                     logout = self._command("CANC-USER", aid=self._credentials.user)
-                    self._converse(logout, Deadline(min(FAREWELL_TIMEOUT_S, self._timeout_s), self._clock))
+                    self._converse(logout, Deadline(min(CLOSE_TIMEOUT_S, self._timeout_s), self._clock))
             self._transport.close()
 
     @property
@@ -136,7 +136,7 @@ class Tl1Session:
         """How many connections were made."""
         return self._connections
 
-    def turn(self) -> AbstractContextManager[object]:
+    def lock(self) -> AbstractContextManager[object]:
         """Holds off the commands of other threads over several of ours; re-entrant."""
         return self._lock
 
@@ -196,7 +196,7 @@ class Tl1Session:
                 self._collect()
             return tuple(event for event in self._events if event.number > since)
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Drop the connection, for the next command to make a new one."""
         with self._lock:
             self._transport.close()

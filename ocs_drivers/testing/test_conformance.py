@@ -35,7 +35,7 @@ class TestUnderFaults(OnFreePorts):
     def test_a_command_that_is_ignored_is_not_called_done(
         self, empty: OpticalSwitch, free: FreePorts, control: Control
     ) -> None:
-        _require_reading_back(empty)
+        _skip_unless_reading_back(empty)
         control("set_fault", fault="drop_command")
         with pytest.raises(OcsError) as caught:
             empty.apply(free.pairs(1), scope=free.scope)
@@ -60,7 +60,7 @@ class TestUnderFaults(OnFreePorts):
     def test_another_operator_is_a_conflict(
         self, empty: OpticalSwitch, free: FreePorts, control: Control
     ) -> None:
-        _require_reading_back(empty)
+        _skip_unless_reading_back(empty)
         seen = empty.read().connections
         control("operator", connect=[[free.input(1), free.output(2)]])
         with pytest.raises(Conflict):
@@ -74,6 +74,6 @@ class TestUnderFaults(OnFreePorts):
         assert self.held(empty, free) == free.full()
 
 
-def _require_reading_back(switch: OpticalSwitch) -> None:
+def _skip_unless_reading_back(switch: OpticalSwitch) -> None:
     if not switch.capabilities.reads_back:
         pytest.skip("what this panel holds is known from what a person confirmed, and from nothing else")

@@ -34,7 +34,7 @@ TERMINAL = "vt100"
 TERMINAL_SIZE = (1000, 1000)
 """Columns and rows of the terminal we claim to be: wide and high, so that nothing is wrapped or paged."""
 
-FAREWELL_TIMEOUT_S = 1.0
+CLOSE_TIMEOUT_S = 1.0
 """How long a hang-up waits for the device to agree."""
 
 
@@ -156,7 +156,7 @@ class SshTransport:
         """Hang up; does nothing when closed."""
         connection, self._connection, self._channel = self._connection, None, None
         if connection is not None:
-            self._loop.run(_hang_up(connection))
+            self._loop.run(_disconnect(connection))
 
     def has_input(self) -> bool:
         """Whether something can be read at once."""
@@ -240,10 +240,10 @@ class SshTransport:
         )
 
 
-async def _hang_up(connection: asyncssh.SSHClientConnection) -> None:
+async def _disconnect(connection: asyncssh.SSHClientConnection) -> None:
     connection.close()
     try:
-        async with asyncio.timeout(FAREWELL_TIMEOUT_S):
+        async with asyncio.timeout(CLOSE_TIMEOUT_S):
             await connection.wait_closed()
     except (TimeoutError, OSError):
         connection.abort()

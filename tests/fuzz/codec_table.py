@@ -185,7 +185,7 @@ _SCREEN_DECODERS: tuple[Decode, ...] = (
     partial(rome_ports, rome_dialect.AFM, 1),
     partial(rome_ports, rome_dialect.AFM, 8),
     lambda lines: rome_queue.decode_queue(lines).moves(_SIX),
-    rome.refuse,
+    rome.check_accepted,
     lambda lines: rome.failure_of(lines, ("E6", "W4"), "connect"),
     telescent_cells,
     lambda lines: telescent.decode_input(lines, _TELESCENT),
@@ -230,23 +230,23 @@ def hear_telnet(pieces: Sequence[bytes]) -> list[Any]:
 
 def hear_http(pieces: Sequence[bytes]) -> list[Any]:
     """The reply to one GET, after which the device hangs up."""
-    conversation = http.Conversation()
-    conversation.request(http.Request("GET", "/x", (("Host", "h"),)))
+    connection = http.HttpConnection()
+    connection.request(http.Request("GET", "/x", (("Host", "h"),)))
     waiting = [*filter(None, pieces), b""]
     try:
         reply = None
         while reply is None:
-            reply = conversation.feed(waiting.pop(0))
+            reply = connection.feed(waiting.pop(0))
     except ProtocolDesync:
         return [DESYNC]
     if any(waiting):  # bytes that no request asked for
         return [DESYNC]
-    return [reply, reply.text, read((http.HttpReply.json,), reply), cookies(conversation)]
+    return [reply, reply.text, read((http.HttpReply.json,), reply), cookies(connection)]
 
 
-def cookies(conversation: http.Conversation) -> Any:
+def cookies(connection: http.HttpConnection) -> Any:
     jar = http.CookieJar()
-    for name, value in conversation.headers:
+    for name, value in connection.headers:
         if name == "set-cookie":
             jar.take(value)
     return jar.header

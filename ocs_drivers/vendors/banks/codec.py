@@ -49,7 +49,7 @@ class CommandSet:
 
     def __post_init__(self) -> None:
         for text in (self.select, self.query, self.monitor, self.open_state):
-            _require_template(text)
+            _check_template(text)
         if "channel" not in _fields_of(self.select):
             raise ValueError(f"{self.select!r} names no {{channel}}")
 
@@ -131,7 +131,7 @@ def decode_monitor(reply: str) -> Power:
     return Power(dbm, below_floor=dbm <= DARK_FLOOR_DBM)
 
 
-def _require_template(text: str) -> None:
+def _check_template(text: str) -> None:
     if not (text.isascii() and (text.isprintable() or not text)):
         raise ValueError(f"{text!r} is not printable ASCII")
     unknown = _fields_of(text) - _FIELDS

@@ -35,8 +35,9 @@ MOST_CHANNELS = 1024
 
 
 class BankSwitch(SwitchDriver):
-    """`banks` 1x`channels` switches behind one connection, in the `words` of their make; `open` before use."""
+    """`banks` 1x`channels` switches behind one connection, in the `commands` of their make; `open` before use."""
 
+    _session: ScpiSession
     poll_s = 0.1
     after_loss = "watch"
 
@@ -44,14 +45,14 @@ class BankSwitch(SwitchDriver):
         self,
         address: str,
         transport: Transport,
-        words: CommandSet,
+        commands: CommandSet,
         *,
         banks: int,
         channels: int,
         timeout_s: float,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._words = words
+        self._command_set = commands
         self._banks = range(1, banks + 1)
         self._channels = channels
         self._settled_s = 0.0
@@ -62,33 +63,33 @@ class BankSwitch(SwitchDriver):
 
     def _dialect(self) -> Dialect:
         """With the identity query of the make or, where it has none, a first look at bank 1 in its place."""
-        words = self._words
-        if words.identity:
-            return Dialect(words.terminator, words.identity, words.decode_identity, words.errors)
-        return Dialect(words.terminator, words.asking(1), self._anonymous, words.errors)
+        commands = self._command_set
+        if commands.identity:
+            return Dialect(commands.terminator, commands.identity, commands.decode_identity, commands.errors)
+        return Dialect(commands.terminator, commands.asking(1), self._anonymous, commands.errors)
 
     def _anonymous(self, reply: str) -> Identity:
         decode_channel(reply, 1, MOST_CHANNELS)
-        return Identity(self._words.vendor, self._words.model, "", "")
+        return Identity(self._command_set.vendor, self._command_set.model, "", "")
 
     def _discover(self) -> tuple[Identity, Capabilities]:
         """Hold the banks and channels that the address promises against what the device answers."""
-        if self._words.errors:
+        if self._command_set.errors:
             self._session.drain_errors("")
         for bank in self._banks:
-            self._require_bank(bank)
+            self._check_bank(bank)
         banks = len(self._banks)
         return self._session.identity, Capabilities(
             banks,
             banks * self._channels,
             bank_outputs=self._channels,
             disconnects=False,
-            power_monitor=bool(self._words.monitor),
+            power_monitor=bool(self._command_set.monitor),
             max_ports_per_query=1,
-            switch_time_s=self._words.switch_time_s,
+            switch_time_s=self._command_set.switch_time_s,
         )
 
-    def _require_bank(self, bank: int) -> None:
+    def _check_bank(self, bank: int) -> None:
         try:
             channel = self._ask_channel(bank, MOST_CHANNELS)
         except Timeout as silence:
@@ -104,8 +105,8 @@ class BankSwitch(SwitchDriver):
 
     def _ask_channel(self, bank: int, channels: int) -> int | None:
         """Where a bank stands. Raises `DeviceError` where the make tells that there is no such bank."""
-        query, decode = self._words.asking(bank), partial(decode_channel, bank=bank, channels=channels)
-        if not self._words.errors:
+        query, decode = self._command_set.asking(bank), partial(decode_channel, bank=bank, channels=channels)
+        if not self._command_set.errors:
             return self._session.ask(query, decode)
         answers, refusals = self._session.ask_checked(query, lambda reply: (decode(reply),))
         if answers is None:
@@ -114,7 +115,7 @@ class BankSwitch(SwitchDriver):
 
     def ports(self) -> Mapping[int, PortInfo]:
         """All ports: common ports `b`, then channels `b.k`. These devices report no port states."""
-        monitored = bool(self._words.monitor)
+        monitored = bool(self._command_set.monitor)
         infos = [
             PortInfo(bank, Side.IN, PortState.ENABLED, has_power_monitor=monitored, name=str(bank))
             for bank in self._banks
@@ -130,16 +131,18 @@ class BankSwitch(SwitchDriver):
         return len(self._banks) + (bank - 1) * self._channels + channel
 
     def _read(self) -> Snapshot:
-        with self._session.turn():
+        with self._session.lock():
             standing = {bank: self._standing(bank) for bank in self._banks}
         pairs = {bank: self._output(bank, channel) for bank, channel in standing.items() if channel}
         return Snapshot(CrossConnects(pairs), self._clock.now())
 
     def _standing(self, bank: int) -> int | None:
-        if self._words.open_state and self._session.ask(self._words.asking_whether_open(bank), decode_open):
+        if self._command_set.open_state and self._session.ask(
+            self._command_set.asking_whether_open(bank), decode_open
+        ):
             return None
         return self._session.ask(
-            self._words.asking(bank), partial(decode_channel, bank=bank, channels=self._channels)
+            self._command_set.asking(bank), partial(decode_channel, bank=bank, channels=self._channels)
         )
 
     def _perform(self, step: Step, guard: Guard) -> None:
@@ -156,7 +159,7 @@ class BankSwitch(SwitchDriver):
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         """The banks, and what the error queue says of the command, where there is one."""
         snapshot = self.read()
-        if not self._words.errors:
+        if not self._command_set.errors:
             return snapshot, None
         refusals = self._session.drain_errors("; ".join(self._commands(step)))
         if not refusals:
@@ -166,7 +169,8 @@ class BankSwitch(SwitchDriver):
 
     def _commands(self, step: Step) -> list[str]:
         return [
-            self._words.selecting(bank, output - self._output(bank, 0)) for bank, output in step.pairs.items()
+            self._command_set.selecting(bank, output - self._output(bank, 0))
+            for bank, output in step.pairs.items()
         ]
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
@@ -177,9 +181,9 @@ class BankSwitch(SwitchDriver):
         """Optical power in dBm at common ports, one query each; None at channels."""
         planning.check_known(ports, self.capabilities, device=self.address)
         readings: dict[int, Power | None] = dict.fromkeys(ports)
-        for port in readings if self._words.monitor else ():
+        for port in readings if self._command_set.monitor else ():
             if port in self._banks:
-                readings[port] = self._session.ask_again(self._words.measuring(port), decode_monitor)
+                readings[port] = self._session.ask_again(self._command_set.measuring(port), decode_monitor)
         return readings
 
 
@@ -208,11 +212,11 @@ def _number(address: Address, option: str, most: int) -> int:
     return int(text)
 
 
-def require_banks_apart(words: CommandSet, banks: int, address: Address) -> None:
+def check_banks_apart(commands: CommandSet, banks: int, address: Address) -> None:
     """Raise `AddressError` when there are several banks and the words cannot tell them apart."""
-    if banks > 1 and not words.banks_apart:
+    if banks > 1 and not commands.banks_apart:
         raise AddressError(
-            f"{banks} banks, but {words.select!r} and {words.query!r} do not say which is meant",
+            f"{banks} banks, but {commands.select!r} and {commands.query!r} do not say which is meant",
             device=str(address),
             hint="Put {bank} into both commands.",
         )

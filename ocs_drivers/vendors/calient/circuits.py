@@ -87,7 +87,7 @@ def _share(some: Collection[Pair], others: Collection[Pair]) -> bool:
     return any(one[0] == other[0] or one[1] == other[1] for one in some for other in others)
 
 
-def refuse_booked(
+def check_not_booked(
     pending: Iterable[PendingMove], made: Collection[Pair], scope: Collection[int], *, device: str
 ) -> None:
     """Raise `PortBusy` when a provisioned circuit is in the way of a pair and has an input outside the scope."""
@@ -141,8 +141,8 @@ def port_state(admin: str, operational: str) -> PortState:
     mean no more than darkness.
 
     >>> [
-    ...     port_state(*words).value
-    ...     for words in (("IS", "IS"), ("UMA", "RDY"), ("IS", "OOS"), ("OOS", "OOS"), ("LCK", ""))
+    ...     port_state(*states).value
+    ...     for states in (("IS", "IS"), ("UMA", "RDY"), ("IS", "OOS"), ("OOS", "OOS"), ("LCK", ""))
     ... ]
     ['enabled', 'enabled', 'failed', 'disabled', 'locked']
     """

@@ -12,7 +12,7 @@ from ocs_drivers.engine.driver import Session, SwitchDriver
 from ocs_drivers.errors import DeviceError, OcsError, PortBusy, TransportError
 from ocs_drivers.model import CrossConnects, PortInfo, PortState, Power, Side, Snapshot, Step
 from ocs_drivers.timing import Clock
-from ocs_drivers.vendors.calient.circuits import Circuits, power_reading, refuse_booked
+from ocs_drivers.vendors.calient.circuits import Circuits, check_not_booked, power_reading
 from ocs_drivers.vendors.calient.ports import Names, Pair
 
 ACTIVATION_S = 10.0
@@ -106,7 +106,7 @@ class CalientSwitch(SwitchDriver):
 
     def _read(self) -> Snapshot:
         """What is connected or provisioned, and the ports that cannot be used, where that is told at once."""
-        with self._conversation.turn():
+        with self._session.lock():
             self._seen = self._ask_circuits()
             with self._same_line():
                 unfit = self._unfit(self._ask_ports_at_once())
@@ -132,12 +132,12 @@ class CalientSwitch(SwitchDriver):
         planning.check_known(ports, self.capabilities, device=self.address)
         if not ports:
             return {}
-        with self._conversation.turn():
-            told = self._ask_powers({self._names.name(port) for port in ports})
+        with self._session.lock():
+            readings = self._ask_powers({self._names.name(port) for port in ports})
             circuits = self._ask_circuits()
         size = len(self._names)
         return {
-            port: power_reading(told[self._names.name(port)][port > size], is_dark=circuits.is_dark(port))
+            port: power_reading(readings[self._names.name(port)][port > size], is_dark=circuits.is_dark(port))
             for port in ports
         }
 
@@ -156,18 +156,18 @@ class CalientSwitch(SwitchDriver):
         steps = super().plan(target, seen, scope)
         if isinstance(seen, Snapshot):
             if scope is not None:
-                refuse_booked(seen.pending, _made(*steps), scope, device=self.address)
+                check_not_booked(seen.pending, _made(*steps), scope, device=self.address)
             self._cleared = frozenset(move.request for move in seen.pending)
         return steps
 
-    def _require_as_planned(self, step: Step, found: Snapshot) -> None:
+    def _check_as_planned(self, step: Step, found: Snapshot) -> None:
         """As every switch; also, nothing is deleted that others have provisioned or made two-way since the plan.
 
         What is provisioned by the inputs of the step is in the scope, whoever did it.
         """
-        super()._require_as_planned(step, found)
-        strange = [move for move in found.pending if move.request not in self._cleared]
-        refuse_booked(strange, _made(step), step.pairs, device=self.address)
+        super()._check_as_planned(step, found)
+        foreign = [move for move in found.pending if move.request not in self._cleared]
+        check_not_booked(foreign, _made(step), step.pairs, device=self.address)
         if any(group & step.pairs.pairs and group - step.pairs.pairs for group in found.tied):
             raise transaction.conflict(step.before, found.connections, device=self.address)
 

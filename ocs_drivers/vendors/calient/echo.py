@@ -42,16 +42,16 @@ class EchoCancelled:
 
     def receive(self, deadline: Deadline) -> bytes:
         """What has arrived but the repetition; nothing, when that was all or may yet become it."""
-        heard = self._held + self._transport.receive(deadline)
-        before, found, after = heard.partition(self._expected) if self._expected else (heard, b"", b"")
+        received = self._held + self._transport.receive(deadline)
+        before, found, after = received.partition(self._expected) if self._expected else (received, b"", b"")
         if found:
             self._expected = self._held = b""
             return before + after
-        begun = self._begun(heard)
-        self._held = heard[len(heard) - begun :]
-        return heard[: len(heard) - begun]
+        begun = self._begun(received)
+        self._held = received[len(received) - begun :]
+        return received[: len(received) - begun]
 
-    def _begun(self, heard: bytes) -> int:
+    def _begun(self, received: bytes) -> int:
         """How many bytes at the end may be the beginning of what we expect to hear."""
-        longest = min(len(heard), len(self._expected) - 1)
-        return next((n for n in range(longest, 0, -1) if heard.endswith(self._expected[:n])), 0)
+        longest = min(len(received), len(self._expected) - 1)
+        return next((n for n in range(longest, 0, -1) if received.endswith(self._expected[:n])), 0)

@@ -91,12 +91,12 @@ class Names:
             raise ProtocolDesync(f"a port that the switch did not list: {name[:40]}")
         return self._numbers[name]
 
-    def of_all(self, told: Mapping[str, _T]) -> Mapping[str, _T]:
+    def of_all(self, by_name: Mapping[str, _T]) -> Mapping[str, _T]:
         """What was told of each port. Raises `ProtocolDesync` unless it is exactly of the ports there are."""
-        if told.keys() != self._numbers.keys():
-            differing = sorted(told.keys() ^ self._numbers.keys())[:8]
+        if by_name.keys() != self._numbers.keys():
+            differing = sorted(by_name.keys() ^ self._numbers.keys())[:8]
             raise ProtocolDesync(f"not all ports, or others than at first: {', '.join(differing)}")
-        return told
+        return by_name
 
     def pairs(self, circuit: Circuit) -> frozenset[Pair]:
         """The cross-connects of a circuit, as numbers.

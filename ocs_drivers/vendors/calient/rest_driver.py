@@ -43,6 +43,7 @@ class CalientRest(CalientSwitch):
     `activation_s` is how long an activation may take to show.
     """
 
+    _session: HttpSession
     provisions = f"POST {_CIRCUITS}?id=badd"
 
     def __init__(
@@ -100,10 +101,10 @@ class CalientRest(CalientSwitch):
         return self._decoded(None, rest_codec.STATE_FIELDS, rest_codec.decode_port)
 
     def _ask_ports_at_once(self) -> Mapping[str, Port]:
-        told = self._summary().items()
+        summary = self._summary().items()
         return {
             name: rest_codec.decode_port(item)
-            for name, item in told
+            for name, item in summary
             if rest_codec.tells(item, rest_codec.STATE_FIELDS)
         }
 

@@ -37,9 +37,9 @@ def decode_identity(lines: Lines) -> Identity:
     ... )
     Identity(vendor='Calient', model='S162', serial='C1', firmware='6.0-3')
     """
-    words = _keywords(_only(lines))
+    fields = _keywords(_only(lines))
     return Identity(
-        "Calient", words.get("CHASSISTYPE", ""), words.get("SERIALNUMBER", ""), words.get("SWPACKAGE", "")
+        "Calient", fields.get("CHASSISTYPE", ""), fields.get("SERIALNUMBER", ""), fields.get("SWPACKAGE", "")
     )
 
 
@@ -49,27 +49,29 @@ def decode_circuits(lines: Lines) -> list[Circuit]:
 
 
 def _circuit(line: str) -> Circuit:
-    words = _keywords(line)
+    fields = _keywords(line)
     try:
-        source, target = words["SRCPORT"], words["DSTPORT"]
-        kind, admin = words["CONNTYPE"], words["AS"]
-        operational, capability = words["OS"], words["OC"]
+        source, target = fields["SRCPORT"], fields["DSTPORT"]
+        kind, admin = fields["CONNTYPE"], fields["AS"]
+        operational, capability = fields["OS"], fields["OC"]
     except KeyError as missing:
         raise _desync(f"a circuit without {missing}", line) from None
     if kind not in {"1WAY", "2WAY"}:
         raise _desync(f"a circuit that goes neither one way nor two: {kind[:20]}", line)
-    name = words.get("CONNNAME") or circuit_name(source, target)
+    name = fields.get("CONNNAME") or circuit_name(source, target)
     return Circuit(name, source, target, kind == "2WAY", state_of(admin, operational), capability != "FAIL")
 
 
 def decode_ports(lines: Lines) -> dict[str, Port]:
     """From `RTRV-PORT`: the states of the fibre in and the fibre out, by port."""
-    return _by_port(lines, lambda words, line: Port((_state(words, "IN", line), _state(words, "OUT", line))))
+    return _by_port(
+        lines, lambda fields, line: Port((_state(fields, "IN", line), _state(fields, "OUT", line)))
+    )
 
 
 def decode_aliases(lines: Lines) -> dict[str, str]:
     """From `RTRV-PORT-SUM`: what people wrote beside each port; `NONE` is nothing."""
-    return _by_port(lines, lambda words, _: "" if words.get("ALIAS") == "NONE" else words.get("ALIAS", ""))
+    return _by_port(lines, lambda fields, _: "" if fields.get("ALIAS") == "NONE" else fields.get("ALIAS", ""))
 
 
 def _by_port(lines: Lines, decode: Callable[[Mapping[str, str], str], _T]) -> dict[str, _T]:
@@ -79,9 +81,9 @@ def _by_port(lines: Lines, decode: Callable[[Mapping[str, str], str], _T]) -> di
     return found
 
 
-def _state(words: Mapping[str, str], side: str, line: str) -> PortState:
+def _state(fields: Mapping[str, str], side: str, line: str) -> PortState:
     try:
-        return port_state(words[f"{side}AS"], words[f"{side}OS"])
+        return port_state(fields[f"{side}AS"], fields[f"{side}OS"])
     except KeyError as missing:
         raise _desync(f"a port without {missing}", line) from None
 
@@ -90,7 +92,7 @@ def decode_powers(lines: Lines) -> dict[str, tuple[float | None, float | None]]:
     """From `RTRV-PORT-SUM`: power in and out in dBm by port; None is `NONE`, no light or no reading."""
     return _by_port(
         lines,
-        lambda words, line: (_power(words.get("INPWR", ""), line), _power(words.get("OUTPWR", ""), line)),
+        lambda fields, line: (_power(fields.get("INPWR", ""), line), _power(fields.get("OUTPWR", ""), line)),
     )
 
 

@@ -48,6 +48,7 @@ class CalientTl1(CalientSwitch):
     `timeout_s` bounds every wait for an answer; `activation_s` is how long an activation may take to show.
     """
 
+    _session: Tl1Session
     provisions = "ENT-CRS"
 
     def __init__(
@@ -98,7 +99,7 @@ class CalientTl1(CalientSwitch):
         return self._about_ports("RTRV-PORT", tl1_codec.decode_ports)
 
     def _ask_labelled_ports(self) -> Mapping[str, Port]:
-        with self._session.turn():
+        with self._session.lock():
             ports, aliases = self._ask_ports(), self._about_ports("RTRV-PORT-SUM", tl1_codec.decode_aliases)
         return {name: replace(port, alias=aliases[name]) for name, port in ports.items()}
 

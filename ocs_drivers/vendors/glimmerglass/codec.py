@@ -167,8 +167,8 @@ def _port(fields: Mapping[str, str], line: str) -> Port:
     health = fields.get("PORTHEALTH", "").lower()
     if health not in {"good", "bad"}:
         raise _desync(f"PORTHEALTH {health!r} is neither good nor bad", (line,))
-    told = next((fields[name] for name in _PORT_POWER if name in fields), None)
-    return Port(is_input, number, fields.get("PORTNAME", ""), health == "good", _power(told, line))
+    power = next((fields[name] for name in _PORT_POWER if name in fields), None)
+    return Port(is_input, number, fields.get("PORTNAME", ""), health == "good", _power(power, line))
 
 
 def _keywords(line: str) -> dict[str, str]:

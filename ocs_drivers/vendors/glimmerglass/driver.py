@@ -48,6 +48,7 @@ class GlimmerglassTl1(SwitchDriver):
     write is given the device's own switching time on top.
     """
 
+    _session: Tl1Session
     poll_s = 0.1
     after_loss = "watch"
 
@@ -121,7 +122,7 @@ class GlimmerglassTl1(SwitchDriver):
 
     def _read(self) -> Snapshot:
         """What is connected, and the ports that cannot be used."""
-        with self._session.turn():
+        with self._session.lock():
             connections, _ = self._connections()
             with self._same_line():
                 rows = self._port_rows()
@@ -186,7 +187,7 @@ class GlimmerglassTl1(SwitchDriver):
         planning.check_known(ports, self.capabilities, device=self.address)
         if not ports:
             return {}
-        with self._session.turn():
+        with self._session.lock():
             circuits = self._session.ask_again("rtrv-crs-fiber", codec.decode_circuits, aid="all")
             known = {number: row.power for number, row in self._port_rows().items()}
         for circuit in circuits:
@@ -200,7 +201,7 @@ class GlimmerglassTl1(SwitchDriver):
         return self._session.events(since)
 
     def _desync(self, what: str, ports: Iterable[int]) -> ProtocolDesync:
-        self._session.hang_up()
+        self._session.disconnect()
         return ProtocolDesync(what, device=self.address, ports=ports)
 
 

@@ -53,7 +53,7 @@ class PanelSession:
         self._in_use = False
         self._operator.close()
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Break off, for the next question to begin anew."""
         self._operator.close()
 
@@ -72,7 +72,7 @@ class PanelSession:
         """None that counts: cords stay as they are while nobody is there."""
         return 0
 
-    def turn(self) -> AbstractContextManager[object]:
+    def lock(self) -> AbstractContextManager[object]:
         """Holds off other threads' questions; re-entrant."""
         return self._lock
 
@@ -91,6 +91,7 @@ class ManualPanel(SwitchDriver):
     the person is asked where the cord really goes. Without a probe a wrong word is believed.
     """
 
+    _session: PanelSession
     probe: Probe | None = None
 
     def __init__(
@@ -135,7 +136,7 @@ class ManualPanel(SwitchDriver):
         }
 
     def _read(self) -> Snapshot:
-        with self._session.turn():
+        with self._session.lock():
             if not self._session.in_use:
                 self._session.ready()  # says so
             panel = self._file.read()
@@ -156,7 +157,7 @@ class ManualPanel(SwitchDriver):
         if answer not in {"none", "nowhere"} and not (
             number.isdecimal() and panel.inputs < int(number) <= panel.inputs + panel.outputs
         ):
-            self._session.hang_up()
+            self._session.disconnect()
             raise ProtocolDesync("not an output", device=self.address, sent=question, received=answer[:100])
         settled = panel.settled(port, int(number) if number.isdecimal() else None)
         self._file.write(settled)

@@ -48,6 +48,7 @@ class PolatisRest(SwitchDriver):
     `timeout_s` bounds every wait for an answer; a write is given the device's own switching time on top.
     """
 
+    _session: HttpSession
     after_loss = "settle"
 
     def __init__(
@@ -114,7 +115,7 @@ class PolatisRest(SwitchDriver):
         }
 
     def _ask_ports(self) -> dict[int, rest_codec.RestPort]:
-        self._require_same_device()
+        self._check_same_device()
         found = self._session.get_json(rest_codec.PORTS, rest_codec.decode_ports)
         if len(found) != self.capabilities.inputs + self.capabilities.outputs:
             raise self._desync(f"{len(found)} ports, not as many as at first")
@@ -122,13 +123,13 @@ class PolatisRest(SwitchDriver):
 
     def _noting_unfit(self, found: dict[int, rest_codec.RestPort]) -> dict[int, rest_codec.RestPort]:
         self._unfit = {
-            port: told.state for port, told in found.items() if told.state is not PortState.ENABLED
+            port: info.state for port, info in found.items() if info.state is not PortState.ENABLED
         }
         return found
 
     def _read(self) -> Snapshot:
         """What is connected; and the ports that cannot be used, where there were any at the last look."""
-        with self._session.turn():
+        with self._session.lock():
             snapshot = self._look_once()
             if self._unfit:
                 self._ask_ports()
@@ -139,7 +140,7 @@ class PolatisRest(SwitchDriver):
         return self._noted(self._look_once)
 
     def _look_once(self) -> Snapshot:
-        self._require_same_device()
+        self._check_same_device()
         tags: list[str] = []
 
         def decode(reply: HttpReply) -> CrossConnects:
@@ -160,11 +161,11 @@ class PolatisRest(SwitchDriver):
         return connections
 
     def _begin(self, step: Step, guard: Guard) -> None:
-        self._require_same_device()
+        self._check_same_device()
         super()._begin(step, guard)
 
     def _perform(self, step: Step, guard: Guard) -> None:
-        self._require_same_device()
+        self._check_same_device()
         if step.kind == "replace":
             document = rest_codec.encode_pairs(step.after)
             self._change("PUT", rest_codec.CROSS_CONNECTS, document, step, guard)
@@ -185,17 +186,17 @@ class PolatisRest(SwitchDriver):
         timeout_s = self._timeout_s + step.estimated_s
         reply = self._send(method, target, document, guard, timeout_s, tag=self._tag_of(step))
         if reply.status == _CHANGED_MEANWHILE:
-            transaction.require_unmoved(step, self._look_once().connections, device=self.address)
+            transaction.check_unmoved(step, self._look_once().connections, device=self.address)
             guard()  # changed, and not on these ports: refused in so many words, so it may be sent again
             reply = self._send(method, target, document, guard, timeout_s, tag=self._tag_of(step))
         if method == "DELETE" and reply.status == _GONE:
             return  # reading back will tell
-        self._require_done(reply, f"{method} {target}")
+        self._check_done(reply, f"{method} {target}")
 
     def _tag_of(self, step: Step) -> str:
         """The device's tag for what the step starts from. Raises `Conflict` when that is not what it holds."""
         if self._etag[0] != step.before.digest:
-            transaction.require_unmoved(step, self._look_once().connections, device=self.address)
+            transaction.check_unmoved(step, self._look_once().connections, device=self.address)
         return self._etag[1]
 
     def _send(
@@ -216,7 +217,7 @@ class PolatisRest(SwitchDriver):
             before_resending=guard,
         )
 
-    def _require_done(self, reply: HttpReply, sent: str) -> None:
+    def _check_done(self, reply: HttpReply, sent: str) -> None:
         if reply.status not in _DONE:
             raise self._session.refusal(reply, sent)
 
@@ -226,7 +227,7 @@ class PolatisRest(SwitchDriver):
         readings: dict[int, Power | None] = dict.fromkeys(ports)
         if not self._monitored & readings.keys():
             return readings
-        self._require_same_device()
+        self._check_same_device()
         found = self._session.get_json(rest_codec.POWERS, rest_codec.decode_powers)
         if not self._monitored <= found.keys():
             raise self._desync("power readings are missing")
@@ -235,7 +236,7 @@ class PolatisRest(SwitchDriver):
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = unguarded) -> None:
         """Enable or disable ports one by one, and prove it by reading back; raises `DeviceError`."""
         planning.check_known(ports, self.capabilities, device=self.address)
-        with self._writing, self._session.turn():
+        with self._writing, self._session.lock():
             self._session.ready()
             before = self._ask_ports()
             for port in ports:
@@ -243,7 +244,7 @@ class PolatisRest(SwitchDriver):
                 settings = rest_codec.encode_port(port, is_open=is_open, label=before[port].label)
                 target = rest_codec.port_resource(port)
                 reply = self._send("PUT", target, settings, guard, self._timeout_s)
-                self._require_done(reply, f"PUT {target}")
+                self._check_done(reply, f"PUT {target}")
             found = self._ask_ports()
         wanted = PortState.ENABLED if is_open else PortState.DISABLED
         wrong = [port for port in ports if found[port].state is not wanted]
@@ -255,7 +256,7 @@ class PolatisRest(SwitchDriver):
                 hint="Look at these ports on the device.",
             )
 
-    def _require_same_device(self) -> None:
+    def _check_same_device(self) -> None:
         """After every new connection, make sure that nobody else answers at the address."""
         known = self._identity
         if known is None or self._session.connections == self._known_connection:
@@ -264,7 +265,7 @@ class PolatisRest(SwitchDriver):
             return
         found = self._session.get_json(rest_codec.PRODUCT, rest_codec.decode_product)
         if found.serial != known.serial:
-            self._session.hang_up()
+            self._session.disconnect()
             raise AnotherDevice(
                 f"another device answers: serial number {found.serial}, not {known.serial}",
                 device=self.address,
@@ -273,7 +274,7 @@ class PolatisRest(SwitchDriver):
         self._known_connection = self._session.connections
 
     def _desync(self, what: str) -> ProtocolDesync:
-        self._session.hang_up()
+        self._session.disconnect()
         return ProtocolDesync(
             f"the device contradicts itself: {what}",
             device=self.address,

@@ -169,11 +169,11 @@ def decode_port_states(reply: str) -> tuple[PortState, ...]:
     >>> [state.value for state in decode_port_states("(D,E,F)")]
     ['disabled', 'enabled', 'failed']
     """
-    words = _list(reply)
-    unknown = sorted(set(words) - set(_STATES))
+    letters = _list(reply)
+    unknown = sorted(set(letters) - set(_STATES))
     if unknown:
         raise _desync(f"unknown port states {', '.join(unknown)}", reply)
-    return tuple(_STATES[word] for word in words)
+    return tuple(_STATES[word] for word in letters)
 
 
 def decode_powers(reply: str) -> tuple[float | None, ...]:

@@ -47,6 +47,7 @@ class PolatisScpi(SwitchDriver):
     answer; a write is given the device's own switching time on top.
     """
 
+    _session: ScpiSession
     after_loss = "settle"
 
     def __init__(
@@ -122,7 +123,7 @@ class PolatisScpi(SwitchDriver):
         self._session.ask(_command(step), scpi.decode_complete, timeout_s=timeout_s)
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """Configuration and error queue in one exchange: a refused set is told only there."""
+        """Configuration and error queue in one exchange: a refused set is size_in_code only there."""
         found, refusals = self._session.ask_checked(scpi_codec.CONNECTIONS, self._decode)
         if refusals:
             refusals[0].sent = _command(step)
@@ -153,7 +154,7 @@ class PolatisScpi(SwitchDriver):
         """
         planning.check_known(ports, self.capabilities, device=self.address)
         command = scpi_codec.set_shutters(ports, is_open=is_open)
-        with self._writing, self._session.turn():
+        with self._writing, self._session.lock():
             self._session.ready()
             guard()
             self._session.ask(f"{command};{scpi.OPERATION_COMPLETE}", scpi.decode_complete)
@@ -163,7 +164,7 @@ class PolatisScpi(SwitchDriver):
         wrong = [port for port in ports if found[port].state is not wanted]
         if wrong:
             raise DeviceError(
-                f"these ports are not {wanted.value} though the device was told",
+                f"these ports are not {wanted.value} though the device was size_in_code",
                 device=self.address,
                 ports=wrong,
                 sent=command,
@@ -172,12 +173,12 @@ class PolatisScpi(SwitchDriver):
 
     def _ask_size(self, identity: Identity) -> tuple[int, int]:
         size, refusals = self._session.ask_checked(f"{scpi.CLEAR};{scpi_codec.SIZE}", scpi_codec.decode_size)
-        told = scpi_codec.size_in_product_code(identity.model)
-        if size is None and told is None:
+        size_in_code = scpi_codec.size_in_product_code(identity.model)
+        if size is None and size_in_code is None:
             raise refusals[0]
-        if size is not None and told is not None and size != told:
+        if size is not None and size_in_code is not None and size != size_in_code:
             raise self._desync(f"size {size} but product code {identity.model}")
-        known = size or told
+        known = size or size_in_code
         assert known is not None
         return known
 
@@ -186,7 +187,7 @@ class PolatisScpi(SwitchDriver):
         return values is not None
 
     def _desync(self, what: str) -> ProtocolDesync:
-        self._session.hang_up()
+        self._session.disconnect()
         return ProtocolDesync(
             f"the device contradicts itself: {what}",
             device=self.address,

@@ -129,14 +129,14 @@ def decode_attenuation(lines: Lines) -> Attenuation:
     Attenuation(mode='relative', level_db=-3.0, reference=2)
     """
     (text,) = decode_port_values((_only(lines),)).values()
-    words = _keywords((text,)) or dict(zip(("MODE", "LEVEL", "REFS"), text.split(","), strict=False))
-    mode = words.get("MODE", "").strip().lower()
+    fields = _keywords((text,)) or dict(zip(("MODE", "LEVEL", "REFS"), text.split(","), strict=False))
+    mode = fields.get("MODE", "").strip().lower()
     if mode not in _MODES:
         raise _desync("not an attenuation mode", lines)
     if mode == "none":
         return Attenuation("none")
     try:
-        level_db, reference = float(words["LEVEL"]), int(words.get("REFS", "0"))
+        level_db, reference = float(fields["LEVEL"]), int(fields.get("REFS", "0"))
     except (KeyError, ValueError):
         raise _desync("not an attenuation", lines) from None
     return Attenuation(cast("AttenuationMode", mode), level_db, reference or None)
@@ -148,10 +148,10 @@ def encode_attenuation(attenuation: Attenuation) -> str:
     >>> encode_attenuation(Attenuation("absolute", -10.0))
     'MODE=ABSOLUTE,LEVEL=-10.0'
     """
-    words = [f"MODE={attenuation.mode.upper()}"]
-    words += [f"LEVEL={attenuation.level_db:.1f}"] if attenuation.level_db is not None else []
-    words += [f"REFS={attenuation.reference}"] if attenuation.reference is not None else []
-    return ",".join(words)
+    fields = [f"MODE={attenuation.mode.upper()}"]
+    fields += [f"LEVEL={attenuation.level_db:.1f}"] if attenuation.level_db is not None else []
+    fields += [f"REFS={attenuation.reference}"] if attenuation.reference is not None else []
+    return ",".join(fields)
 
 
 def _keywords(lines: Iterable[str]) -> Mapping[str, str]:

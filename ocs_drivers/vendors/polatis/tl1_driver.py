@@ -43,6 +43,7 @@ class PolatisTl1(SwitchDriver):
     `timeout_s` bounds every wait for an answer; a write is given the device's own switching time on top.
     """
 
+    _session: Tl1Session
     after_loss = "settle"
 
     def __init__(
@@ -103,7 +104,7 @@ class PolatisTl1(SwitchDriver):
     def _states(self) -> dict[int, PortState]:
         """The state of every port, as its shutter tells."""
         states = self._session.ask_again("RTRV-PORT-SHUTTER", tl1_codec.decode_shutters, aid=self._everything)
-        self._demand(range(1, self.capabilities.inputs + self.capabilities.outputs + 1), states)
+        self._check_complete(range(1, self.capabilities.inputs + self.capabilities.outputs + 1), states)
         return states
 
     def _labels(self, aid: str) -> dict[int, str]:
@@ -114,7 +115,7 @@ class PolatisTl1(SwitchDriver):
 
     def _read(self) -> Snapshot:
         """What is connected, and the ports that are closed."""
-        with self._session.turn():
+        with self._session.lock():
             connections = self._connections()
             with self._same_line():
                 unfit = self._unfit()
@@ -165,24 +166,24 @@ class PolatisTl1(SwitchDriver):
         monitored = [port for port in readings if port in self._monitored]
         for chunk in chunks(monitored, MAX_PORTS_PER_QUERY):
             found = self._session.ask_again("RTRV-PORT-POWER", tl1_codec.decode_powers, aid=port_list(chunk))
-            self._demand(chunk, found)
+            self._check_complete(chunk, found)
             readings.update((port, power_reading(found[port])) for port in chunk)
         return readings
 
     def attenuation(self, port: int) -> Attenuation:
         """The attenuator of an output port."""
-        self._require_attenuator(port)
+        self._check_attenuator(port)
         return self._session.ask_again("RTRV-PORT-ATTEN", tl1_codec.decode_attenuation, aid=str(port))
 
     def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = unguarded) -> None:
         """Set the attenuator of an output port, and prove it by reading back; raises `DeviceError`."""
-        self._require_attenuator(port)
+        self._check_attenuator(port)
         self._write("SET-PORT-ATTEN", str(port), guard, keywords=tl1_codec.encode_attenuation(attenuation))
         found = self.attenuation(port)
         if found != attenuation:
             raise self._not_done((port,), f"{found} is set, not {attenuation}")
 
-    def _require_attenuator(self, port: int) -> None:
+    def _check_attenuator(self, port: int) -> None:
         planning.check_outputs((port,), self.capabilities, device=self.address)
         if not self.capabilities.attenuator:
             raise self._unsupported("attenuators", (port,))
@@ -200,7 +201,7 @@ class PolatisTl1(SwitchDriver):
             raise self._not_done(wrong, f"not {wanted.value}")
 
     def _write(self, verb: str, aid: str, guard: Guard, *, keywords: str = "") -> None:
-        with self._writing, self._session.turn():
+        with self._writing, self._session.lock():
             self._session.ready()
             guard()
             self._session.ask(verb, tl1_codec.nothing, aid=aid, keywords=keywords, before_resending=guard)
@@ -233,8 +234,8 @@ class PolatisTl1(SwitchDriver):
         except (Unsupported, DeviceError):
             return frozenset()
 
-    def _demand(self, wanted: Collection[int], found: Collection[int]) -> None:
+    def _check_complete(self, wanted: Collection[int], found: Collection[int]) -> None:
         missing = [port for port in wanted if port not in found]
         if missing:
-            self._session.hang_up()
+            self._session.disconnect()
             raise ProtocolDesync("the reply leaves ports out", device=self.address, ports=missing)

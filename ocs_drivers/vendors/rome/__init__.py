@@ -21,18 +21,18 @@ from ocs_drivers.protocols.cli_session import Login
 from ocs_drivers.transports.lines import ssh_line, telnet_line
 from ocs_drivers.vendors.rome.dialect import AFM, ROME, Dialect
 from ocs_drivers.vendors.rome.driver import RomeCli
-from ocs_drivers.vendors.rome.options import OPTIONS, Habits, habits_of
+from ocs_drivers.vendors.rome.options import OPTIONS, Timeouts, timeouts_in
 
 __all__ = [
     "AFM",
     "ROME",
-    "Habits",
     "RomeCli",
+    "Timeouts",
     "afm_ssh",
     "afm_telnet",
-    "habits_of",
     "rome_ssh",
     "rome_telnet",
+    "timeouts_in",
 ]
 
 SSH_PORT, TELNET_PORT = 22, 23
@@ -73,9 +73,9 @@ def _over_ssh(
     address: Address, dialect: Dialect, timeout_s: float, credentials: Credentials | None
 ) -> RomeCli:
     address = address.only_options(*OPTIONS, "key", "known_hosts").with_port(SSH_PORT)
-    habits = habits_of(address)
+    timeouts = timeouts_in(address)
     line = ssh_line(address, SSH_PORT, _account(address, credentials))
-    return RomeCli(str(address), line, timeout_s=timeout_s, dialect=dialect, habits=habits)
+    return RomeCli(str(address), line, timeout_s=timeout_s, dialect=dialect, timeouts=timeouts)
 
 
 def _over_telnet(
@@ -88,7 +88,7 @@ def _over_telnet(
         timeout_s=timeout_s,
         dialect=dialect,
         login=Login(_account(address, credentials)),
-        habits=habits_of(address),
+        timeouts=timeouts_in(address),
     )
 
 

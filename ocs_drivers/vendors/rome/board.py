@@ -38,9 +38,9 @@ def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:
             received=text,
             hint="Check the address: rome+... is for ROME, afm+... for AFM.",
         )
-    told = kind["type"].rstrip()
-    model = told if told.startswith(dialect.kind) else f"{dialect.kind} type {told}"
-    identity = Identity(dialect.vendor, model, _told(_SERIAL, text), _told(_FIRMWARE, text))
+    name = kind["type"].rstrip()
+    model = name if name.startswith(dialect.kind) else f"{dialect.kind} type {name}"
+    identity = Identity(dialect.vendor, model, _found(_SERIAL, text), _found(_FIRMWARE, text))
     return Board(identity, sizes["east"], sizes["west"])
 
 
@@ -52,6 +52,6 @@ def _sizes(text: str, dialect: Dialect) -> dict[str, int]:
     return sizes
 
 
-def _told(pattern: re.Pattern[str], text: str) -> str:
+def _found(pattern: re.Pattern[str], text: str) -> str:
     match = pattern.search(text)
     return match[1] if match else ""

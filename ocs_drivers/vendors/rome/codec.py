@@ -61,10 +61,10 @@ def disconnecting(source: str, output: str) -> str:
     return f"connection disconnect {source} from {output}"
 
 
-def refuse(lines: Sequence[str]) -> None:
+def check_accepted(lines: Sequence[str]) -> None:
     """Raise what a reply objects: `PortError`, `RobotFault` or `DeviceError`.
 
-    >>> refuse(["Ports are not of the same matrix"])
+    >>> check_accepted(["Ports are not of the same matrix"])
     Traceback (most recent call last):
     ...
     ocs_drivers.errors.PortError: Ports are not of the same matrix. Choose two ports of one matrix.

@@ -39,7 +39,7 @@ from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.rome import codec, homing
 from ocs_drivers.vendors.rome.board import Board, decode_board
 from ocs_drivers.vendors.rome.dialect import ROME, Dialect
-from ocs_drivers.vendors.rome.options import Habits
+from ocs_drivers.vendors.rome.options import Timeouts
 from ocs_drivers.vendors.rome.port_table import Table, decode_ports
 from ocs_drivers.vendors.rome.ports import Layout
 from ocs_drivers.vendors.rome.queue import Queue, decode_queue
@@ -51,9 +51,11 @@ _T = TypeVar("_T")
 class RomeCli(SwitchDriver):
     """One ROME or AFM, on any transport; `open` before use.
 
-    `timeout_s` bounds every wait for an answer; a move is given `habits.move_time_s[1]`, once more for every move
+    `timeout_s` bounds every wait for an answer; a move is given `timeouts.move_time_s[1]`, once more for every move
     that is ahead of it in the queue. `login` is for lines that ask for one (telnet).
     """
+
+    _session: CliSession
 
     def __init__(
         self,
@@ -64,10 +66,10 @@ class RomeCli(SwitchDriver):
         dialect: Dialect = ROME,
         clock: Clock = SYSTEM_CLOCK,
         login: Login | None = None,
-        habits: Habits | None = None,
+        timeouts: Timeouts | None = None,
     ) -> None:
         self._dialect = dialect
-        self._habits = habits or Habits()
+        self._timeouts = timeouts or Timeouts()
         self._session = CliSession(
             transport,
             device=address,
@@ -76,10 +78,10 @@ class RomeCli(SwitchDriver):
             prompt=codec.PROMPT,
             unsolicited=codec.UNSOLICITED,
             login=login,
-            idle_limit_s=self._habits.idle_limit_s,
+            idle_limit_s=self._timeouts.idle_limit_s,
         )
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
-        self.poll_s = self._habits.poll_s
+        self.poll_s = self._timeouts.poll_s
         self._board = Board(Identity("", "", "", ""), 0, 0)
         self._layout = Layout((), ())
         self._tells_queue = True
@@ -102,8 +104,8 @@ class RomeCli(SwitchDriver):
             wear_counter=True,
             async_events=True,
             login=True,
-            session_timeout_s=self._habits.idle_limit_s,
-            switch_time_s=self._habits.move_time_s,
+            session_timeout_s=self._timeouts.idle_limit_s,
+            switch_time_s=self._timeouts.move_time_s,
         )
 
     def _shows_queue(self) -> bool:
@@ -118,7 +120,7 @@ class RomeCli(SwitchDriver):
         """The answer to a question, which is asked once more after silence: so a garbled prompt looks."""
 
         def unless_refused(lines: tuple[str, ...]) -> _T:
-            codec.refuse(lines[:1])
+            codec.check_accepted(lines[:1])
             return decode(lines)
 
         try:
@@ -142,7 +144,7 @@ class RomeCli(SwitchDriver):
 
     def _read(self) -> Snapshot:
         """The queue first: a move that has left it is in the table of ports, or never will be."""
-        with self._session.turn():
+        with self._session.lock():
             self._queue = self._read_queue() if self._tells_queue else Queue()
             pending = self._queue.moves(self._layout)
             table = self._ask(codec.SHOW_PORTS, self._decode_ports)
@@ -180,10 +182,10 @@ class RomeCli(SwitchDriver):
         steps = super().plan(target, seen, scope)
         for step in steps:
             if step.kind == "add":
-                self._require_one_matrix(step.pairs)
+                self._check_one_matrix(step.pairs)
         return steps
 
-    def _require_one_matrix(self, pairs: CrossConnects) -> None:
+    def _check_one_matrix(self, pairs: CrossConnects) -> None:
         for pair in pairs.items():
             if not self._layout.is_one_matrix(pair):
                 source, output = self._layout.names(pair)
@@ -198,16 +200,16 @@ class RomeCli(SwitchDriver):
 
     def _begin(self, step: Step, guard: Guard) -> None:
         """Look once more before anything is sent: much can happen in the minutes since the last look."""
-        self._conversation.ready()
+        self._session.ready()
         seen = self.read()
-        transaction.require_unmoved(step, seen.connections, device=self._address)
-        self._require_running()
+        transaction.check_unmoved(step, seen.connections, device=self._address)
+        self._check_running()
         claim = claim_on(step, seen, self._layout)
         if claim is not None:
             raise claim.locate(device=self._address)
         super()._begin(step, guard)
 
-    def _require_running(self) -> None:
+    def _check_running(self) -> None:
         """Raise `RobotFault` when the robot would not even begin: a request would wait, and move fibres later."""
         lines = [line for event in self.events() for line in event.lines]
         if why := why_standing(self._queue, lines):
@@ -222,17 +224,17 @@ class RomeCli(SwitchDriver):
         if step.kind == "replace" or len(step.pairs) != 1:
             raise self._unsupported("several circuits at once")
         (pair,) = step.pairs.items()
-        say = codec.connecting if step.kind == "add" else codec.disconnecting
+        command = codec.connecting if step.kind == "add" else codec.disconnecting
         self._move = Move(self._clock.now(), self._session.event_count)
         try:
-            self._session.ask(say(*self._layout.names(pair)), codec.refuse)
+            self._session.ask(command(*self._layout.names(pair)), codec.check_accepted)
         except TransportError as broken:
             self._move.lost = broken
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         """What the device holds; a move outlasts a short outage of the network."""
         del step
-        outage = Deadline(self._habits.move_time_s[1], self._clock)
+        outage = Deadline(self._timeouts.move_time_s[1], self._clock)
         while True:
             try:
                 return self.read(), None
@@ -243,7 +245,7 @@ class RomeCli(SwitchDriver):
 
     def _longest_s(self, first: Snapshot) -> float:
         """More than what `_still_moving` gives a move, which knows better what to say when it is over."""
-        return self._timeout_s + self._habits.move_time_s[1] * (2 + len(first.pending))
+        return self._timeout_s + self._timeouts.move_time_s[1] * (2 + len(first.pending))
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
         """Whether to look again. Raises what keeps the robot from ever making the move; see `wait.judge_progress`."""
@@ -262,7 +264,7 @@ class RomeCli(SwitchDriver):
         ((pair, command),) = [
             (pair, "connect" if step.kind == "add" else "disconnect") for pair in step.pairs.items()
         ]
-        look = Progress(
+        progress = Progress(
             self._clock.now(),
             self._queue,
             self._layout.names(pair),
@@ -274,9 +276,9 @@ class RomeCli(SwitchDriver):
         )
         return judge_progress(
             self._move,
-            look,
-            longest_s=self._habits.move_time_s[1],
-            grace_s=self._habits.homing_grace_s,
+            progress,
+            longest_s=self._timeouts.move_time_s[1],
+            grace_s=self._timeouts.homing_grace_s,
             poll_s=self.poll_s,
         )
 
@@ -296,14 +298,14 @@ class RomeCli(SwitchDriver):
 
         Call it only after somebody has looked at the robot: fibres move, and requests that still wait are
         executed afterwards. Raises `RobotFault` when it does not recover, `Timeout` when it does not say so
-        within `habits.homing_s`.
+        within `timeouts.homing_s`.
         """
-        with self._writing, self._session.turn():
+        with self._writing, self._session.lock():
             self._session.ready()
             try:
                 guard()
-                homing.recover(self._session, self._habits, self._clock, timeout_s=self._timeout_s)
+                homing.recover(self._session, self._timeouts, self._clock, timeout_s=self._timeout_s)
                 guard()
-                homing.enable(self._session, self._habits, self._clock, timeout_s=self._timeout_s)
+                homing.enable(self._session, self._timeouts, self._clock, timeout_s=self._timeout_s)
             except OcsError as failure:
                 raise failure.locate(device=self._address) from None

@@ -9,19 +9,19 @@ from ocs_drivers.errors import RobotFault, Timeout
 from ocs_drivers.protocols.cli_session import CliSession
 from ocs_drivers.timing import Clock, Deadline
 from ocs_drivers.vendors.rome import codec
-from ocs_drivers.vendors.rome.options import Habits
+from ocs_drivers.vendors.rome.options import Timeouts
 
 
-def recover(session: CliSession, habits: Habits, clock: Clock, *, timeout_s: float) -> None:
+def recover(session: CliSession, timeouts: Timeouts, clock: Clock, *, timeout_s: float) -> None:
     """Home the robot. Raises `RobotFault` when it does not recover, `Timeout` when it does not say so."""
-    deadline = Deadline(max(habits.homing_s, timeout_s), clock)
-    _say_until(session, codec.HOMING_RUN, codec.RECOVERED, deadline, clock=clock, poll_s=habits.poll_s)
+    deadline = Deadline(max(timeouts.homing_s, timeout_s), clock)
+    _say_until(session, codec.HOMING_RUN, codec.RECOVERED, deadline, clock=clock, poll_s=timeouts.poll_s)
 
 
-def enable(session: CliSession, habits: Habits, clock: Clock, *, timeout_s: float) -> None:
+def enable(session: CliSession, timeouts: Timeouts, clock: Clock, *, timeout_s: float) -> None:
     """Let the robot execute requests again. Raises `Timeout` when the device does not say that it does."""
     deadline = Deadline(timeout_s, clock)
-    _say_until(session, codec.ENABLE, codec.ENABLED, deadline, clock=clock, poll_s=habits.poll_s)
+    _say_until(session, codec.ENABLE, codec.ENABLED, deadline, clock=clock, poll_s=timeouts.poll_s)
 
 
 def _say_until(
@@ -40,17 +40,17 @@ def _say_until(
         lines = [*reply, *(line for event in session.events(before) for line in event.lines)]
         if any(wanted.search(line) for line in lines):
             return
-        _require_hope(lines, command, deadline)
+        _check_can_recover(lines, command, deadline)
         clock.sleep(min(poll_s, max(deadline.remaining_s(), 0.001)))
         session.ready()
 
 
 def _unless_refused(lines: tuple[str, ...]) -> tuple[str, ...]:
-    codec.refuse(lines)
+    codec.check_accepted(lines)
     return lines
 
 
-def _require_hope(lines: Sequence[str], command: str, deadline: Deadline) -> None:
+def _check_can_recover(lines: Sequence[str], command: str, deadline: Deadline) -> None:
     failed = next((line for line in lines if codec.NOT_RECOVERED.search(line)), None)
     if failed is not None:
         raise RobotFault(

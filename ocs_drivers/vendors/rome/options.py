@@ -15,11 +15,11 @@ IDLE_LIMIT_S = 180.0
 HOMING_S = 900.0
 
 OPTIONS = ("move_s", "longest_s", "poll_s", "idle_s", "homing_s", "grace_s")
-"""Options of an address that `habits_of` reads."""
+"""Options of an address that `timeouts_in` reads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class Timeouts:
     """How patient the driver is.
 
     `move_time_s` is (typical, longest) for one move. `homing_grace_s`: the device shows `Perform "homing run"` in a
@@ -34,11 +34,11 @@ class Habits:
     homing_grace_s: float = MOVE_TIME_S[1]
 
 
-def habits_of(address: Address) -> Habits:
+def timeouts_in(address: Address) -> Timeouts:
     """The patience that the options of an address give."""
     typical_s = _seconds(address, "move_s", MOVE_TIME_S[0])
     longest_s = max(typical_s, _seconds(address, "longest_s", MOVE_TIME_S[1]))
-    return Habits(
+    return Timeouts(
         (typical_s, longest_s),
         poll_s=_seconds(address, "poll_s", POLL_S),
         idle_limit_s=_seconds(address, "idle_s", IDLE_LIMIT_S),

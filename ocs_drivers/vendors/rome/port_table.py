@@ -75,7 +75,7 @@ class Table:
             pair = self._pair(row)
             if pair and (row.motion is Motion.CONNECTED or pair not in making):
                 held.add(pair)
-        self._require_both_ends(held)
+        self._check_both_ends(held)
         try:
             return CrossConnects(held)
         except ValueError as error:
@@ -90,10 +90,10 @@ class Table:
             raise ProtocolDesync(f"port {row.name} is connected to {row.peer}, which cannot be")
         return pairs[0]
 
-    def _require_both_ends(self, held: Collection[Pair]) -> None:
-        told = {row.name: row for row in self.ports}
+    def _check_both_ends(self, held: Collection[Pair]) -> None:
+        rows = {row.name: row for row in self.ports}
         for source, output in (self.layout.names(pair) for pair in held):
-            one, other = told[source], told[output]
+            one, other = rows[source], rows[output]
             if Motion.IN_PROCESS in {one.motion, other.motion}:
                 continue
             if (one.peer, other.peer) != (output, source) or one.motion is not other.motion:
@@ -130,29 +130,29 @@ def _layout(named: Sequence[PortRow]) -> Layout:
     )
 
 
-def _row(told: dict[str, str]) -> PortRow:
-    place = (told.get("place") or told.get("bare", "")).upper()
-    name = (told["port"] or told.get("alias", "")).upper()
-    motion = _MOTIONS.get(told["state"].lower(), Motion.OTHER)
-    if motion is Motion.CONNECTED and not told["peer"]:
+def _row(fields: dict[str, str]) -> PortRow:
+    place = (fields.get("place") or fields.get("bare", "")).upper()
+    name = (fields["port"] or fields.get("alias", "")).upper()
+    motion = _MOTIONS.get(fields["state"].lower(), Motion.OTHER)
+    if motion is Motion.CONNECTED and not fields["peer"]:
         raise ProtocolDesync(f"port {name or place} is connected to nothing")
     side = name[:1] or place.lstrip("0123456789")[1:2]
     return PortRow(
         name,
         side,
         place.lstrip("0123456789")[:1],
-        _state(told, motion),
+        _state(fields, motion),
         motion,
-        int(told["counter"]),
-        told["peer"].upper(),
-        told.get("logical", "").upper(),
+        int(fields["counter"]),
+        fields["peer"].upper(),
+        fields.get("logical", "").upper(),
     )
 
 
-def _state(told: dict[str, str], motion: Motion) -> PortState:
-    if told["lock"].lower() in {"locked", "2"}:
+def _state(fields: dict[str, str], motion: Motion) -> PortState:
+    if fields["lock"].lower() in {"locked", "2"}:
         return PortState.LOCKED
-    if told["admin"].lower() in {"disabled", "2"} or told.get("role", FOR_CONNECTIONS) != FOR_CONNECTIONS:
+    if fields["admin"].lower() in {"disabled", "2"} or fields.get("role", FOR_CONNECTIONS) != FOR_CONNECTIONS:
         return PortState.DISABLED
     return PortState.FAILED if motion is Motion.OTHER else PortState.ENABLED
 

@@ -98,12 +98,12 @@ def _row(line: str) -> Request:
 
 
 def _request(match: re.Match[str]) -> Request:
-    told = match.groupdict(default="")
+    fields = match.groupdict(default="")
     return Request(
-        told["command"].lower(),
-        told["one"].upper(),
-        told["other"].upper(),
-        told.get("number", ""),
-        told.get("source", ""),
-        told.get("user", "").strip(),
+        fields["command"].lower(),
+        fields["one"].upper(),
+        fields["other"].upper(),
+        fields.get("number", ""),
+        fields.get("source", ""),
+        fields.get("user", "").strip(),
     )

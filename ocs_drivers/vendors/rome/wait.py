@@ -75,8 +75,8 @@ def why_standing(queue: Queue, lines: Sequence[str]) -> str:
     """Why a robot would not even begin, from the queue and all that was said so far; empty when it would."""
     if queue.is_disabled or (queue.needs_homing and queue.running is None):
         return f"the robot executes nothing: {queue.status}"
-    told = [line for line in lines if codec.STOPPED.search(line) or codec.RECOVERED.search(line)]
-    return told[-1] if queue.needs_homing and told and codec.STOPPED.search(told[-1]) else ""
+    reported = [line for line in lines if codec.STOPPED.search(line) or codec.RECOVERED.search(line)]
+    return reported[-1] if queue.needs_homing and reported and codec.STOPPED.search(reported[-1]) else ""
 
 
 def claim_on(step: Step, seen: Snapshot, layout: Layout) -> Conflict | None:
@@ -95,25 +95,27 @@ def claim_on(step: Step, seen: Snapshot, layout: Layout) -> Conflict | None:
     return None
 
 
-def judge_progress(move: Move, look: Progress, *, longest_s: float, grace_s: float, poll_s: float) -> bool:
+def judge_progress(
+    move: Move, progress: Progress, *, longest_s: float, grace_s: float, poll_s: float
+) -> bool:
     """Whether to look again; the move was not made so far. Notes in `move` what was seen.
 
     Raises `RobotFault`, `DeviceError` and `Timeout` as the table above says.
     """
-    ahead = look.ahead
+    ahead = progress.ahead
     move.seen = move.seen or ahead is not None
-    if why := _why_stopped(move, look, grace_s):
-        raise _stopped(why, move, look)
-    if ahead is None and (failure := codec.failure_of(look.lines, look.names, look.command)):
+    if why := _why_stopped(move, progress, grace_s):
+        raise _stopped(why, move, progress)
+    if ahead is None and (failure := codec.failure_of(progress.lines, progress.names, progress.command)):
         raise DeviceError("the device says that the request failed", received=failure)
-    if ahead is None and look.tells_queue:
-        return _may_come(move, look.now_s, poll_s)
+    if ahead is None and progress.tells_queue:
+        return _may_come(move, progress.now_s, poll_s)
     move.absent_since_s = None
     move.allowed_s = max(move.allowed_s, longest_s * (1 + (ahead or 0)))
-    if look.now_s - move.began_s < move.allowed_s:
+    if progress.now_s - move.began_s < move.allowed_s:
         return True
-    asks = ", and the device asks for a homing run" if look.queue.needs_homing else ""
-    raise _stopped(f"the robot has not made the move within {move.allowed_s:.3g} s{asks}", move, look)
+    asks = ", and the device asks for a homing run" if progress.queue.needs_homing else ""
+    raise _stopped(f"the robot has not made the move within {move.allowed_s:.3g} s{asks}", move, progress)
 
 
 def _may_come(move: Move, now_s: float, poll_s: float) -> bool:
@@ -135,26 +137,26 @@ def _may_come(move: Move, now_s: float, poll_s: float) -> bool:
     )
 
 
-def _why_stopped(move: Move, look: Progress, grace_s: float) -> str:
+def _why_stopped(move: Move, progress: Progress, grace_s: float) -> str:
     """Why the robot will not go on; empty when it may."""
-    said = next((line for line in look.lines if codec.STOPPED.search(line)), "")
-    if said:
-        return said
-    if look.queue.is_disabled:
-        return f"the robot executes nothing: {look.queue.status}"
-    if not look.queue.needs_homing:
+    stop = next((line for line in progress.lines if codec.STOPPED.search(line)), "")
+    if stop:
+        return stop
+    if progress.queue.is_disabled:
+        return f"the robot executes nothing: {progress.queue.status}"
+    if not progress.queue.needs_homing:
         move.halted_since_s = None
         return ""
-    if move.halted_since_s is None or move.halted != look.queue.running:
-        move.halted, move.halted_since_s = look.queue.running, look.now_s
-    if look.queue.running is None or look.now_s - move.halted_since_s >= grace_s:
+    if move.halted_since_s is None or move.halted != progress.queue.running:
+        move.halted, move.halted_since_s = progress.queue.running, progress.now_s
+    if progress.queue.running is None or progress.now_s - move.halted_since_s >= grace_s:
         return 'the device asks for a homing run: Perform "homing run"'
     return ""
 
 
-def _stopped(why: str, move: Move, look: Progress) -> OcsError:
+def _stopped(why: str, move: Move, progress: Progress) -> OcsError:
     """The robot stands: with our fibre in its hand, or with our request in its queue, where it stays."""
-    if look.ahead is not None and not look.is_running:
+    if progress.ahead is not None and not progress.is_running:
         return Timeout(
             f"{why}; the request waits in the queue, and will be executed when the robot goes on",
             hint=codec.HOMING_HINT,

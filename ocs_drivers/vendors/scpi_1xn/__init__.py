@@ -16,7 +16,7 @@ from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.transports.lines import serial_line, visa_line
 from ocs_drivers.transports.transport import Transport
-from ocs_drivers.vendors.banks.driver import BankSwitch, require_banks_apart, size_in
+from ocs_drivers.vendors.banks.driver import BankSwitch, check_banks_apart, size_in
 from ocs_drivers.vendors.scpi_1xn.options import OPTIONS, commands_in, make_in
 
 PORT = 5025
@@ -43,5 +43,5 @@ def serial_switch(
 def _switch(address: Address, line: Transport, timeout_s: float) -> BankSwitch:
     banks, channels = size_in(address)
     commands = commands_in(address)
-    require_banks_apart(commands, banks, address)
+    check_banks_apart(commands, banks, address)
     return BankSwitch(str(address), line, commands, banks=banks, channels=channels, timeout_s=timeout_s)

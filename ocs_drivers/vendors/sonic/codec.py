@@ -137,8 +137,8 @@ def broken_ports(lines: Lines, names: Names) -> frozenset[int]:
     return frozenset(names.port(name) for name, state in table if state == FAILED)
 
 
-def _known(word: str, words: frozenset[str]) -> str:
-    if word not in words:
+def _known(word: str, known: frozenset[str]) -> str:
+    if word not in known:
         raise ProtocolDesync("a state that nobody has heard of", received=word)
     return word
 

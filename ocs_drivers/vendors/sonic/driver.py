@@ -55,6 +55,7 @@ SWITCH_TIME_S = (0.1, 60.0)
 class SonicOcs(SwitchDriver):
     """One SONiC switch on any transport; `open` before use. `sudo` goes before commands that change something."""
 
+    _session: CliSession
     poll_s = 0.2
     after_loss = "watch"
 
@@ -106,7 +107,7 @@ class SonicOcs(SwitchDriver):
 
     def _tables(self) -> CrossConnectTables:
         """Both books, asked for now."""
-        with self._session.turn():
+        with self._session.lock():
             seen = CrossConnectTables(
                 self._show("ocs cross-connect config", self._named(codec.configured)),
                 self._show("ocs cross-connect status", self._named(codec.hardware)),
@@ -115,7 +116,7 @@ class SonicOcs(SwitchDriver):
         return seen
 
     def _read(self) -> Snapshot:
-        with self._session.turn():
+        with self._session.lock():
             held = self._circuits(self._tables().held)
             unfit = {number: info.state for number, info in self._ports().items()}
         return Snapshot(
@@ -129,7 +130,7 @@ class SonicOcs(SwitchDriver):
             circuits = CrossConnects(pairs)
             planning.check_target(circuits, None, self.capabilities)
         except (OcsError, ValueError) as error:
-            self._session.hang_up()
+            self._session.disconnect()
             raise ProtocolDesync(
                 f"the device shows cross-connects that cannot be: {error}", device=self.address
             ) from error
@@ -141,11 +142,11 @@ class SonicOcs(SwitchDriver):
 
     def _ports(self) -> Mapping[int, PortInfo]:
         inputs, outputs = self.capabilities.inputs, self.capabilities.outputs
-        with self._session.turn():
+        with self._session.lock():
             config = self._show("ocs port config", self._named(codec.port_config))
             broken = self._show("ocs port status", self._named(codec.broken_ports))
         if len(config) != inputs + outputs:
-            self._session.hang_up()
+            self._session.disconnect()
             raise ProtocolDesync(
                 f"a switch of {inputs}x{outputs} shows {len(config)} ports", device=self.address
             )
@@ -179,10 +180,10 @@ class SonicOcs(SwitchDriver):
                 port for step in steps if step.kind == "add" for pair in step.pairs.items() for port in pair
             }
             self._in_vain = frozenset(pair for pair in self._seen.unrealised if wanted & set(pair))
-            self._refuse_foreign(self._in_vain, scope)
+            self._check_in_scope(self._in_vain, scope)
         return steps
 
-    def _refuse_foreign(self, in_vain: Collection[Pair], scope: Collection[int] | None) -> None:
+    def _check_in_scope(self, in_vain: Collection[Pair], scope: Collection[int] | None) -> None:
         for pair in sorted(in_vain):
             if scope is not None and pair[0] not in scope:
                 raise PortBusy(
@@ -263,7 +264,7 @@ class SonicOcs(SwitchDriver):
         """Force ports to be dark or not, and prove it by reading back; raises `DeviceError`."""
         planning.check_known(ports, self.capabilities, device=self.address)
         override = "normal" if is_open else "force_blocked"
-        with self._writing, self._session.turn():
+        with self._writing, self._session.lock():
             self._session.ready()
             for port in sorted(ports):
                 guard()

@@ -24,47 +24,47 @@ from ocs_drivers.errors import AddressError
 from ocs_drivers.transports.lines import ssh_line
 from ocs_drivers.vendors.telescent.codec import CommandSet
 from ocs_drivers.vendors.telescent.driver import TelescentCli
-from ocs_drivers.vendors.telescent.options import IDLE_LIMIT_S, MOVE_TIME_S, POLL_S, Habits
+from ocs_drivers.vendors.telescent.options import IDLE_LIMIT_S, MOVE_TIME_S, POLL_S, Options
 
 CLI_PORT = 9871
 
 DEFAULT_ACCOUNT = Credentials("admin", "admin")
 """An assumption: nobody has published a factory account. Give credentials, or a key."""
 
-_WORDS = tuple(word.name for word in fields(CommandSet))
-_HABITS = ("force", "move_s", "longest_s", "poll_s", "idle_s", "echo")
+_COMMANDS = tuple(field.name for field in fields(CommandSet))
+_OPTIONS = ("force", "move_s", "longest_s", "poll_s", "idle_s", "echo")
 
 
 def cli_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> TelescentCli:
     """An unopened Telescent over SSH; raises `AddressError` for an option without sense."""
-    address = address.only_options(*_HABITS, *_WORDS, "key", "known_hosts").with_port(CLI_PORT)
+    address = address.only_options(*_OPTIONS, *_COMMANDS, "key", "known_hosts").with_port(CLI_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=DEFAULT_ACCOUNT)
-    words, habits = words_of(address), habits_of(address)
+    commands, options = commands_in(address), options_in(address)
     line = ssh_line(address, CLI_PORT, account)
-    return TelescentCli(str(address), line, timeout_s=timeout_s, words=words, habits=habits)
+    return TelescentCli(str(address), line, timeout_s=timeout_s, commands=commands, options=options)
 
 
-def words_of(address: Address) -> CommandSet:
+def commands_in(address: Address) -> CommandSet:
     """The words that the options of an address give, else the published ones."""
-    words = CommandSet(**{name: address.options[name] for name in _WORDS if name in address.options})
-    for pattern in (words.prompt, words.robot_fault):
+    commands = CommandSet(**{name: address.options[name] for name in _COMMANDS if name in address.options})
+    for pattern in (commands.prompt, commands.robot_fault):
         try:
             re.compile(pattern)
         except re.error as error:
             raise AddressError(
                 f"{pattern!r} is no regular expression: {error}", device=str(address)
             ) from None
-    if not words.making or not words.clearing or not (words.making + words.clearing).isalpha():
+    if not commands.making or not commands.clearing or not (commands.making + commands.clearing).isalpha():
         raise AddressError("options making and clearing are letters", device=str(address))
-    return words
+    return commands
 
 
-def habits_of(address: Address) -> Habits:
+def options_in(address: Address) -> Options:
     """The patience and boldness that the options of an address give."""
     typical_s = _seconds(address, "move_s", MOVE_TIME_S[0])
-    return Habits(
+    return Options(
         (typical_s, max(typical_s, _seconds(address, "longest_s", MOVE_TIME_S[1]))),
         poll_s=_seconds(address, "poll_s", POLL_S),
         idle_limit_s=_seconds(address, "idle_s", IDLE_LIMIT_S),

@@ -125,10 +125,10 @@ class InputReading:
         return not self.is_allocated and self.state.endswith("_LOCKED")
 
 
-def refuse(lines: Sequence[str], words: CommandSet) -> None:
+def check_accepted(lines: Sequence[str], commands: CommandSet) -> None:
     """Raise what a reply objects: `RobotFault` when it speaks of the robot, else `DeviceError`.
 
-    >>> refuse(["==== ERROR ====", "port 9 does not exist", "===="], CommandSet())
+    >>> check_accepted(["==== ERROR ====", "port 9 does not exist", "===="], CommandSet())
     Traceback (most recent call last):
     ...
     ocs_drivers.errors.DeviceError: port 9 does not exist
@@ -136,7 +136,7 @@ def refuse(lines: Sequence[str], words: CommandSet) -> None:
     if not any(_REFUSAL.search(line) for line in lines):
         return
     text = " ".join(_complaint(lines))
-    if re.search(words.robot_fault, text):
+    if re.search(commands.robot_fault, text):
         raise RobotFault(
             text, hint="Have somebody look at the robot and home it; this driver never does that by itself."
         )
@@ -153,13 +153,13 @@ def _complaint(lines: Sequence[str]) -> list[str]:
     return list(inside[:last]) or ["the device says ERROR and no more"]
 
 
-def decode_cells(lines: Sequence[str], words: CommandSet) -> tuple[Cell, ...]:
+def decode_cells(lines: Sequence[str], commands: CommandSet) -> tuple[Cell, ...]:
     """All outputs by their number, from the rows of the table; headings and log lines between them are skipped.
 
     Raises `ProtocolDesync` unless the rows are whole, follow each other from 0, and none is missing in between,
     and what `refuse` raises.
     """
-    refuse([line for line in lines if not _ROW.match(line)], words)
+    check_accepted([line for line in lines if not _ROW.match(line)], commands)
     rows = [line for line in lines if _ROW.match(line)]
     if not rows:
         raise ProtocolDesync("no row of the table arrived", received=" ".join(lines))
@@ -182,13 +182,13 @@ def _decode_row(line: str, number: int) -> list[Cell]:
     return cells
 
 
-def decode_input(lines: Sequence[str], words: CommandSet) -> InputReading:
+def decode_input(lines: Sequence[str], commands: CommandSet) -> InputReading:
     """The state of one input. Raises `ProtocolDesync` when it is not told, and what `refuse` raises.
 
     >>> decode_input(["STATE = ALLOCATED_AND_LOCKED", "OUTPUT = 321 "], CommandSet())
     InputReading(state='ALLOCATED_AND_LOCKED', output=321)
     """
-    refuse(lines, words)
+    check_accepted(lines, commands)
     matches = filter(None, map(_FIELD.fullmatch, lines))
     fields = {match["name"].strip(): match["value"].strip() for match in matches}
     state, output = fields.get("STATE", ""), fields.get("OUTPUT", "")

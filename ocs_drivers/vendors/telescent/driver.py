@@ -31,7 +31,7 @@ from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
 from ocs_drivers.transports.transport import Transport, lost
 from ocs_drivers.vendors.telescent import codec
 from ocs_drivers.vendors.telescent.codec import CommandSet, InputReading
-from ocs_drivers.vendors.telescent.options import Habits
+from ocs_drivers.vendors.telescent.options import Options
 from ocs_drivers.vendors.telescent.ports import Numbering
 from ocs_drivers.vendors.telescent.table import Table
 
@@ -42,13 +42,13 @@ _T = TypeVar("_T")
 class _Move:
     """One step under way: since when, and how long it may take.
 
-    `told` is whether the robot was told to move, `seen` whether the device showed it at work on this, and
+    `commanded` is whether the robot was told to move, `seen` whether the device showed it at work on this, and
     `doubt` what makes it uncertain that it was heard.
     """
 
     began_s: float
     allowed_s: float = 0.0
-    told: bool = False
+    commanded: bool = False
     seen: bool = False
     doubt: OcsError | None = None
 
@@ -56,9 +56,11 @@ class _Move:
 class TelescentCli(SwitchDriver):
     """One Telescent frame, on any transport; `open` before use.
 
-    `timeout_s` bounds every wait for an answer; a move is given `habits.move_time_s[1]` on top, once more for
+    `timeout_s` bounds every wait for an answer; a move is given `options.move_time_s[1]` on top, once more for
     every move that the device is seen to have in its queue.
     """
+
+    _session: CliSession
 
     def __init__(
         self,
@@ -67,22 +69,22 @@ class TelescentCli(SwitchDriver):
         *,
         timeout_s: float,
         clock: Clock = SYSTEM_CLOCK,
-        words: CommandSet | None = None,
-        habits: Habits | None = None,
+        commands: CommandSet | None = None,
+        options: Options | None = None,
     ) -> None:
-        self._words = words or CommandSet()
-        self._habits = habits or Habits()
+        self._commands = commands or CommandSet()
+        self._options = options or Options()
         self._session = CliSession(
             transport,
             device=address,
             timeout_s=timeout_s,
             clock=clock,
-            prompt=re.compile(self._words.prompt),
-            idle_limit_s=self._habits.idle_limit_s,
-            echoes=self._habits.echoes,
+            prompt=re.compile(self._commands.prompt),
+            idle_limit_s=self._options.idle_limit_s,
+            echoes=self._options.echoes,
         )
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
-        self.poll_s = self._habits.poll_s
+        self.poll_s = self._options.poll_s
         self._numbering = Numbering(0)
         self._move = _Move(clock.now())
 
@@ -93,9 +95,9 @@ class TelescentCli(SwitchDriver):
 
         No command that tells model, serial number or firmware has been published.
         """
-        size = len(self._session.ask(self._words.table, self._decode_table).cells)
+        size = len(self._session.ask(self._commands.table, self._decode_table).cells)
         if self._has_input(size):
-            self._session.hang_up()
+            self._session.disconnect()
             raise ProtocolDesync(
                 f"the table ends before port {size}, which the device has", device=self._address
             )
@@ -105,30 +107,30 @@ class TelescentCli(SwitchDriver):
             size,
             serial_robot=True,
             login=True,
-            session_timeout_s=self._habits.idle_limit_s,
-            switch_time_s=self._habits.move_time_s,
+            session_timeout_s=self._options.idle_limit_s,
+            switch_time_s=self._options.move_time_s,
         )
 
     def _has_input(self, number: int) -> bool:
         try:
-            self._session.ask(f"{self._words.input_state} {number}", self._decode_input)
-        except (DeviceError, ProtocolDesync):  # refused in the device's words, or in words we do not know
+            self._session.ask(f"{self._commands.input_state} {number}", self._decode_input)
+        except (DeviceError, ProtocolDesync):  # refused, in words that we know or do not know
             return False
         return True
 
     def _decode_table(self, lines: tuple[str, ...]) -> Table:
-        return Table(codec.decode_cells(lines, self._words), self._words)
+        return Table(codec.decode_cells(lines, self._commands), self._commands)
 
     def _decode_input(self, lines: tuple[str, ...]) -> InputReading:
-        return codec.decode_input(lines, self._words)
+        return codec.decode_input(lines, self._commands)
 
     def _read(self) -> Snapshot:
         table = self._table()
-        unfit = table.unfit(force=self._habits.force)
+        unfit = table.unfit(force=self._options.force)
         return Snapshot(table.connections, self._clock.now(), unfit=unfit, pending=table.pending)
 
     def _table(self) -> Table:
-        return self._patiently(self._words.table, self._decode_whole_table)
+        return self._patiently(self._commands.table, self._decode_whole_table)
 
     def _patiently(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
         """The answer to a question, which is asked once more after silence: so a garbled prompt looks."""
@@ -152,7 +154,7 @@ class TelescentCli(SwitchDriver):
         The table tells the outputs; each input without a circuit is asked for by itself, which on a large frame
         takes a while.
         """
-        with self._session.turn():
+        with self._session.lock():
             table = self._retried(self._table)
             carrying = table.connections
             inputs = {port: self._input_state(port, carrying) for port in range(1, len(table.cells) + 1)}
@@ -168,24 +170,26 @@ class TelescentCli(SwitchDriver):
         return PortState.LOCKED
 
     def _look_at(self, port: int) -> InputReading:
-        return self._patiently(f"{self._words.input_state} {self._numbering.name(port)}", self._decode_input)
+        return self._patiently(
+            f"{self._commands.input_state} {self._numbering.name(port)}", self._decode_input
+        )
 
     # -- moving
 
     def _begin(self, step: Step, guard: Guard) -> None:
         """Look once more at the inputs: much can happen in the minutes since they were read."""
-        self._conversation.ready()
+        self._session.ready()
         for source, output in step.pairs.items():
-            self._require_as_expected(step, source, output)
+            self._check_as_expected(step, source, output)
         super()._begin(step, guard)
 
-    def _require_as_expected(self, step: Step, source: int, output: int) -> None:
+    def _check_as_expected(self, step: Step, source: int, output: int) -> None:
         reading = self._retried(lambda: self._look_at(source))
         expected = self._numbering.device_pair((source, output))[1] if step.kind == "remove" else None
         found = reading.output if reading.is_allocated else None
         if found != expected:
             raise transaction.conflict(step.before, self.read().connections, device=self._address)
-        if reading.is_reserved and not self._habits.force:
+        if reading.is_reserved and not self._options.force:
             raise planning.unfit_error(
                 PortState.LOCKED, (source,), device=self._address, received=reading.state
             )
@@ -196,10 +200,10 @@ class TelescentCli(SwitchDriver):
             raise self._unsupported("several circuits at once")
         (pair,) = step.pairs.items()
         source, output = self._numbering.device_pair(pair)
-        say = self._words.connecting if step.kind == "add" else self._words.disconnecting
+        commands = self._commands.connecting if step.kind == "add" else self._commands.disconnecting
         self._move = _Move(self._clock.now())
-        for number, (command, moves) in enumerate(say(source, output)):
-            if number and not self._move.told:  # once it moves, it is too late to change one's mind
+        for number, (command, moves) in enumerate(commands(source, output)):
+            if number and not self._move.commanded:  # once it moves, it is too late to change one's mind
                 guard()
             self._send(command, moves=moves)
             if self._move.doubt:
@@ -209,7 +213,7 @@ class TelescentCli(SwitchDriver):
         """Send one command.
 
         When the line breaks under one that moves the robot, it may have been heard all the same; and when the
-        device refuses the second half of a deed, the first half has begun: both leave a doubt. Raises
+        device refuses the second half of a write operation, the first half has begun: both leave a doubt. Raises
         `ConnectionLost` when the line breaks before: then nothing moves, whatever the reason was.
         """
         move = self._move
@@ -220,18 +224,18 @@ class TelescentCli(SwitchDriver):
                 raise lost(self._address, f"before the robot was told to move: {broken.what}") from broken
             move.doubt = broken
         except (DeviceError, RobotFault) as refusal:
-            if not move.told:
+            if not move.commanded:
                 raise
             move.doubt = refusal
-        move.told = move.told or moves
+        move.commanded = move.commanded or moves
 
     def _accept(self, lines: tuple[str, ...]) -> None:
-        codec.refuse(lines, self._words)
+        codec.check_accepted(lines, self._commands)
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         """What the device holds; a move outlasts a short outage of the network."""
         del step
-        outage = Deadline(self._habits.move_time_s[0], self._clock)
+        outage = Deadline(self._options.move_time_s[0], self._clock)
         while True:
             try:
                 return self.read(), None
@@ -248,15 +252,16 @@ class TelescentCli(SwitchDriver):
         """Whether to look again: as long as the robot may still do it.
 
         False when it was seen at work on this move and is no more. Raises `RobotFault` when it has taken longer
-        than any move does, the refusal of the second half of a deed when the first has not moved anything by then, and
-        `Timeout` when it never showed that it had heard of a move under which the line broke.
+        than any move does, the refusal of the second half of a write operation when the first has not
+        moved anything by then, and `Timeout` when it never showed that it had received a move under which the line
+        broke.
         """
         move, pending = self._move, read_back.pending
         at_work = any(other.pair in step.pairs.pairs for other in pending)
         if move.seen and not at_work:
             return False
         move.seen = move.seen or at_work
-        typical_s, longest_s = self._habits.move_time_s
+        typical_s, longest_s = self._options.move_time_s
         each_s = 2 * typical_s if move.doubt and not move.seen else longest_s
         move.allowed_s = max(move.allowed_s, each_s * (1 + len(pending)))
         if self._clock.now() - move.began_s < move.allowed_s:

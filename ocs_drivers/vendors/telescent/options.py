@@ -15,7 +15,7 @@ POLL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class Options:
     """Times to wait and liberties to take, of one driver.
 
     `move_time_s` is (typical, longest) for one move. With `force`, ports that somebody else has locked are

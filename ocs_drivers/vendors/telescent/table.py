@@ -22,7 +22,7 @@ class Table:
     """
 
     cells: tuple[Cell, ...]
-    words: CommandSet
+    commands: CommandSet
 
     @property
     def numbering(self) -> Numbering:
@@ -81,7 +81,7 @@ class Table:
         return self.numbering.input_port(self.cells[output].number), self.numbering.output_port(output)
 
     def _is_making(self, cell: Cell) -> bool:
-        return cell.status.startswith(self.words.making)
+        return cell.status.startswith(self.commands.making)
 
     def _is_clearing(self, cell: Cell) -> bool:
-        return cell.status.startswith(self.words.clearing)
+        return cell.status.startswith(self.commands.clearing)

@@ -31,13 +31,13 @@ class Line:
     def close(self) -> None:
         self.connected = self.in_use = False
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         self.connected = False
 
     def ready(self) -> None:
         self.connected = True
 
-    def turn(self):
+    def lock(self):
         return contextlib.nullcontext()
 
 

@@ -99,13 +99,13 @@ ADDING = Step("add", CrossConnects({1: 7}), CrossConnects({2: 8}), CrossConnects
 def test_a_step_conflicts_with_whoever_took_one_of_its_ports(taken):
     found = CrossConnects({(2, 8), taken})
     with pytest.raises(Conflict) as caught:
-        transaction.require_unmoved(ADDING, found, device="memory://switch")
+        transaction.check_unmoved(ADDING, found, device="memory://switch")
     assert caught.value.ports == tuple(sorted(taken))
 
 
 @pytest.mark.parametrize("found", [{2: 8, 3: 9}, {}])
 def test_what_others_do_with_other_ports_stops_no_step(found):
-    transaction.require_unmoved(ADDING, CrossConnects(found), device="memory://switch")
+    transaction.check_unmoved(ADDING, CrossConnects(found), device="memory://switch")
 
 
 def test_unchanged_target_sends_only_the_read():

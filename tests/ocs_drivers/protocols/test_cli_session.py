@@ -206,7 +206,7 @@ def test_no_command_can_hold_another():
 
 def test_closed_is_closed():
     screen = Screen({b"exit": b""})
-    ours = session(screen, farewell="exit")
+    ours = session(screen, logout="exit")
     ours.close()
     assert (ours.in_use, screen.is_open, screen.typed) == (False, False, [b"exit\r"])
     with pytest.raises(ConnectionLost, match="it is closed"):
@@ -216,7 +216,7 @@ def test_closed_is_closed():
 def test_hang_up_is_mended_by_the_next_exchange():
     screen = Screen({b"show": b"show\r\nocs> "})
     ours = session(screen)
-    ours.hang_up()
+    ours.disconnect()
     assert ours.ask("show", tuple) == ()
     assert screen.opened == 2
 

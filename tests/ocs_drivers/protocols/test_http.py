@@ -29,7 +29,7 @@ from ocs_drivers.errors import (
     Unsupported,
 )
 from ocs_drivers.protocols import http
-from ocs_drivers.protocols.http import Conversation, CookieJar, Request, basic_authorization
+from ocs_drivers.protocols.http import CookieJar, HttpConnection, Request, basic_authorization
 from ocs_drivers.protocols.http_session import HttpSession
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports.transport import lost, silent
@@ -52,44 +52,44 @@ def get() -> Request:
 
 
 def test_a_request_with_a_body_says_how_long_it_is():
-    sent = Conversation().request(Request("PUT", "/api/data/x", (("Host", "10.0.0.3:8008"),), b'{"a":1}'))
+    sent = HttpConnection().request(Request("PUT", "/api/data/x", (("Host", "10.0.0.3:8008"),), b'{"a":1}'))
     assert sent == b'PUT /api/data/x HTTP/1.1\r\nHost: 10.0.0.3:8008\r\nContent-Length: 7\r\n\r\n{"a":1}'
 
 
 def test_a_post_without_a_body_says_so_and_a_get_does_not():
-    assert b"Content-Length: 0" in Conversation().request(Request("POST", "/x", (("Host", "h"),)))
-    assert b"Content-Length" not in Conversation().request(get())
+    assert b"Content-Length: 0" in HttpConnection().request(Request("POST", "/x", (("Host", "h"),)))
+    assert b"Content-Length" not in HttpConnection().request(get())
 
 
 def test_without_h11_the_cure_is_named(monkeypatch):
     http._h11.cache_clear()
     monkeypatch.setitem(sys.modules, "h11", None)
     with pytest.raises(Unsupported, match=r"pip install 'lightbed\[rest\]'"):
-        http.Conversation()
+        http.HttpConnection()
 
 
 def test_a_chunked_reply_is_joined():
-    conversation = Conversation()
-    conversation.request(get())
+    connection = HttpConnection()
+    connection.request(get())
     head = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nETag: "7"\r\n\r\n'
-    found = conversation.feed(head + b"3\r\n[1,\r\n2\r\n2]\r\n0\r\n\r\n")
+    found = connection.feed(head + b"3\r\n[1,\r\n2\r\n2]\r\n0\r\n\r\n")
     assert (found.status, found.json(), found.headers["etag"], found.reason) == (200, [1, 2], '"7"', "OK")
-    assert conversation.reusable
+    assert connection.reusable
 
 
 def test_an_interim_reply_is_not_the_answer():
-    conversation = Conversation()
-    conversation.request(get())
-    assert conversation.feed(b"HTTP/1.1 102 Processing\r\n\r\n") is None
-    assert conversation.feed(reply(204)).status == 204
+    connection = HttpConnection()
+    connection.request(get())
+    assert connection.feed(b"HTTP/1.1 102 Processing\r\n\r\n") is None
+    assert connection.feed(reply(204)).status == 204
 
 
 def test_a_reply_that_ends_with_the_connection_is_whole_only_then():
-    conversation = Conversation()
-    conversation.request(get())
-    assert conversation.feed(b"HTTP/1.0 200 OK\r\n\r\n[1,2]") is None
-    assert conversation.feed(b"").json() == [1, 2]
-    assert not conversation.reusable
+    connection = HttpConnection()
+    connection.request(get())
+    assert connection.feed(b"HTTP/1.0 200 OK\r\n\r\n[1,2]") is None
+    assert connection.feed(b"").json() == [1, 2]
+    assert not connection.reusable
 
 
 @pytest.mark.parametrize(
@@ -105,38 +105,38 @@ def test_a_reply_that_ends_with_the_connection_is_whole_only_then():
     ],
 )
 def test_what_is_not_http_is_a_desync_at_once(noise):
-    conversation = Conversation()
-    conversation.request(get())
+    connection = HttpConnection()
+    connection.request(get())
     with pytest.raises(ProtocolDesync):
-        conversation.feed(noise)
+        connection.feed(noise)
 
 
 def test_more_bytes_than_the_reply_has_are_a_desync():
-    conversation = Conversation()
-    conversation.request(get())
+    connection = HttpConnection()
+    connection.request(get())
     with pytest.raises(ProtocolDesync, match="more bytes than the reply has"):
-        conversation.feed(reply(204) + reply(200, b"[]"))
+        connection.feed(reply(204) + reply(200, b"[]"))
 
 
 def test_a_device_that_hangs_up_though_nobody_asked_is_a_desync():
     with pytest.raises(ProtocolDesync, match="ended before the reply"):
-        Conversation().feed(b"")
+        HttpConnection().feed(b"")
 
 
 def test_a_reason_may_hold_any_bytes():
-    conversation = Conversation()
-    conversation.request(get())
-    found = conversation.feed(b"HTTP/1.1 204 Nichts \xfcbrig\r\n\r\n")
+    connection = HttpConnection()
+    connection.request(get())
+    found = connection.feed(b"HTTP/1.1 204 Nichts \xfcbrig\r\n\r\n")
     assert (found.status, found.reason) == (204, "Nichts \xfcbrig")
 
 
 def test_an_endless_body_is_a_desync():
-    conversation = Conversation(longest_body_bytes=1000)
-    conversation.request(get())
-    conversation.feed(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    connection = HttpConnection(longest_body_bytes=1000)
+    connection.request(get())
+    connection.feed(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     with pytest.raises(ProtocolDesync, match="more than 1000 bytes"):
         for _ in range(10):
-            conversation.feed(b"80\r\n" + b"x" * 128 + b"\r\n")
+            connection.feed(b"80\r\n" + b"x" * 128 + b"\r\n")
 
 
 REPLIES = [
@@ -149,7 +149,7 @@ REPLIES = [
 
 @given(st.sampled_from(REPLIES), st.lists(st.integers(1, 200), max_size=8))
 def test_however_the_bytes_are_split_the_reply_is_the_same(data, cuts):
-    whole, split = Conversation(), Conversation()
+    whole, split = HttpConnection(), HttpConnection()
     whole.request(get())
     split.request(get())
     edges = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
@@ -166,11 +166,11 @@ def test_any_bytes_give_a_reply_or_a_desync():
     @given(st.tuples(start, st.lists(st.one_of(tail, st.binary(max_size=12)), max_size=6)))
     def feed(drawn: tuple[bytes, list[bytes]]) -> None:
         pieces = [drawn[0], *drawn[1]]
-        conversation = Conversation()
-        conversation.request(get())
+        connection = HttpConnection()
+        connection.request(get())
         for piece in pieces:
             try:
-                found = conversation.feed(piece) if piece else None
+                found = connection.feed(piece) if piece else None
             except ProtocolDesync:
                 met["desync"] += 1
                 return

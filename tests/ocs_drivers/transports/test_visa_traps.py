@@ -38,7 +38,7 @@ def address_of(peer) -> str:
     return f"polatis+scpi://127.0.0.1:{peer.port}"
 
 
-def hang_up(connection: socket.socket) -> None:
+def disconnect(connection: socket.socket) -> None:
     connection.shutdown(socket.SHUT_RDWR)
 
 
@@ -70,11 +70,11 @@ def test_trap_2_a_refused_port_is_found_out_at_open():
 
 def test_trap_2_a_port_that_hangs_up_is_found_out_at_open(peer):
     with pytest.raises(ConnectError, match="hung up before it said who it is"):
-        open_switch(address_of(peer(hang_up)), timeout_s=NEVER_S)
+        open_switch(address_of(peer(disconnect)), timeout_s=NEVER_S)
 
 
 def test_trap_3_a_closed_peer_is_a_lost_connection_at_once_and_costs_no_cpu(peer, lines):
-    served = peer(lines({b":oxc:swit:port:stat?": hang_up, READ: hang_up}))
+    served = peer(lines({b":oxc:swit:port:stat?": disconnect, READ: disconnect}))
     with open_switch(address_of(served), timeout_s=NEVER_S) as switch:
         cpu_started = time.thread_time()
         with pytest.raises(ConnectionLost):
@@ -85,11 +85,11 @@ def test_trap_3_a_closed_peer_is_a_lost_connection_at_once_and_costs_no_cpu(peer
 def test_trap_3_a_closed_peer_while_we_wait_does_not_spin(peer, lines):
     release = threading.Event()
 
-    def late_hang_up(connection: socket.socket) -> None:
+    def late_disconnect(connection: socket.socket) -> None:
         release.wait(20)
-        hang_up(connection)
+        disconnect(connection)
 
-    with open_switch(address_of(peer(lines({READ: late_hang_up}))), timeout_s=NEVER_S) as switch:
+    with open_switch(address_of(peer(lines({READ: late_disconnect}))), timeout_s=NEVER_S) as switch:
         threading.Timer(0.3, release.set).start()
         cpu_started = time.thread_time()
         with pytest.raises(ConnectionLost):
@@ -225,6 +225,6 @@ def test_bytes_nobody_asked_for_are_not_taken_for_an_answer(peer, lines):
 def test_a_device_that_hung_up_while_idle_is_read_again(peer, lines):
     served = peer(lines({READ: b"(@1),(@25)\r\n"}))
     with open_switch(address_of(served)) as switch:
-        hang_up(served.connections[0])
+        disconnect(served.connections[0])
         assert switch.read().connections == CrossConnects({1: 25})
     assert len(served.connections) == 2

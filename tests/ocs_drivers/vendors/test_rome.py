@@ -31,15 +31,24 @@ from ocs_drivers.errors import (
 from ocs_drivers.model import Identity, PendingMove, PortState, Side
 from ocs_drivers.protocols.cli_session import Login
 from ocs_drivers.transports.telnet import TelnetTransport
-from ocs_drivers.vendors.rome import AFM, ROME, Habits, RomeCli, afm_telnet, habits_of, rome_ssh, rome_telnet
+from ocs_drivers.vendors.rome import (
+    AFM,
+    ROME,
+    RomeCli,
+    Timeouts,
+    afm_telnet,
+    rome_ssh,
+    rome_telnet,
+    timeouts_in,
+)
 from ocs_drivers.vendors.rome.board import Board, decode_board
 from ocs_drivers.vendors.rome.codec import (
     RECOVERED,
     UNSOLICITED,
+    check_accepted,
     connecting,
     disconnecting,
     failure_of,
-    refuse,
 )
 from ocs_drivers.vendors.rome.port_table import Motion, decode_ports
 from ocs_drivers.vendors.rome.ports import Layout
@@ -307,13 +316,13 @@ def test_what_belongs_to_a_reply_is_not_taken_for_unasked(line):
 
 
 def test_refusals():
-    assert refuse(["OK - request added to pending queue (E3-W4)"]) is None
+    assert check_accepted(["OK - request added to pending queue (E3-W4)"]) is None
     with pytest.raises(PortError, match="same matrix"):
-        refuse(["Ports are not of the same matrix"])
+        check_accepted(["Ports are not of the same matrix"])
     with pytest.raises(DeviceError):
-        refuse(["Error: no such port"])
+        check_accepted(["Error: no such port"])
     with pytest.raises(RobotFault, match="homing_run"):
-        refuse(["Multiple Cross Connect Severe Failure"])
+        check_accepted(["Multiple Cross Connect Severe Failure"])
 
 
 def test_a_failure_is_of_the_request_that_it_names():
@@ -401,7 +410,7 @@ def test_any_lines_give_a_reading_or_an_error_of_ours(lines):
         lambda: decode_ports(lines, AFM, board(0, 0)),
         lambda: decode_queue(lines).moves(FOUR_BY_FOUR),
         lambda: decode_board(lines, ROME),
-        lambda: refuse(lines),
+        lambda: check_accepted(lines),
     ]
     for decode in decoders:
         try:
@@ -430,14 +439,14 @@ def test_everything_can_be_said_in_an_address():
     address = parse_address(
         "rome+cli://h:2222?move_s=45&longest_s=90&poll_s=2&idle_s=60&homing_s=300&grace_s=30"
     )
-    assert habits_of(address) == Habits((45.0, 90.0), 2.0, 60.0, 300.0, 30.0)
+    assert timeouts_in(address) == Timeouts((45.0, 90.0), 2.0, 60.0, 300.0, 30.0)
     assert rome_ssh(address).address.startswith("rome+cli://h:2222")
 
 
 def test_what_is_not_said_is_as_published_or_assumed():
     pytest.importorskip("asyncssh")
-    assert habits_of(parse_address("afm+telnet://h")) == Habits()
-    assert (Habits().poll_s, Habits().move_time_s[1]) == (3.0, 120.0)
+    assert timeouts_in(parse_address("afm+telnet://h")) == Timeouts()
+    assert (Timeouts().poll_s, Timeouts().move_time_s[1]) == (3.0, 120.0)
     assert rome_ssh(parse_address("rome+cli://h")).address == "rome+cli://h:22"
     assert rome_telnet(parse_address("rome+telnet://h")).address == "rome+telnet://h:23"
 
@@ -613,7 +622,7 @@ def test_other_ports_than_when_it_was_opened():
 
 @pytest.fixture
 def panel(world) -> Iterator[Callable[..., tuple[RomeCli, Any]]]:
-    """Makes open switches of 8x8 with their world; `habits` and the twin's options by keyword."""
+    """Makes open switches of 8x8 with their world; `timeouts` and the twin's options by keyword."""
     opened: list[RomeCli] = []
 
     def make(
@@ -621,7 +630,7 @@ def panel(world) -> Iterator[Callable[..., tuple[RomeCli, Any]]]:
         family: str = "rome",
         front: str = "cli",
         size: int = 8,
-        habits: Habits | None = None,
+        timeouts: Timeouts | None = None,
         **options: str,
     ) -> tuple[RomeCli, Any]:
         made = world(family, size=(size, size), **options)
@@ -634,7 +643,7 @@ def panel(world) -> Iterator[Callable[..., tuple[RomeCli, Any]]]:
             dialect=AFM if family == "afm" else ROME,
             clock=made.clock,
             login=Login(Credentials("admin", "admin")) if over_telnet else None,
-            habits=habits,
+            timeouts=timeouts,
         )
         switch.open()
         opened.append(switch)
@@ -792,7 +801,7 @@ def test_the_requests_of_others_are_told_and_waited_for(panel):
 
 
 def test_a_robot_that_is_slower_than_any_is_stuck(panel):
-    switch, made = panel(jam="silent", habits=Habits((10.0, 30.0), homing_grace_s=1000.0))
+    switch, made = panel(jam="silent", timeouts=Timeouts((10.0, 30.0), homing_grace_s=1000.0))
     with pytest.raises(RobotFault, match="within 30 s"):
         switch.connect({1: 9})
     assert 30 <= made.clock.now() <= 40
@@ -909,7 +918,7 @@ def test_a_homing_run_that_an_operator_asks_for(panel, family, front, homing):
 
 
 def test_a_homing_run_that_never_ends(panel):
-    switch, made = panel(homing_s="1e6", habits=Habits(homing_s=100.0))
+    switch, made = panel(homing_s="1e6", timeouts=Timeouts(homing_s=100.0))
     with pytest.raises(Timeout, match="within 100 s"):
         switch.homing_run()
     assert not any("enable" in text for _, text in typed(made))

@@ -62,7 +62,7 @@ def test_a_number_is_no_identity(reply):
 
 
 @pytest.mark.parametrize(
-    ("words", "what"),
+    ("commands", "what"),
     [
         ({"select": ":ROUT 1", "query": "?"}, "names no {channel}"),
         ({"select": "{channel} {colour}", "query": "?"}, "other than {bank} and {channel}"),
@@ -71,9 +71,9 @@ def test_a_number_is_no_identity(reply):
         ({"select": "{channel", "query": "?"}, "expected '}'"),
     ],
 )
-def test_words_that_cannot_be_sent(words, what):
+def test_words_that_cannot_be_sent(commands, what):
     with pytest.raises(ValueError, match=what):
-        CommandSet(**words)
+        CommandSet(**commands)
 
 
 @pytest.mark.parametrize("reply", ["9", "-1", "x", "", "2.5", "2,2", "1,2,2", "1,1,1,1", "1;2", "٣"])
@@ -173,13 +173,18 @@ def frame(world) -> Iterator[Callable[..., tuple[BankSwitch, Any]]]:
     opened = []
 
     def make(
-        words: CommandSet = BANKED, *, banks: int = 2, channels: int = 4, front: str = "scpi", **options: Any
+        commands: CommandSet = BANKED,
+        *,
+        banks: int = 2,
+        channels: int = 4,
+        front: str = "scpi",
+        **options: Any,
     ) -> tuple[BankSwitch, Any]:
         made = world("scpi-1xn", size=(2, 8), **options)
         switch = BankSwitch(
             made.device,
             made.transport(front),
-            words,
+            commands,
             banks=banks,
             channels=channels,
             timeout_s=5.0,
@@ -323,15 +328,15 @@ def test_an_old_error_is_not_ours(world):
 
 
 @pytest.mark.parametrize(
-    ("words", "banks", "channels", "what"),
+    ("commands", "banks", "channels", "what"),
     [
         (BANKED, 3, 4, "has no bank 3"),
         (CommandSet(":ROUT{bank}:CHAN {channel}", ":ROUT{bank}:CHAN?"), 3, 4, "no answer"),
     ],
 )
-def test_banks_that_the_device_does_not_have(frame, words, banks, channels, what):
+def test_banks_that_the_device_does_not_have(frame, commands, banks, channels, what):
     with pytest.raises((AddressError, Timeout), match=what) as caught:
-        frame(words, banks=banks, channels=channels)
+        frame(commands, banks=banks, channels=channels)
     assert "banks=" in caught.value.hint
 
 

@@ -30,18 +30,25 @@ from ocs_drivers.errors import (
 )
 from ocs_drivers.model import PendingMove, PortState, Side
 from ocs_drivers.testing import SwitchContract
-from ocs_drivers.vendors.telescent import CommandSet, Habits, TelescentCli, cli_switch, habits_of, words_of
-from ocs_drivers.vendors.telescent.codec import Cell, decode_cells, decode_input, refuse
+from ocs_drivers.vendors.telescent import (
+    CommandSet,
+    Options,
+    TelescentCli,
+    cli_switch,
+    commands_in,
+    options_in,
+)
+from ocs_drivers.vendors.telescent.codec import Cell, check_accepted, decode_cells, decode_input
 
 ADDRESS = "telescent+cli://memory"
-WORDS = CommandSet()
+COMMANDS = CommandSet()
 PROMPT = b"\x1b[1;34mquali@ntm>\x1b[0m "
 
 # -- what is said (published sequences)
 
 
 def test_published_sequence_of_a_connection():
-    assert [command for command, _ in WORDS.connecting(123, 321)] == [
+    assert [command for command, _ in COMMANDS.connecting(123, 321)] == [
         "unlock --force -in 123",
         "unlock --force -out 321",
         "connect --force -in 123 -out 321",
@@ -49,7 +56,7 @@ def test_published_sequence_of_a_connection():
 
 
 def test_published_sequence_of_a_disconnection():
-    assert [command for command, _ in WORDS.disconnecting(123, 321)] == [
+    assert [command for command, _ in COMMANDS.disconnecting(123, 321)] == [
         "unlock --force 123",
         "unlock --force 321",
         "unallocate --force -in 123",
@@ -68,7 +75,7 @@ FREE = [f"U{number}" for number in range(24)]
 
 
 def test_published_row_gives_outputs_by_row_times_twelve():
-    cells = decode_cells([row(0, *FREE[:12]), row(1, "A7", *FREE[13:])], WORDS)
+    cells = decode_cells([row(0, *FREE[:12]), row(1, "A7", *FREE[13:])], COMMANDS)
     assert [number for number, cell in enumerate(cells) if cell.is_allocated] == [12]
     assert cells[12] == Cell("A", 7)
     assert sum(cell.is_free for cell in cells) == 23
@@ -76,7 +83,7 @@ def test_published_row_gives_outputs_by_row_times_twelve():
 
 def test_heading_and_log_lines_are_no_rows():
     lines = ["        C1 C2 C12", row(0, *FREE[:12]), "%% LOG: door is open", row(1, *FREE[12:])]
-    assert len(decode_cells(lines, WORDS)) == 24
+    assert len(decode_cells(lines, COMMANDS)) == 24
 
 
 @pytest.mark.parametrize(
@@ -96,21 +103,21 @@ def test_heading_and_log_lines_are_no_rows():
 )
 def test_a_table_that_is_not_whole_is_no_table(lines):
     with pytest.raises(ProtocolDesync):
-        decode_cells(lines, WORDS)
+        decode_cells(lines, COMMANDS)
 
 
 def test_published_state_of_an_input():
-    locked = decode_input(["INPUT 123", "STATE = ALLOCATED_AND_LOCKED", "OUTPUT = 321 "], WORDS)
+    locked = decode_input(["INPUT 123", "STATE = ALLOCATED_AND_LOCKED", "OUTPUT = 321 "], COMMANDS)
     assert (locked.is_allocated, locked.is_reserved, locked.output) == (True, False, 321)
-    free = decode_input(["STATE = UNALLOCATED_AND_UNLOCKED"], WORDS)
+    free = decode_input(["STATE = UNALLOCATED_AND_UNLOCKED"], COMMANDS)
     assert (free.is_allocated, free.is_reserved, free.output) == (False, False, None)
-    assert decode_input(["STATE = UNALLOCATED_AND_LOCKED"], WORDS).is_reserved
+    assert decode_input(["STATE = UNALLOCATED_AND_LOCKED"], COMMANDS).is_reserved
 
 
 @pytest.mark.parametrize("lines", [[], ["STATE = "], ["STATE = ASLEEP"], ["STATE = ALLOCATED_AND_LOCKED"]])
 def test_an_input_whose_state_is_not_told(lines):
     with pytest.raises(ProtocolDesync):
-        decode_input(lines, WORDS)
+        decode_input(lines, COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -125,11 +132,11 @@ def test_an_input_whose_state_is_not_told(lines):
 )
 def test_refusals(lines, error, what):
     with pytest.raises(error, match=what):
-        refuse(lines, WORDS)
+        check_accepted(lines, COMMANDS)
 
 
 def test_anything_else_is_no_refusal():
-    assert refuse(["OK", "==", "no errors"], WORDS) is None
+    assert check_accepted(["OK", "==", "no errors"], COMMANDS) is None
 
 
 letters = st.sampled_from(["A", "AL", "AU", "U", "UL", "UU", "C", "D", "F"])
@@ -142,11 +149,11 @@ def test_a_table_is_read_as_printed_and_a_part_of_it_never_as_more(table, data):
     lines = [row(number, *(f"{s}{n}" for s, n in cells)) for number, cells in enumerate(rows)]
     mixed = [line for each in lines for line in (data.draw(noise), each)]
     expected = tuple(Cell(status, number) for status, number in table)
-    assert decode_cells(mixed, WORDS) == expected
+    assert decode_cells(mixed, COMMANDS) == expected
     text = "\n".join(lines)
     cut = text[: data.draw(st.integers(0, text.rindex(" ")))]
     try:
-        part = decode_cells(cut.splitlines(), WORDS)
+        part = decode_cells(cut.splitlines(), COMMANDS)
     except ProtocolDesync:
         part = ()
     assert len(part) < len(expected)
@@ -156,7 +163,7 @@ def test_a_table_is_read_as_printed_and_a_part_of_it_never_as_more(table, data):
 def test_any_lines_give_a_reading_or_an_error_of_ours(lines):
     for decode in (decode_cells, decode_input):
         try:
-            decode(lines, WORDS)
+            decode(lines, COMMANDS)
         except OcsError:
             continue
 
@@ -168,16 +175,16 @@ def test_everything_can_be_said_in_an_address():
     address = parse_address(
         "telescent+cli://h:22?table=show+all&prompt=NTM%23&force=1&move_s=45&longest_s=600&poll_s=2&idle_s=60"
     )
-    assert words_of(address) == CommandSet(table="show all", prompt="NTM#")
-    assert habits_of(address) == Habits((45.0, 600.0), poll_s=2.0, idle_limit_s=60.0, force=True)
+    assert commands_in(address) == CommandSet(table="show all", prompt="NTM#")
+    assert options_in(address) == Options((45.0, 600.0), poll_s=2.0, idle_limit_s=60.0, force=True)
 
 
 def test_what_is_not_said_is_as_published():
     pytest.importorskip("asyncssh")
     address = parse_address("telescent+cli://h")
-    assert (words_of(address), habits_of(address)) == (CommandSet(), Habits())
+    assert (commands_in(address), options_in(address)) == (CommandSet(), Options())
     assert cli_switch(address).address == "telescent+cli://h:9871"
-    assert (Habits().poll_s, Habits().idle_limit_s, Habits().move_time_s[1]) == (5.0, 180.0, 1800.0)
+    assert (Options().poll_s, Options().idle_limit_s, Options().move_time_s[1]) == (5.0, 180.0, 1800.0)
 
 
 @pytest.mark.parametrize(
@@ -298,8 +305,8 @@ def test_no_guard_is_asked_between_the_halves_of_one_deed(frame):
 
 
 def test_other_words():
-    words = CommandSet(table="show", input_state="show in", prompt=r"quali@ntm>")
-    switch, script = scripted({"show": two_rows("A0"), "show in 24": "ERROR"}, words=words)
+    commands = CommandSet(table="show", input_state="show in", prompt=r"quali@ntm>")
+    switch, script = scripted({"show": two_rows("A0"), "show in 24": "ERROR"}, commands=commands)
     assert switch.read().connections == CrossConnects({1: 25})
     assert set(script.typed) == {"show", "show in 24"}
 
@@ -328,12 +335,16 @@ def test_a_table_that_cannot_be_right(cells):
 
 @pytest.fixture
 def frame(world) -> Iterator[Callable[..., tuple[TelescentCli, Any]]]:
-    """Makes open switches of 24 ports with their world; `habits` and the twin's options by keyword."""
+    """Makes open switches of 24 ports with their world; `options` and the twin's options by keyword."""
     opened: list[TelescentCli] = []
 
-    def make(*, habits: Habits | None = None, size: int = 24, **options: str) -> tuple[TelescentCli, Any]:
+    def make(
+        *, driver_options: Options | None = None, size: int = 24, **options: str
+    ) -> tuple[TelescentCli, Any]:
         made = world("telescent", size=(size, size), **options)
-        switch = TelescentCli(ADDRESS, made.transport("cli"), timeout_s=5, clock=made.clock, habits=habits)
+        switch = TelescentCli(
+            ADDRESS, made.transport("cli"), timeout_s=5, clock=made.clock, options=driver_options
+        )
         switch.open()
         opened.append(switch)
         return switch, made
@@ -428,7 +439,7 @@ def test_a_port_that_somebody_reserved_is_refused(frame):
 
 
 def test_force_uses_what_somebody_reserved(frame):
-    switch, made = frame(habits=Habits(force=True))
+    switch, made = frame(driver_options=Options(force=True))
     made.do("set_fault", fault="lock_port", port=25)
     made.do("set_fault", fault="lock_port", port=2)
     assert switch.apply(CrossConnects({2: 25})).complete
@@ -463,7 +474,7 @@ def test_the_moves_of_somebody_else_are_waited_for(frame):
 
 
 def test_the_queue_is_told_where_the_device_tells_it(frame):
-    switch, made = frame(motion="shown", habits=Habits((60.0, 100.0)))
+    switch, made = frame(motion="shown", driver_options=Options((60.0, 100.0)))
     made.do("operator", connect=[[3, 27]])
     for number in (10, 11, 12):
         made.do("queue_job", kind="connect", pair=[number, 24 + number], user="gui")
@@ -551,7 +562,7 @@ def test_a_jammed_robot_is_a_fault_and_is_never_homed(frame, motion):
 
 
 def test_a_robot_that_is_slower_than_any_is_stuck(frame):
-    switch, made = frame(habits=Habits((60.0, 300.0)))
+    switch, made = frame(driver_options=Options((60.0, 300.0)))
     made.do("set_fault", fault="jam")
     with pytest.raises(RobotFault, match="within 300 s") as caught:
         switch.connect({1: 25})
