@@ -52,11 +52,11 @@ class Address:
         return f"{self.scheme}://{where}" + (f"?{urlencode(self.options)}" if self.options else "")
 
     def with_port(self, default: int) -> Address:
-        """The same with a port: its own, or the default of its protocol."""
+        """Return the same address with a port: its own, or the default of its protocol."""
         return replace(self, port=self.port or default)
 
     def only_options(self, *known: str) -> Address:
-        """The same address. Raises `AddressError` when it has an option that is not among `known`."""
+        """Return the same address. Raises `AddressError` when it has an option that is not among `known`."""
         for name in self.options:
             if name not in known:
                 hint = f"Known here: {', '.join(known)}." if known else "This scheme takes none."
@@ -79,7 +79,7 @@ def parse_address(text: str) -> Address:
     try:
         parts = urlsplit(text)
         port = parts.port
-    except ValueError:  # its own words would show a part of the address, perhaps of a password
+    except ValueError:  # its own message would show a part of the address, perhaps of a password
         raise _misunderstood(text, "its host and port cannot be told apart") from None
     if not parts.scheme or not parts.hostname:
         raise _misunderstood(text, "it needs a scheme and a host")
@@ -132,7 +132,7 @@ def _misunderstood(text: str, why: str) -> AddressError:
 
 
 def _without_credentials(text: str) -> str:
-    """What cannot be taken apart may hold a password anywhere before the last `@`."""
+    """Hide all that stands before the last `@`: an address that cannot be taken apart may hold a password there."""
     hidden, at, rest = text.rpartition("@")
     scheme, separator, _ = hidden.partition("://")
     return f"{scheme}{separator}***@{rest}" if at and separator else f"***@{rest}" if at else rest

@@ -57,7 +57,7 @@ def entry_points(**select: str) -> Any:
 
 
 def driver_factory(scheme: str) -> DriverFactory:
-    """The factory for a scheme: built in, or provided by an installed distribution.
+    """Return the factory for a scheme: built in, or provided by an installed distribution.
 
     Raises `AddressError` when there is none, or when it cannot be imported.
     """
@@ -85,7 +85,7 @@ def _imported(target: str) -> DriverFactory:
 
 
 def known_schemes() -> tuple[str, ...]:
-    """Schemes that `open_switch` understands here, sorted."""
+    """Return the schemes that `open_switch` understands here, sorted."""
     return tuple(sorted({*FAMILIES, *entry_points(group=ENTRY_POINTS).names}))
 
 

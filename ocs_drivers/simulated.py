@@ -26,7 +26,7 @@ _starting = threading.Lock()
 def simulated_switch(
     address: Address, *, timeout_s: float, credentials: Credentials | None = None
 ) -> OpticalSwitch:
-    """An unopened driver on a twin. Options: `size` and `speed`. Raises `AddressError`, `ConnectError`."""
+    """Return an unopened driver on a twin. Options: `size` and `speed`. Raises `AddressError`, `ConnectError`."""
     scheme = address.scheme.removeprefix(SIMULATED)
     make = driver_factory(scheme)
     name = (address.host or address.path).strip("/") or "ocs1"
@@ -40,7 +40,7 @@ def simulated_switch(
 
 
 def _twin(scheme: str, name: str, address: Address) -> dict[str, str]:
-    """The addresses of the twin of that name, started when it is not there."""
+    """Return the addresses of the twin of that name, started when it is not there."""
     family = _FAMILY_OF.get(scheme, scheme.partition("+")[0])
     options = [f"--{key}={value}" for key, value in sorted(address.options.items())]
     command = [sys.executable, "-m", "sim.twins", family, f"--name={name}", *options]

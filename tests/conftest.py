@@ -119,7 +119,7 @@ class MemoryLine:
         from ocs_drivers.transports.transport import lost
 
         if self._client is None or self._client.closed:
-            raise lost(self._world.device, "the device hung up")
+            raise lost(self._world.device, "the device closed the connection")
         self._client.send(data)
 
     def receive(self, deadline: Any) -> bytes:
@@ -130,7 +130,7 @@ class MemoryLine:
         self._world.settle()
         while not self._arrived():
             if self._client.closed:
-                raise lost(self._world.device, "the device hung up")
+                raise lost(self._world.device, "the device closed the connection")
             if deadline.passed:
                 raise silent(self._world.device, deadline)
             self._world.pass_time(deadline.remaining_s())

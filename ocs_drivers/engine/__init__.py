@@ -1,1 +1,1 @@
-"""What all drivers have in common: planning, transactions, the base class of drivers, locks of devices."""
+"""Parts that all drivers share: planning, transactions, the base class of drivers, locks of devices."""

@@ -30,7 +30,7 @@ LOCK_DIRECTORY = "LIGHTBED_LOCK_DIR"
 
 
 def lock_directory() -> Path:
-    """Where lock files lie: the same place for all users of the machine, made on first use."""
+    """Return the directory of lock files: the same for all users of the machine, made on first use."""
     chosen = os.environ.get(LOCK_DIRECTORY)
     directory = Path(chosen) if chosen else _shared_by_all() / "ocs_drivers"
     if not directory.is_dir():
@@ -40,14 +40,14 @@ def lock_directory() -> Path:
 
 
 def _shared_by_all() -> Path:
-    """The first directory in which everybody may make files: not what this user may, or root would lock elsewhere."""
+    """Return the first directory in which everybody may make files, so that root does not lock elsewhere."""
     shared = Path("/run/lock")
     open_to_all = shared.is_dir() and shared.stat().st_mode & stat.S_IWOTH
     return shared if open_to_all else Path("/tmp")  # noqa: S108 - TMPDIR differs from user to user
 
 
 def lock_names(address: str, vendor: str = "", serial: str = "") -> tuple[str, ...]:
-    """Names under which one device is locked: its place, and the serial number it told, if it has.
+    """Return the names under which one device is locked: its place, and its serial number if it gave one.
 
     Options change nothing about whose turn it is. Addresses that are not understood stand for themselves.
 
@@ -74,13 +74,13 @@ def _number_of(host: str) -> str:
 
 
 def lock_path(address: str) -> Path:
-    """The lock file of a device address: readable, and distinct for distinct addresses."""
+    """Return the lock file of a device address: readable, and distinct for distinct addresses."""
     readable = re.sub(r"[^A-Za-z0-9.]+", "-", address)[:80].strip("-")
     return lock_directory() / f"{readable}-{sha256(address.encode()).hexdigest()[:8]}.lock"
 
 
 class _Holder:
-    """This process's share in the lock of one name of a device."""
+    """Share of this process in the lock of one name of a device."""
 
     def __init__(self, address: str) -> None:
         self.address = address

@@ -1,4 +1,4 @@
-"""What every driver does the same way, written once: a vendor adds a session, three readings and one deed.
+"""The base class of drivers: a vendor adds a session, three readings and one write operation.
 
 open ──> _discover                      who answers, and what it can do
 read ──> _read                          retried on a new connection
@@ -55,35 +55,35 @@ RETRY_PAUSES_S = (0.1, 0.4)
 
 
 FIRST_POLL_S = 0.02
-"""Before the second look at a switch that is still moving; every further pause is twice as long."""
+"""Before the second read of a switch that is still moving; every further pause is twice as long."""
 
 
 class Session(Protocol):
-    """The conversation a driver has; `scpi_session`, `tl1_session`, `cli_session` and `http_session` are such."""
+    """Session of a driver with its device; those of `ocs_drivers.protocols` are such."""
 
     def open(self) -> object:
         """Connect and log in."""
 
     def close(self) -> None:
-        """Log out and hang up; does nothing when closed."""
+        """Log out and close the connection; does nothing when closed."""
 
     def disconnect(self) -> None:
         """Drop the connection, for the next exchange to make a new one."""
 
     @property
     def in_use(self) -> bool:
-        """Whether it was opened and not closed since."""
+        """True from `open` to `close`."""
 
     @property
     def event_count(self) -> int:
-        """How many unasked messages have come in since it was made."""
+        """Number of unsolicited messages that have come in since it was made."""
 
     @property
     def connections(self) -> int:
-        """How many connections were made; when it grows, messages may have been missed in between."""
+        """Number of connections made; when it grows, messages may have been missed in between."""
 
     def lock(self) -> AbstractContextManager[object]:
-        """Holds off other threads over several exchanges; re-entrant."""
+        """Return a re-entrant lock that holds off other threads over several exchanges."""
 
     def ready(self) -> None:
         """Make sure of a fresh connection with a login; takes in what waits. Raises `ConnectionLost` when closed."""
@@ -113,7 +113,7 @@ class SwitchDriver(ABC):
     """
 
     poll_s = 0.5
-    """Longest pause between two looks at a switch that is still moving, in seconds."""
+    """Longest pause between two reads of a switch that is still moving, in seconds."""
 
     after_loss: ClassVar[Literal["judge", "settle", "watch"]] = "judge"
     """What a step needs when the line broke under its command: one read (`judge`); the longest switching time, then one
@@ -152,20 +152,20 @@ class SwitchDriver(ABC):
         """
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """What the device holds after a step, and what it objected to meanwhile, where it tells that apart."""
+        """Return what the device holds after a step, and what it objected to meanwhile, where it reports that apart."""
         return self._look_again(step), None
 
     def _look_again(self, step: Step) -> Snapshot:
-        """What the device holds after a step, even one under which the line broke; made is what has arrived."""
+        """Read what the device holds after a step, even one under which the line broke; made is what has arrived."""
         del step
         return self.read()
 
     @abstractmethod
     def ports(self) -> Mapping[int, PortInfo]:
-        """All ports with their state now."""
+        """Return all ports with their state now."""
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Whether the device is still at work on a step that is not done; raise `RobotFault` if it never will be."""
+        """Return True while the device is at work on a step. Raises `RobotFault` if it never will be done."""
         del step, read_back
         return False
 
@@ -173,18 +173,18 @@ class SwitchDriver(ABC):
 
     @property
     def address(self) -> str:
-        """Where the device answers, without credentials."""
+        """Address where the device answers, without credentials."""
         return self._address
 
     @property
     def capabilities(self) -> Capabilities:
-        """What this very device can do; raises `ConnectionLost` before the first `open`."""
+        """Capabilities of this very device. Raises `ConnectionLost` before the first `open`."""
         if self._capabilities is None:
             raise lost(self._address, "it was never opened")
         return self._capabilities
 
     def identity(self) -> Identity:
-        """Who the device said it is."""
+        """Return the identity that the device gave."""
         if self._identity is None:
             raise lost(self._address, "it was never opened")
         return self._identity
@@ -204,7 +204,7 @@ class SwitchDriver(ABC):
             raise
 
     def close(self) -> None:
-        """Hang up; circuits stay as they are."""
+        """Close the connection; circuits stay as they are."""
         self._session.close()
 
     def __enter__(self) -> Self:
@@ -218,12 +218,12 @@ class SwitchDriver(ABC):
         return f"<{type(self).__name__} {self._address}>"
 
     def read(self) -> Snapshot:
-        """The configuration the device holds now; tried again, on new connections, after a broken line or noise."""
+        """Return the configuration the device holds now; read again, on new connections, after a broken line."""
         self._known = snapshot = self._noted(self._read)
         return snapshot
 
     def _noted(self, ask: Callable[[], _T]) -> _T:
-        """The answer to something that tells all connections; reports and line breaks after it are news."""
+        """Return the answer to something that tells all connections; reports and line breaks after it are news."""
         return self._retried(lambda: self._noting(ask))
 
     def _noting(self, ask: Callable[[], _T]) -> _T:
@@ -236,9 +236,9 @@ class SwitchDriver(ABC):
 
     @contextmanager
     def _same_line(self) -> Iterator[None]:
-        """Around all questions of a read after the first: nobody heard what was reported while the line was down.
+        """Guard all queries of a read after the first: what was reported while the line was down was missed.
 
-        Raises `ConnectionLost` when it was, so that the whole read is asked anew.
+        Raises `ConnectionLost` when it was, so that the whole read is asked again.
         """
         connections = self._session.connections
         yield
@@ -246,7 +246,7 @@ class SwitchDriver(ABC):
             raise lost(self._address, "between two questions of one read")
 
     def _retried(self, ask: Callable[[], _T]) -> _T:
-        """The answer to something that may be asked twice."""
+        """Return the answer to something that may be asked twice."""
         for pause_s in RETRY_PAUSES_S:
             try:
                 return ask()
@@ -310,7 +310,7 @@ class SwitchDriver(ABC):
         return stopped
 
     def _begin(self, step: Step, guard: Guard) -> None:
-        """Everything before the first byte: a fresh connection, nobody else's change, the caller's consent.
+        """Do all that comes before the first byte: a fresh connection, nobody else's change, the caller's consent.
 
         A step that was planned on anything older than the last read is compared with that, which costs nothing.
         """
@@ -326,7 +326,7 @@ class SwitchDriver(ABC):
         transaction.check_unmoved(step, found.connections, device=self._address)
 
     def _must_look(self, step: Step) -> bool:
-        """Whether to read once more before a step: something was reported, or may have been while the line was down."""
+        """Return True to read once more before a step: a change was reported, or may have been missed."""
         del step
         events, connections = self._known_at
         if self._session.connections != connections:
@@ -335,7 +335,7 @@ class SwitchDriver(ABC):
         return any(self._tells_of_change(event) for event in news)
 
     def _tells_of_change(self, event: Event) -> bool:
-        """Whether an unasked message says that the configuration was changed, by us or by somebody else."""
+        """Return True if an unsolicited message says that the configuration was changed, by us or by somebody else."""
         return "DBCHG" in event.kind
 
     def _prove(self, step: Step, failure: OcsError | None, started_s: float) -> Outcome:
@@ -359,7 +359,7 @@ class SwitchDriver(ABC):
                 return judge(step, read_back, device_s=device_s, error=fault if says_more else failure)
 
     def _look(self, step: Step, failure: OcsError | None) -> tuple[Snapshot | None, OcsError | None]:
-        """What the device holds, None when it is not heard any more, and what has gone wrong so far."""
+        """Return what the device holds, None when it no longer answers, and what has gone wrong so far."""
         if not isinstance(failure, TransportError):
             try:
                 read_back, objection = self._read_back(step)
@@ -374,18 +374,18 @@ class SwitchDriver(ABC):
             return None, failure
 
     def _goes_on(self, step: Step, read_back: Snapshot, failure: OcsError | None) -> bool:
-        """Whether to look again at a step that is not done."""
+        """Return True to read again after a step that is not done."""
         return (failure is None or self.after_loss == "watch") and self._still_moving(step, read_back)
 
     def _pauses(self) -> Iterator[float]:
-        """Ever longer pauses between looks: what is quick is seen soon, and what is slow is not pestered."""
+        """Yield ever longer pauses between reads: what is quick is seen soon, what is slow is not asked too often."""
         pause_s = FIRST_POLL_S
         while True:
             yield min(pause_s, self.poll_s)
             pause_s *= 2
 
     def _wait(self, deadline: Deadline, pause_s: float) -> None:
-        """Let some time pass before the next look. Raises `Timeout` when there is none left."""
+        """Let some time pass before the next read. Raises `Timeout` when there is none left."""
         if deadline.passed:
             raise Timeout(
                 f"the device is still moving after {deadline.timeout_s:.3g} s",
@@ -395,11 +395,11 @@ class SwitchDriver(ABC):
         self._clock.sleep(min(pause_s, max(deadline.remaining_s(), 0.001)))
 
     def _longest_s(self, first: Snapshot) -> float:
-        """How long a step may take, with all moves that are ahead of it in a robot's queue."""
+        """Return the longest time a step may take, with all moves that are ahead of it in a robot's queue."""
         return self._timeout_s + self.capabilities.switch_time_s[1] * (1 + len(first.pending))
 
     def _explain(self, refusal: OcsError, step: Step) -> OcsError:
-        """The refusal of a step with the ports it is about: those that the device says are unfit, else all."""
+        """Return the refusal of a step with the ports it is about: those that the device says are unfit, else all."""
         if not isinstance(refusal, DeviceError):
             return refusal
         named = sorted({port for pair in step.pairs.items() for port in pair})
@@ -450,12 +450,12 @@ class SwitchDriver(ABC):
     # -- what not every device has
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
-        """None for every port, where there is no monitor."""
+        """Return None for every port, where there is no monitor."""
         planning.check_known(ports, self.capabilities, device=self._address)
         return dict.fromkeys(ports)
 
     def attenuation(self, port: int) -> Attenuation:
-        """The attenuator of an output port; a driver without attenuators leaves it at that."""
+        """Raise `Unsupported`; drivers with attenuators return the setting of that of an output port."""
         raise self._unsupported("reading an attenuator", (port,))
 
     def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = unguarded) -> None:
@@ -469,7 +469,7 @@ class SwitchDriver(ABC):
         raise self._unsupported("shutters", ports)
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
-        """Nothing, for devices that only speak when spoken to."""
+        """Return nothing, for devices that never send an unsolicited message."""
         del since
         return ()
 

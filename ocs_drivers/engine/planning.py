@@ -107,7 +107,7 @@ def plan(
     scope: Collection[int] | None = None,
     device: str = "",
 ) -> tuple[Step, ...]:
-    """The device's own atomic steps from `seen` to `target`; empty when nothing differs in the scope.
+    """Return the device's own atomic steps from `seen` to `target`; empty when nothing differs in the scope.
 
     One `replace` when the whole switch is meant and the device can do that at once, else `remove`, then
     `add` (break before make), limited to the inputs in `scope`: one of each where a command takes lists,
@@ -141,7 +141,7 @@ def _replace(target: CrossConnects, before: CrossConnects, capabilities: Capabil
 def _difference(
     target: CrossConnects, seen: Snapshot, scope: frozenset[int], device: str
 ) -> tuple[frozenset[Pair], frozenset[Pair]]:
-    """Pairs to remove and pairs to add within the scope; what is tied to a removed pair goes with it."""
+    """Return the pairs to remove and the pairs to add within the scope; what is tied to a removed pair goes with it."""
     before = seen.connections
     remove = {(i, o) for i, o in before.items() if i in scope and target.get(i) != o}
     tied = {pair for group in seen.tied if group & remove for pair in group & before.pairs} - remove
@@ -160,7 +160,7 @@ def _difference(
 
 
 def _without_disconnects(remove: frozenset[Pair], add: frozenset[Pair], device: str) -> frozenset[Pair]:
-    """Nothing to remove: an input that moves leaves its old output by itself."""
+    """Return no pairs to remove: an input that moves leaves its old output by itself."""
     moved = {source for source, _ in add}
     left = sorted(source for source, _ in remove if source not in moved)
     if left:
@@ -174,7 +174,7 @@ def _without_disconnects(remove: frozenset[Pair], add: frozenset[Pair], device: 
 
 
 def _moved(before: CrossConnects, add: frozenset[Pair]) -> frozenset[Pair]:
-    """Pairs that end because their input is sent elsewhere."""
+    """Return the pairs that end because their input is sent elsewhere."""
     sources = {source for source, _ in add}
     return frozenset(pair for pair in before.items() if pair[0] in sources)
 
@@ -196,7 +196,7 @@ def _break_then_make(
 
 
 def _commands(pairs: frozenset[Pair], tied: frozenset[frozenset[Pair]], *, bulk: bool) -> list[CrossConnects]:
-    """The pairs of each command: all in one where it takes lists, else one each, or what is tied together."""
+    """Return the pairs of each command: all in one where it takes lists, else one each, or what is tied together."""
     if bulk:
         return [CrossConnects(pairs)] if pairs else []
     groups = {pair: group & pairs for group in tied for pair in group & pairs}
@@ -225,7 +225,7 @@ def _check_fit(seen: Snapshot, add: Collection[Pair], remove: Collection[Pair], 
 def unfit_error(
     state: PortState, ports: Iterable[int], *, device: str = "", sent: str = "", received: str = ""
 ) -> PortError:
-    """The error for ports that are locked, disabled or failed.
+    """Return the error for ports that are locked, disabled or failed.
 
     >>> print(unfit_error(PortState.LOCKED, [3], device="polatis+tl1://10.0.0.2"))
     polatis+tl1://10.0.0.2: locked [port 3]. Ask who reserved it, or have it unlocked.

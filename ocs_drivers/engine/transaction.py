@@ -34,15 +34,15 @@ class Executor(Protocol):
 
     @property
     def address(self) -> str:
-        """Where the device answers."""
+        """Address where the device answers."""
 
     def read(self) -> Snapshot:
-        """What the device holds."""
+        """Return what the device holds."""
 
     def plan(
         self, target: CrossConnects, seen: Snapshot | CrossConnects, scope: Collection[int] | None = None
     ) -> tuple[Step, ...]:
-        """Steps from `seen` to `target`."""
+        """Return the steps from `seen` to `target`."""
 
     def execute(self, step: Step, guard: Guard = unguarded) -> Outcome:
         """Do one step."""
@@ -55,7 +55,7 @@ def judge(
     device_s: float = 0.0,
     error: Exception | None = None,
 ) -> Outcome:
-    """What became of every pair of a step, from what was read afterwards.
+    """Return the outcome of every pair of a step, from what was read afterwards.
 
     A pair that is not as wanted has failed, but is unknown when nothing could be read, and also after a
     timeout: a device that was only slow may still carry the command out.
@@ -100,7 +100,7 @@ def check_undisturbed(
 
 
 def _pairs_moved(step: Step, found: CrossConnects) -> list[Pair]:
-    """Pairs the step was to make or remove; a whole-switch step answers for every pair found as well."""
+    """Return the pairs the step was to make or remove; a whole-switch step answers for every pair found as well."""
     if step.kind == "replace":
         return sorted(step.before.pairs | step.after.pairs | found.pairs)
     return sorted(step.pairs.pairs)
@@ -144,7 +144,7 @@ def apply(
 
 
 def _found(outcome: Outcome) -> CrossConnects:
-    """What was read after a step that is done."""
+    """Return what was read after a step that is done."""
     assert outcome.read_back is not None  # or the step would not be done
     return outcome.read_back.connections
 
@@ -163,7 +163,7 @@ def _touching(connections: CrossConnects, ports: Collection[int] | None) -> froz
 
 
 def conflict(expected: CrossConnects, found: CrossConnects, *, device: str) -> Conflict:
-    """The error for a switch that somebody else has changed."""
+    """Return the error for a switch that somebody else has changed."""
     differing = sorted(found.pairs ^ expected.pairs)
     return Conflict(
         f"the switch is not as expected: {describe_pairs(differing)} differ; nothing more was sent",
@@ -198,7 +198,7 @@ def report_of(
     *,
     scope: Collection[int] | None,
 ) -> ApplyReport:
-    """What became of every pair of an apply that went through `outcomes` of its `steps`.
+    """Return the status of every pair of an apply that went through `outcomes` of its `steps`.
 
     Accounts for the pairs that the steps name, and for what somebody else changed meanwhile within `scope`.
     """
@@ -220,7 +220,7 @@ def report_of(
 def _undone_since(
     pairs: Mapping[Pair, Status], found: CrossConnects, after: CrossConnects
 ) -> dict[Pair, Status]:
-    """Pairs that an earlier step had done, and that the last read-back does not show any more."""
+    """Return the pairs that an earlier step had done, and that the last read-back does not show any more."""
     done = (pair for pair, status in pairs.items() if status is Status.DONE)
     return {pair: Status.FAILED for pair in done if (pair in found.pairs) != (pair in after.pairs)}
 
@@ -228,14 +228,14 @@ def _undone_since(
 def _changed_by_others(
     target: CrossConnects, before: CrossConnects, found: CrossConnects, scope: Collection[int] | None
 ) -> frozenset[Pair]:
-    """Pairs in the scope that should have stayed and are gone, or that nobody asked for and are there now."""
+    """Return the pairs in the scope that should have stayed and are gone, or that nobody asked for."""
     gone = (target.pairs & before.pairs) - found.pairs
     added = found.pairs - before.pairs - target.pairs
     return gone | {pair for pair in added if scope is None or pair[0] in scope}
 
 
 def failure_of(report: ApplyReport, *, device: str) -> OcsError:
-    """The error that says best what an incomplete report means; the report is its `.report`.
+    """Return the error that says best what an incomplete report means; the report is its `.report`.
 
     `PartialApply` when a pair is unknown, or when the device objected after part of the work was done;
     the device's own error when it objected and nothing was done; `VerifyMismatch` when it claimed success.
@@ -297,7 +297,7 @@ def _mismatch(report: ApplyReport, device: str) -> VerifyMismatch:
 
 
 def describe_pairs(pairs: Iterable[Pair], *, longest: int = 8) -> str:
-    """Pairs as people write them, cut after `longest`.
+    """Format pairs as people write them, cut after `longest`.
 
     >>> describe_pairs([(1, 49), (2, 50)])
     '1->49, 2->50'

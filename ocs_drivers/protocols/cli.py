@@ -46,7 +46,7 @@ CliEvent = Line | Prompt
 
 
 def command_bytes(command: str, line_end: bytes) -> bytes:
-    r"""The command as it is typed. Raises `ValueError` when a character of it would end it or steer the device.
+    r"""Return the command as it is typed. Raises `ValueError` when a character of it would end it or steer the device.
 
     >>> command_bytes("switchstate input 3", b"\r")
     b'switchstate input 3\r'
@@ -89,7 +89,7 @@ class Decoder:
         self._broken: ProtocolDesync | None = None
 
     def feed(self, data: bytes) -> list[CliEvent]:
-        """The lines and prompts that `data` completes. Raises `ProtocolDesync` for a line without end."""
+        """Return the lines and prompts that `data` completes. Raises `ProtocolDesync` for a line without end."""
         if self._broken is None:
             try:
                 self._take_all(self._utf8.decode(data))

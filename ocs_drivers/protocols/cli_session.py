@@ -1,4 +1,4 @@
-"""A conversation at a prompt: login, one command at a time, and what the device says in between."""
+"""A session at a prompt: login, one command at a time, and what the device says in between."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 EVENTS_KEPT = 1024
 CLOSE_TIMEOUT_S = 0.5
-"""How long a hang-up may take; the device notices by itself."""
+"""Time that closing may take; the device notices by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class CliSession:
             self._in_use = True
 
     def close(self) -> None:
-        """Say farewell, where the device wants one, and hang up; does nothing when closed."""
+        """Log out, where the device wants it, and close the connection; does nothing when closed."""
         with self._lock:
             self._in_use = False
             if self._transport.is_open and self._logout:
@@ -116,21 +116,21 @@ class CliSession:
 
     @property
     def in_use(self) -> bool:
-        """Whether it was opened and not closed since; a broken line is mended by the next exchange."""
+        """True from `open` to `close`; the next exchange replaces a broken connection."""
         return self._in_use
 
     @property
     def event_count(self) -> int:
-        """How many unasked lines have come in since it was made."""
+        """Number of unsolicited lines that have come in since it was made."""
         return self._event_count
 
     @property
     def connections(self) -> int:
-        """How many connections were made."""
+        """Number of connections made."""
         return self._connections
 
     def lock(self) -> AbstractContextManager[object]:
-        """Holds off the commands of other threads over several of ours; re-entrant."""
+        """Return a re-entrant lock that holds off the commands of other threads over several of ours."""
         return self._lock
 
     def disconnect(self) -> None:
@@ -173,14 +173,14 @@ class CliSession:
             raise objection
 
     def ask_again(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
-        """As `ask`, but once more on a new connection when the device had hung up: for reads only."""
+        """Ask once more, on a new connection, when the device had closed the connection: for reads only."""
         try:
             return self.ask(command, decode)
         except ConnectionLost:
             return self.ask(command, decode)
 
     def events(self, since: int) -> tuple[Event, ...]:
-        """Unasked lines after number `since`, with those that wait on the connection now."""
+        """Return the unsolicited lines after number `since`, with those that wait on the connection now."""
         with self._lock:
             if self._in_use:
                 self._collect()
@@ -198,7 +198,7 @@ class CliSession:
                 self._reach_prompt(Deadline(self._timeout_s, self._clock))
         except ConnectionLost as error:
             raise ConnectError(
-                "the device hung up before it was ready for a command",
+                "the device closed the connection before it was ready for a command",
                 device=self._device,
                 hint="It may have no session left; close other clients.",
             ) from error
@@ -220,7 +220,7 @@ class CliSession:
                 return
 
     def _next_prompt(self, deadline: Deadline, *, after_user: bool) -> str:
-        """The next prompt; lines before it are events (but for the echo of the user's name), pages are turned."""
+        """Return the next prompt; lines before it are events (but for the user name's echo), pages are turned."""
         while True:
             event = self._next(deadline)
             if isinstance(event, Line):
@@ -253,7 +253,7 @@ class CliSession:
         return tuple(lines)
 
     def _await_echo(self, command: str, deadline: Deadline) -> None:
-        """Skip what was under way before the command was heard, another prompt included."""
+        """Skip what was under way before the command was received, another prompt included."""
         while True:
             event = self._next(deadline)
             if isinstance(event, Prompt):
@@ -264,7 +264,7 @@ class CliSession:
                 self._keep(event.text)
 
     def _next_line(self, deadline: Deadline) -> str | None:
-        """The next line of a reply; None at its end."""
+        """Return the next line of a reply; None at its end."""
         while True:
             event = self._next(deadline)
             if isinstance(event, Line):
@@ -274,7 +274,7 @@ class CliSession:
                 return None
 
     def _turns_page(self, prompt: Prompt, deadline: Deadline) -> bool:
-        """Whether this is the end of a page; if so, the next is asked for."""
+        """Return True at the end of a page; then the next page is asked for."""
         if self._pager is None or not self._pager.fullmatch(prompt.text):
             return False
         self._transport.send(b" ", deadline)
@@ -335,7 +335,7 @@ class CliSession:
 
 
 def _any_of(*patterns: re.Pattern[str] | None) -> re.Pattern[str]:
-    """A pattern that matches what any of these does; case may be ignored in some of them."""
+    """Return a pattern that matches what any of these does; case may be ignored in some of them."""
     parts = [
         f"(?{'i' if pattern.flags & re.IGNORECASE else ''}:{pattern.pattern})"
         for pattern in patterns
@@ -345,5 +345,5 @@ def _any_of(*patterns: re.Pattern[str] | None) -> re.Pattern[str]:
 
 
 def _same(line: str, command: str) -> bool:
-    """Whether a line is the command as the device repeats it; devices add and drop blanks."""
+    """Return True if a line is the command as the device repeats it; devices add and drop blanks."""
     return line.split() == command.split()

@@ -42,11 +42,11 @@ class Request:
 
     @property
     def line(self) -> str:
-        """What it asks for, in messages and logs."""
+        """Method and target, for messages and logs."""
         return f"{self.method} {self.target}"
 
     def with_headers(self, *headers: tuple[str, str]) -> Request:
-        """The same with these headers before its own."""
+        """Return the same request with these headers before its own."""
         return replace(self, headers=(*headers, *self.headers))
 
 
@@ -65,7 +65,7 @@ class HttpReply:
         return self.body.decode("utf-8", "replace").strip()
 
     def json(self) -> Any:
-        """The body as JSON. Raises `ProtocolDesync` when it is none, or nested beyond sense."""
+        """Return the body as JSON. Raises `ProtocolDesync` when it is not JSON, or nested beyond sense."""
         try:
             return _not_deep(json.loads(self.body))
         except (ValueError, RecursionError) as error:
@@ -75,7 +75,7 @@ class HttpReply:
 
 
 def _not_deep(document: Any) -> Any:
-    """The document. Raises `ValueError` when it is nested more than `DEEPEST_DOCUMENT` times."""
+    """Return the document. Raises `ValueError` when it is nested more than `DEEPEST_DOCUMENT` times."""
     level = [document]
     for _ in range(DEEPEST_DOCUMENT):
         level = [inner for item in level for inner in _inside(item)]
@@ -126,7 +126,7 @@ class CookieJar:
 
 
 def basic_authorization(credentials: Credentials) -> tuple[str, str]:
-    """The header of HTTP Basic authentication (RFC 7617).
+    """Return the header of HTTP Basic authentication (RFC 7617).
 
     >>> basic_authorization(Credentials("admin", "root"))
     ('Authorization', 'Basic YWRtaW46cm9vdA==')
@@ -157,7 +157,7 @@ class HttpConnection:
         self._beginning = b""
 
     def request(self, request: Request) -> bytes:
-        """The bytes of one request, which must have a Host header."""
+        """Return the bytes of one request, which must have a Host header."""
         h11, body = self._h11, request.body
         headers = list(request.headers)
         if body is not None or request.method in {"POST", "PUT", "PATCH"}:
@@ -168,7 +168,7 @@ class HttpConnection:
         return b"".join(self._connection.send(event) or b"" for event in (*events, h11.EndOfMessage()))
 
     def feed(self, data: bytes) -> HttpReply | None:
-        """The reply, once these bytes complete it; `b""` says that the device has hung up."""
+        """Return the reply, once these bytes complete it; `b""` says that the device has closed the connection."""
         self._check_http(data)
         try:
             self._connection.receive_data(data)
@@ -183,7 +183,7 @@ class HttpConnection:
             raise _desync(f"the answer is not HTTP: {error}", data) from None
 
     def _check_http(self, data: bytes) -> None:
-        """Noise without a line end would have us wait for the rest of it."""
+        """Raise `ProtocolDesync` at once for noise: without a line end, we would wait for the rest of it."""
         if len(self._beginning) < len(_EVERY_REPLY):
             self._beginning += data[: len(_EVERY_REPLY) - len(self._beginning)]
             if not _EVERY_REPLY.startswith(self._beginning):
@@ -191,7 +191,7 @@ class HttpConnection:
 
     @property
     def reusable(self) -> bool:
-        """Whether another request may follow on this connection; asked once after each reply."""
+        """True if another request may follow on this connection; asked once after each reply."""
         try:
             self._connection.start_next_cycle()
         except self._h11.LocalProtocolError:

@@ -1,12 +1,12 @@
-"""A conversation in HTTP: one request at a time over any transport, with Basic authentication and a cookie.
+"""A session in HTTP: one request at a time over any transport, with Basic authentication and a cookie.
 
     session = HttpSession(transport, device="calient+rest://10.0.0.3", credentials=account, timeout_s=5)
     session.open()
     session.get_json("/rest/crossconnects/?id=list")
     session.send_json("PUT", "/api/data/...", document, before_resending=guard)
 
-A request that changes something is never sent twice, but where the device refused the first in so many
-words (its session had expired) and the caller's guard lets the second pass.
+A request that changes something is never sent twice, but where the device refused the first explicitly
+(its session had expired) and the caller's guard lets the second pass.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class HttpSession:
     """Requests and replies on one kept connection; several threads may share it.
 
     A lock is held over each exchange. Whatever breaks an exchange closes the connection, so that a late
-    answer meets nobody. A connection that the device closed between two requests is made anew; reads are
+    answer meets nobody. A connection that the device closed between two requests is replaced; reads are
     sent again once when it closed while they were on their way. The `Host` header is that of `device`.
     """
 
@@ -93,7 +93,7 @@ class HttpSession:
             self._in_use = True
 
     def close(self) -> None:
-        """Hang up and forget the login; further requests raise `ConnectionLost` until opened again."""
+        """Close the connection and forget the login; further requests raise `ConnectionLost` until opened again."""
         with self._lock:
             self._in_use = False
             self._cookies.clear()
@@ -106,7 +106,7 @@ class HttpSession:
 
     @property
     def in_use(self) -> bool:
-        """Whether it was opened and not closed since; a broken line is mended by the next exchange."""
+        """True from `open` to `close`; the next exchange replaces a broken connection."""
         return self._in_use
 
     @property
@@ -116,11 +116,11 @@ class HttpSession:
 
     @property
     def connections(self) -> int:
-        """How many connections were made; when it grows, another device may answer at the address."""
+        """Number of connections made; when it grows, another device may answer at the address."""
         return self._connections
 
     def lock(self) -> AbstractContextManager[object]:
-        """Holds off the requests of other threads over several of ours; re-entrant."""
+        """Return a re-entrant lock that holds off the requests of other threads over several of ours."""
         return self._lock
 
     def ready(self) -> None:
@@ -149,7 +149,7 @@ class HttpSession:
     ) -> HttpReply:
         """Send a request and give its reply, whatever its status but 401 and 403.
 
-        `is_read` says that it may be sent again when the device hung up (by default the methods that read).
+        `is_read` says that it may be sent again when the device closed the connection (default: methods that read).
         A 401 to a cookie renews the login once: `before_resending` is asked, then the request is sent again.
         Raises `LoginFailed`, `SessionExpired`, `PermissionDenied`, and whatever breaks a line.
         """
@@ -174,7 +174,7 @@ class HttpSession:
         *,
         accept: str = JSON_TYPE,
     ) -> _T:
-        """What is at `target`, decoded. Raises `DeviceError` for any status but 200."""
+        """Return what is at `target`, decoded. Raises `DeviceError` for any status but 200."""
         reply = self.request("GET", target, headers=(("Accept", accept), *headers))
         sent = f"GET {target}"
         with self._closing_on_failure(sent):
@@ -185,7 +185,7 @@ class HttpSession:
     def get_json(
         self, target: str, decode: Callable[[Any], _T], headers: Headers = (), *, accept: str = JSON_TYPE
     ) -> _T:
-        """As `get`, of the JSON document there."""
+        """Return the JSON document at `target`, decoded; raises as `get` does."""
         return self.get(target, lambda reply: decode(reply.json()), headers, accept=accept)
 
     def send_json(
@@ -211,7 +211,7 @@ class HttpSession:
         )
 
     def refusal(self, reply: HttpReply, sent: str) -> DeviceError:
-        """The error for a status that is no success; `device_code` is the status."""
+        """Return the error for a status that is not a success; `device_code` is the status."""
         return DeviceError(
             f"the device refused: {reply.status} {reply.reason}".rstrip(),
             device_code=str(reply.status),
@@ -226,7 +226,7 @@ class HttpSession:
         self._http = HttpConnection(longest_body_bytes=self._longest_body_bytes)
 
     def _ask(self, request: Request, again: bool, deadline: Deadline) -> HttpReply:
-        """One exchange; once more on a new connection where `again` allows it."""
+        """Exchange a request and its reply; once more on a new connection where `again` allows it."""
         try:
             return self._exchange(request, deadline)
         except ConnectionLost as error:
@@ -272,7 +272,7 @@ class HttpSession:
             self._transport.close()
 
     def _login(self) -> Headers:
-        """A cookie where there is one, and who we are in any case."""
+        """Return the headers of the login: a cookie where there is one, and the account in any case."""
         basic = () if self._credentials is None else (basic_authorization(self._credentials),)
         return (*basic, *self._cookies.header)
 
@@ -296,14 +296,14 @@ class HttpSession:
 
     def _nobody(self) -> ConnectError:
         return ConnectError(
-            "the device hung up before its first answer",
+            "the device closed the connection before its first answer",
             device=self._device,
             hint="The port may belong to something else, or want TLS (?tls=1).",
         )
 
     @contextmanager
     def _closing_on_failure(self, sent: str) -> Iterator[None]:
-        """A broken line is closed; a refusal that came as a whole reply leaves it open."""
+        """Close a broken connection; a refusal that came as a whole reply leaves it open."""
         try:
             yield
         except BaseException as error:
@@ -315,7 +315,7 @@ class HttpSession:
 
 
 def _reply_ended_by_close(connection: HttpConnection) -> HttpReply | None:
-    """The reply of a server that marks the end of a body by hanging up; None when it is not one."""
+    """Return the reply of a server that marks the end of a body by closing the connection, else None."""
     try:
         return connection.feed(b"")
     except ProtocolDesync:

@@ -44,7 +44,7 @@ class ReplyReader:
         self._broken: ProtocolDesync | None = None
 
     def feed(self, data: bytes) -> list[str]:
-        """Replies completed by these bytes, in order."""
+        """Return the replies completed by these bytes, in order."""
         if self._broken is not None:
             raise self._broken
         try:
@@ -73,7 +73,7 @@ _REPLY = re.compile(r'(?:"(?:[^"]|"")*"|\([^()]*\)|[^;"()])*')
 
 
 def split_replies(line: str) -> tuple[str, ...]:
-    """The replies that chained queries gave on one line.
+    """Return the replies that chained queries gave on one line.
 
     >>> split_replies('(@1),(@17);0, "No error; really"')
     ('(@1),(@17)', '0, "No error; really"')
@@ -94,7 +94,7 @@ _ERROR = re.compile(r'([+-]?\d{1,9})\s*,\s*"(.*)"')
 
 
 def decode_identity(reply: str) -> Identity:
-    """Maker, product code, serial number, firmware.
+    """Decode maker, product code, serial number and firmware.
 
     >>> decode_identity("Polatis,I-OST-24x24-LU1-DMHNS,002414,6.5.2.18").serial
     '002414'
@@ -106,12 +106,12 @@ def decode_identity(reply: str) -> Identity:
 
 
 def is_queued_error(reply: str) -> bool:
-    """Whether a reply has the form of an entry of the error queue."""
+    """Return True if a reply has the form of an entry of the error queue."""
     return _ERROR.fullmatch(reply) is not None
 
 
 def decode_error(reply: str) -> QueuedError:
-    """An entry of the error queue.
+    """Decode an entry of the error queue.
 
     >>> decode_error('-113,"Undefined header"'), decode_error('0, "No error"').number
     (QueuedError(number=-113, text='Undefined header'), 0)
@@ -123,7 +123,7 @@ def decode_error(reply: str) -> QueuedError:
 
 
 def decode_complete(reply: str) -> None:
-    """The answer to `OPERATION_COMPLETE`: exactly `1`."""
+    """Check the answer to `OPERATION_COMPLETE`: exactly `1`."""
     if reply != "1":
         raise _not_scpi("not the 1 that means complete", reply)
 

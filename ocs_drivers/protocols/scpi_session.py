@@ -1,4 +1,4 @@
-"""A conversation in SCPI: one question at a time, each with its own answers, over any transport."""
+"""A session in SCPI: one question at a time, each with its own answers, over any transport."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LONGEST_QUEUE = 64
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Where one instrument's SCPI differs from another's, as far as a conversation goes.
+    """Differences between one instrument's SCPI and another's, as far as a session goes.
 
     `identity` is asked on every new connection and decoded by `decode_identity`; `errors` asks for the
     oldest entry of the error queue, and is empty where there is none.
@@ -84,7 +84,7 @@ class ScpiSession:
             return identity
 
     def close(self) -> None:
-        """Hang up; further questions raise `ConnectionLost` until opened again."""
+        """Close the connection; further queries raise `ConnectionLost` until opened again."""
         with self._lock:
             self._in_use = False
             self._transport.close()
@@ -96,12 +96,12 @@ class ScpiSession:
 
     @property
     def in_use(self) -> bool:
-        """Whether it was opened and not closed since; a broken line is mended by the next exchange."""
+        """True from `open` to `close`; the next exchange replaces a broken connection."""
         return self._in_use
 
     @property
     def identity(self) -> Identity:
-        """Who answered when the connection was made."""
+        """Identity that the device gave when the connection was made."""
         if self._known is None:
             raise lost(self._device, "it was never opened")
         return self._known
@@ -113,11 +113,11 @@ class ScpiSession:
 
     @property
     def connections(self) -> int:
-        """How many connections were made."""
+        """Number of connections made."""
         return self._connections
 
     def lock(self) -> AbstractContextManager[object]:
-        """Holds off the questions of other threads over several of ours; re-entrant."""
+        """Return a re-entrant lock that holds off the queries of other threads over several of ours."""
         return self._lock
 
     def ready(self) -> None:
@@ -143,7 +143,7 @@ class ScpiSession:
             self._transport.close()
 
     def ask(self, query: str, decode: Callable[[str], _T], *, timeout_s: float | None = None) -> _T:
-        """The decoded answer to one query, or to several where all but the last are silent.
+        """Return the decoded answer to one query, or to several where all but the last are silent.
 
         Never sends twice: for queries that may be repeated, see `ask_again`.
         """
@@ -156,14 +156,14 @@ class ScpiSession:
             pass
 
     def ask_again(self, query: str, decode: Callable[[str], _T]) -> _T:
-        """As `ask`, but once more on a new connection when the device had hung up: for reads only."""
+        """Ask once more, on a new connection, when the device had closed the connection: for reads only."""
         try:
             return self.ask(query, decode)
         except ConnectionLost:
             return self.ask(query, decode)
 
     def ask_together_again(self, queries: Sequence[str], decode: Callable[[Sequence[str]], _T]) -> _T:
-        """The decoded answers to several queries in one round trip; as `ask_again` in all else."""
+        """Return the decoded answers to several queries in one round trip; as `ask_again` in all else."""
         try:
             return self._ask_together(queries, decode)
         except ConnectionLost:
@@ -176,7 +176,7 @@ class ScpiSession:
     def ask_checked(
         self, query: str, decode: Callable[[str], _T]
     ) -> tuple[_T | None, tuple[DeviceError, ...]]:
-        """The answer and the error queue in one round trip; the answer is None when refused.
+        """Return the answer and the error queue in one round trip; the answer is None when refused.
 
         A refused query is silent, so the queue's entry is what ends the answer. Further entries are
         drained by further questions.
@@ -193,7 +193,7 @@ class ScpiSession:
         return answer, self._rest_of_queue(entry, query)
 
     def drain_errors(self, doing: str) -> tuple[DeviceError, ...]:
-        """Everything in the device's error queue, oldest first."""
+        """Return everything in the device's error queue, oldest first."""
         return self._rest_of_queue(self.ask(self._dialect.errors, scpi.decode_error), doing)
 
     def _rest_of_queue(self, entry: scpi.QueuedError, sent: str) -> tuple[DeviceError, ...]:
@@ -221,7 +221,7 @@ class ScpiSession:
                 identity = self._dialect.decode_identity(next_reply())
         except ConnectionLost as error:
             raise ConnectError(
-                "the device hung up before it said who it is",
+                "the device closed the connection before it said who it is",
                 device=self._device,
                 hint="It may serve one client at a time, or the port may belong to something else.",
             ) from error

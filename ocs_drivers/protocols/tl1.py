@@ -1,8 +1,8 @@
 """TL1, the telecommunications language of optical switches, without any input or output.
 
 `Command` is what goes out. `Decoder` turns bytes into events, the same however the bytes were split:
-`Reply` answers the command whose correlation tag it carries, `Autonomous` is what the device says unasked,
-`Acknowledgement` says that a command was heard. Prompts (`<`, `agent>`) are skipped. A `;` inside quotes
+`Reply` answers the command whose correlation tag it carries, `Autonomous` is an unsolicited message,
+`Acknowledgement` says that a command was received. Prompts (`<`, `agent>`) are skipped. A `;` inside quotes
 or a comment ends nothing. Whatever is not TL1 raises `ProtocolDesync`.
 
 A reply on the wire, each line ended by CRLF (any of CR, LF and CRLF is taken):
@@ -78,7 +78,7 @@ class Command:
 
 
 def port_list(ports: Iterable[int]) -> str:
-    """Ports as a TL1 list.
+    """Format ports as a TL1 list.
 
     >>> port_list([1, 4, 10])
     '1&4&10'
@@ -87,7 +87,7 @@ def port_list(ports: Iterable[int]) -> str:
 
 
 def port_range(first: int, last: int) -> str:
-    """Ports as a TL1 range.
+    """Format ports as a TL1 range.
 
     >>> port_range(1, 32)
     '1&&32'
@@ -113,7 +113,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Autonomous:
-    """What the device says unasked: alarm code (`A`, `*`, `**`, `*C`), its own tag, verb (`REPT DBCHG`)."""
+    """An unsolicited message: alarm code (`A`, `*`, `**`, `*C`), its own tag, verb (`REPT DBCHG`)."""
 
     alarm_code: str
     tag: str
@@ -124,7 +124,7 @@ class Autonomous:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """A command was heard: in progress (IP), printout follows (PF), all right (OK), or not (NA, NG, RL)."""
+    """A command was received: in progress (IP), printout follows (PF), all right (OK), or not (NA, NG, RL)."""
 
     code: Literal["IP", "PF", "OK", "NA", "NG", "RL"]
     tag: str
@@ -143,7 +143,7 @@ _QUOTED_OR_COMMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|/\*(.*?)\*/|".*', re.DOTAL
 
 
 class _Part(Enum):
-    """Which part of a block comes next."""
+    """Part of a block that comes next."""
 
     HEADER = auto()
     IDENTIFICATION = auto()
@@ -151,7 +151,7 @@ class _Part(Enum):
 
 
 class _Inside(Enum):
-    """Where in a line we are: a `;` means something only in the open."""
+    """Position in a line: a `;` ends a block only outside of quotes and comments."""
 
     NOTHING = auto()
     QUOTES = auto()
@@ -179,7 +179,7 @@ class Decoder:
         self._start_block()
 
     def feed(self, data: bytes) -> list[Tl1Event]:
-        """Events completed by these bytes, in order."""
+        """Return the events completed by these bytes, in order."""
         if self._broken is not None:
             raise self._broken
         try:
@@ -200,7 +200,7 @@ class Decoder:
         self._size_bytes = 0
 
     def _take_all(self, text: str) -> None:
-        """Characters that mean nothing here are taken in runs, the others one by one."""
+        """Take characters that mean nothing here in runs, the others one by one."""
         position = 0
         while position < len(text):
             run = _PLAIN[self._inside].match(text, position)
@@ -296,7 +296,7 @@ class Decoder:
 
 
 def _is_header(line: str) -> bool:
-    """A name, of whatever words, then date and time."""
+    """Return True for a name of one or more words, then date and time."""
     parts = line.split()
     return len(parts) >= 3 and _MOMENT.fullmatch(" ".join(parts[-2:])) is not None
 
@@ -314,7 +314,7 @@ def _event(identification: re.Match[str], text: list[str], *, more: bool) -> Tl1
 
 
 def _split_text(text: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Text lines without their quotes, and comments without their marks."""
+    """Return text lines without their quotes, and comments without their marks."""
     lines: list[str] = []
     comments: list[str] = []
     for line in text:

@@ -1,4 +1,4 @@
-"""A conversation in TL1: login, one command at a time, and what the device says in between."""
+"""A session in TL1: login, one command at a time, and what the device says in between."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _T = TypeVar("_T")
 
 EVENTS_KEPT = 1024
 CLOSE_TIMEOUT_S = 0.5
-"""How long a hang-up waits for the device to end the login; it times out there anyway."""
+"""Time that closing waits for the device to end the login; it times out there anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Where one vendor's TL1 differs from another's, as far as a conversation goes.
+    """Differences between one vendor's TL1 and another's, as far as a session goes.
 
     A denial means that nobody is logged in when it carries one of `login_codes` or its text matches
     `login_text`, and that the function does not exist with one of `unsupported_codes`. A denied login whose
@@ -54,13 +54,13 @@ class Dialect:
     short: bool = False
 
     def needs_login(self, reply: tl1.Reply) -> bool:
-        """Whether the device says that nobody is logged in."""
+        """Return True if the device says that nobody is logged in."""
         if reply.completion != "DENY":
             return False
         return reply.code in self.login_codes or _matches(self.login_text, reply)
 
     def is_welcome(self, reply: tl1.Reply) -> bool:
-        """Whether a denied login means that we are logged in."""
+        """Return True if a denied login means that we are logged in."""
         return reply.completion == "DENY" and _matches(self.welcome, reply)
 
 
@@ -112,7 +112,7 @@ class Tl1Session:
             self._in_use = True
 
     def close(self) -> None:
-        """Log out, so that the device has a session free, and hang up."""
+        """Log out, so that the device has a session free, and close the connection."""
         with self._lock:
             self._in_use = False
             if self._transport.is_open:
@@ -123,21 +123,21 @@ class Tl1Session:
 
     @property
     def in_use(self) -> bool:
-        """Whether it was opened and not closed since; a broken line is mended by the next exchange."""
+        """True from `open` to `close`; the next exchange replaces a broken connection."""
         return self._in_use
 
     @property
     def event_count(self) -> int:
-        """How many reports have come in since it was made."""
+        """Number of reports that have come in since it was made."""
         return self._event_count
 
     @property
     def connections(self) -> int:
-        """How many connections were made."""
+        """Number of connections made."""
         return self._connections
 
     def lock(self) -> AbstractContextManager[object]:
-        """Holds off the commands of other threads over several of ours; re-entrant."""
+        """Return a re-entrant lock that holds off the commands of other threads over several of ours."""
         return self._lock
 
     def ready(self) -> None:
@@ -183,14 +183,14 @@ class Tl1Session:
     def ask_again(
         self, verb: str, decode: Callable[[tuple[str, ...]], _T], *, aid: str = "", positional: str = ""
     ) -> _T:
-        """As `ask`, but once more on a new connection when the device had hung up: for reads only."""
+        """Ask once more, on a new connection, when the device had closed the connection: for reads only."""
         try:
             return self.ask(verb, decode, aid=aid, positional=positional)
         except ConnectionLost:
             return self.ask(verb, decode, aid=aid, positional=positional)
 
     def events(self, since: int) -> tuple[Event, ...]:
-        """Reports after number `since`, with those that wait on the connection now."""
+        """Return the reports after number `since`, with those that wait on the connection now."""
         with self._lock:
             if self._in_use:
                 self._collect()
@@ -210,7 +210,7 @@ class Tl1Session:
             self._login()
         except ConnectionLost as error:
             raise ConnectError(
-                "the device hung up during the login",
+                "the device closed the connection during the login",
                 device=self._device,
                 hint="It may have no session left; close other clients.",
             ) from error

@@ -1,4 +1,4 @@
-"""What `python -m ocs_drivers.testing` runs: the contract and, on a simulated switch, the faults every twin has."""
+"""The tests that `python -m ocs_drivers.testing` runs: the contract and, on a simulated switch, faults of any twin."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class TestSwitch(SwitchContract):
 
     @pytest.fixture
     def free_ports(self, free_ports: FreePorts) -> FreePorts:
-        """Those of `--free-ports`."""
+        """Return those of `--free-ports`."""
         return free_ports
 
 
 class TestUnderFaults(OnFreePorts):
-    """What the driver makes of a device that misbehaves: it says what is true, or that it does not know."""
+    """Tests of the driver on a device that misbehaves: it says what is true, or that it does not know."""
 
     @pytest.fixture
     def free_ports(self, free_ports: FreePorts) -> FreePorts:
-        """Those of `--free-ports`."""
+        """Return those of `--free-ports`."""
         return free_ports
 
     def test_what_is_read_is_the_truth(self, empty: OpticalSwitch, free: FreePorts, control: Control) -> None:

@@ -17,20 +17,20 @@ HTTP_OPTIONS = ("tls", "ca", "insecure")
 
 
 def tcp_line(address: Address, default_port: int) -> Transport:
-    """A plain TCP connection to the host of the address."""
+    """Return a plain TCP connection to the host of the address."""
     device = str(address)
     return recorded(SocketTransport(address.host, address.port or default_port, device=device), device)
 
 
 def telnet_line(address: Address, default_port: int) -> Transport:
-    """A telnet connection to the host of the address."""
+    """Return a telnet connection to the host of the address."""
     from ocs_drivers.transports.telnet import TelnetTransport
 
     return TelnetTransport(tcp_line(address, default_port))
 
 
 def visa_line(address: Address, default_port: int) -> Transport:
-    """A TCP connection held by PyVISA (extra `visa`)."""
+    """Return a TCP connection held by PyVISA (extra `visa`)."""
     from ocs_drivers.transports.visa import VisaTransport
 
     device = str(address)
@@ -38,7 +38,7 @@ def visa_line(address: Address, default_port: int) -> Transport:
 
 
 def serial_line(address: Address, default_baud: int) -> Transport:
-    """A serial line, 8N1 without flow control; the option `baud` of the address goes before the default.
+    """Return a serial line, 8N1 without flow control; the option `baud` of the address goes before the default.
 
     Raises `AddressError` for a rate that is none.
     """
@@ -53,7 +53,7 @@ def serial_line(address: Address, default_baud: int) -> Transport:
 
 
 def with_http_port(address: Address, *, port: int, tls_port: int) -> Address:
-    """The address with its own port, or the default of what it asks for: plain, or with `?tls=1` inside TLS.
+    """Return the address with its own port, or the default of what it asks for: plain, or with `?tls=1` inside TLS.
 
     A device has one address, so that it has one lock. Raises `AddressError` for an option without sense.
     """
@@ -61,7 +61,7 @@ def with_http_port(address: Address, *, port: int, tls_port: int) -> Address:
 
 
 def http_line(address: Address, *, port: int, tls_port: int) -> Transport:
-    """A TCP connection, with `?tls=1` inside TLS; `port` and `tls_port` are the defaults of the two.
+    """Return a TCP connection, with `?tls=1` inside TLS; `port` and `tls_port` are the defaults of the two.
 
     With TLS, `ca=FILE` names the authority that the device's certificate is believed on, and `insecure=1`
     believes any. Raises `AddressError` for an option without sense.
@@ -88,7 +88,7 @@ def _is_on(address: Address, option: str) -> bool:
 
 
 def ssh_line(address: Address, default_port: int, credentials: Credentials) -> Transport:
-    """An interactive shell over SSH (extra `ssh`); the option `key` of the address names a private key file."""
+    """Return an interactive shell over SSH (extra `ssh`); the option `key` of the address names a private key file."""
     from ocs_drivers.transports.ssh import SshTransport
 
     line = SshTransport(

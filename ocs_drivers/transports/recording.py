@@ -36,7 +36,7 @@ _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
 def blanked(data: bytes, accounts: frozenset[Credentials]) -> bytes:
-    """The bytes without anything that would let a reader log in.
+    """Blank out whatever would let a reader log in.
 
     >>> blanked(b"ACT-USER::admin:1::secret;", frozenset())
     b'ACT-USER::admin:1::***;'
@@ -54,7 +54,7 @@ def blanked(data: bytes, accounts: frozenset[Credentials]) -> bytes:
 
 
 class Recorder:
-    """Writes what all transports of one `recording` say and hear."""
+    """Writes what all transports of one `recording` send and receive."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -71,7 +71,7 @@ class Recorder:
 
 @contextmanager
 def recording(path: Path) -> Iterator[None]:
-    """Record all conversations with switches that are made inside, into a new file.
+    """Record all sessions with switches that are made inside, into a new file.
 
     Raises `FileExistsError` rather than write over a recording.
     """
@@ -84,7 +84,7 @@ def recording(path: Path) -> Iterator[None]:
 
 
 def recorded(transport: Transport, device: str) -> Transport:
-    """The transport, recorded when it is made inside a `recording`."""
+    """Return the transport, recorded when it is made inside a `recording`."""
     recorder = _recorder.get()
     return transport if recorder is None else _Recorded(transport, device, recorder)
 
@@ -148,12 +148,12 @@ class Replay:
 
     @property
     def is_open(self) -> bool:
-        """Whether the driver has opened it."""
+        """True once the driver has opened it."""
         return self._is_open
 
     @property
     def finished(self) -> bool:
-        """Whether everything was said and heard."""
+        """True once everything was sent and received."""
         return self._next == len(self._entries)
 
     def open(self, timeout_s: float) -> None:
@@ -162,11 +162,11 @@ class Replay:
         self._is_open = True
 
     def close(self) -> None:
-        """Nothing to hang up."""
+        """Do nothing: there is no connection."""
         self._is_open = False
 
     def has_input(self) -> bool:
-        """Whether the next thing that happened then was that something came."""
+        """Return True if something was received next in the recording."""
         return self._next < len(self._entries) and self._entries[self._next][0] != "sent"
 
     def send(self, data: bytes, deadline: Deadline) -> None:
@@ -178,7 +178,7 @@ class Replay:
             raise self._another(recorded_data, blanked(data, accounts))
 
     def receive(self, deadline: Deadline) -> bytes:
-        """What came then."""
+        """Return what was received at this place of the recording."""
         del deadline
         if self._next < len(self._entries) and self._entries[self._next][0] == "lost":
             self._next += 1
@@ -200,5 +200,5 @@ class Replay:
             device=self._device,
             sent=found.decode("latin-1"),
             received=expected.decode("latin-1"),
-            hint="The driver says something else than when this was recorded: record anew, or mend the driver.",
+            hint="The driver sends something else than when this was recorded: record it again, or correct the driver.",
         )

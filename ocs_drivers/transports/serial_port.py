@@ -2,7 +2,7 @@
 
 pyserial opens the line, makes it raw and locks it against other programs that lock; we wait on the file
 descriptor ourselves, so that an answer is seen the moment it arrives and a line that vanished (an adapter
-unplugged) is told from silence.
+unplugged) is distinguished from silence.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SerialTransport:
 
     @property
     def is_open(self) -> bool:
-        """Whether the line is open, as far as we know."""
+        """True if the line is open, as far as we know."""
         return self._port is not None
 
     def open(self, timeout_s: float) -> None:
@@ -55,7 +55,7 @@ class SerialTransport:
                 port.close()
 
     def has_input(self) -> bool:
-        """Whether something can be read at once, or the line has vanished."""
+        """Return True if something can be read at once, or the line has vanished."""
         return wait_for(self._opened().fileno(), select.POLLIN, 0)
 
     def send(self, data: bytes, deadline: Deadline) -> None:
@@ -73,7 +73,7 @@ class SerialTransport:
                 raise lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
-        """What has arrived, at least one byte."""
+        """Return what has arrived, at least one byte."""
         port = self._opened()
         if not wait_for(port.fileno(), select.POLLIN, deadline.remaining_s()):
             raise silent(self._device, deadline)

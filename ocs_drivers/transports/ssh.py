@@ -35,7 +35,7 @@ TERMINAL_SIZE = (1000, 1000)
 """Columns and rows of the terminal we claim to be: wide and high, so that nothing is wrapped or paged."""
 
 CLOSE_TIMEOUT_S = 1.0
-"""How long a hang-up waits for the device to agree."""
+"""Time that closing waits for the device to agree."""
 
 
 class _Loop:
@@ -46,7 +46,7 @@ class _Loop:
         threading.Thread(target=self._loop.run_forever, name="ocs_drivers.ssh", daemon=True).start()
 
     def run(self, doing: Coroutine[Any, Any, _T]) -> _T:
-        """The result of a coroutine, which limits its own time."""
+        """Return the result of a coroutine, which limits its own time."""
         future = asyncio.run_coroutine_threadsafe(doing, self._loop)
         try:
             return future.result()
@@ -68,7 +68,7 @@ def _loop_of(process: int) -> _Loop:
 
 
 class _Inbox:
-    """What has arrived on a shell, and whether it has ended; filled by the loop, emptied by the driver."""
+    """Bytes that have arrived on a shell, and its end; filled by the loop, emptied by the driver."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -76,23 +76,23 @@ class _Inbox:
         self.end: str | None = None
 
     def put(self, data: bytes) -> None:
-        """Bytes have arrived."""
+        """Add bytes that have arrived."""
         with self._changed:
             self._data += data
             self._changed.notify_all()
 
     def finish(self, why: str) -> None:
-        """Nothing more will arrive."""
+        """Note that nothing more will arrive."""
         with self._changed:
             self.end = self.end or why
             self._changed.notify_all()
 
     def ready(self) -> bool:
-        """Whether there are bytes, or there never will be any more."""
+        """Return True if there are bytes, or there never will be any more."""
         return bool(self._data) or self.end is not None
 
     def take(self, timeout_s: float) -> bytes:
-        """All bytes that there are, after waiting for the first; empty at the end and after `timeout_s`."""
+        """Return all bytes that there are, after waiting for the first; empty at the end and after `timeout_s`."""
         with self._changed:
             self._changed.wait_for(self.ready, timeout_s)
             data = bytes(self._data)
@@ -129,7 +129,7 @@ class SshTransport:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection, as far as we know."""
+        """True if there is a connection, as far as we know."""
         return self._connection is not None
 
     def open(self, timeout_s: float) -> None:
@@ -153,13 +153,13 @@ class SshTransport:
             raise refused(self._device, error) from error
 
     def close(self) -> None:
-        """Hang up; does nothing when closed."""
+        """Close the connection; does nothing when closed."""
         connection, self._connection, self._channel = self._connection, None, None
         if connection is not None:
             self._loop.run(_disconnect(connection))
 
     def has_input(self) -> bool:
-        """Whether something can be read at once."""
+        """Return True if something can be read at once."""
         self._opened()
         return self._inbox.ready()
 
@@ -172,7 +172,7 @@ class SshTransport:
         self._loop.call(_write, channel, data)
 
     def receive(self, deadline: Deadline) -> bytes:
-        """What has arrived, at least one byte."""
+        """Return what has arrived, at least one byte."""
         self._opened()
         data = self._inbox.take(deadline.remaining_s())
         if data:
@@ -250,7 +250,7 @@ async def _disconnect(connection: asyncssh.SSHClientConnection) -> None:
 
 
 def _write(channel: Any, data: bytes) -> None:
-    with contextlib.suppress(OSError):  # it has just ended; the reader will be told
+    with contextlib.suppress(OSError):  # it has just ended; the reader will find out
         channel.write(data)
 
 
@@ -264,7 +264,7 @@ def _client(inbox: _Inbox, host_keys: HostKeys) -> asyncssh.SSHClient:
             return host_keys.accept(key)
 
         def connection_lost(self, exc: Exception | None) -> None:
-            inbox.finish(str(exc) if exc else "the device hung up")
+            inbox.finish(str(exc) if exc else "the device closed the connection")
 
     return Client()
 

@@ -1,4 +1,4 @@
-"""Whether an SSH server is the device it was: host keys (extra `ssh`).
+"""Host keys: the check that an SSH server is the device it was (extra `ssh`).
 
 1. With the option `known_hosts` of the address, against that file; a key it does not have is refused.
 2. Else against `~/.ssh/known_hosts`, when that has the host.
@@ -25,7 +25,7 @@ DEFAULT_PORT = 22
 
 
 def asyncssh_module() -> ModuleType:
-    """The library. Raises `Unsupported`, with the hint, where it is not installed."""
+    """Return the library. Raises `Unsupported`, with the hint, where it is not installed."""
     try:
         import asyncssh
     except ImportError as error:
@@ -36,7 +36,7 @@ def asyncssh_module() -> ModuleType:
 
 
 class HostKeys:
-    """Which host key is the right one; see the module."""
+    """The host key that is the right one; see the module."""
 
     def __init__(self, device: str, known_hosts: str | None) -> None:
         self._device = device
@@ -46,7 +46,7 @@ class HostKeys:
         self.refusal: OcsError | None = None
 
     def trusted(self, port: int) -> Any:
-        """What asyncssh checks keys against: the file of the address, or what the user's file has for the host.
+        """Return what asyncssh checks keys against: the file of the address, or what the user's file has for the host.
 
         Where that is nothing, asyncssh asks `accept`.
         """
@@ -71,7 +71,7 @@ class HostKeys:
         return look_up
 
     def accept(self, key: asyncssh.SSHKey) -> bool:
-        """Whether a key that no file knows is the one seen first."""
+        """Return True if a key that no file knows is the one seen first."""
         if self._filed:
             return False
         if self._seen is None:
@@ -83,6 +83,6 @@ class HostKeys:
             self.refusal = AnotherDevice(
                 f"the host key is now {key.get_fingerprint()}, not the one seen first",
                 device=self._device,
-                hint="Make sure that it is the right device, then open the switch anew.",
+                hint="Make sure that it is the right device, then open the switch again.",
             )
         return self.refusal is None

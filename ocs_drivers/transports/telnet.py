@@ -40,7 +40,7 @@ class Negotiator:
         self._let: set[int] = set()  # options that the device has on
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """Data for us, and the answer to send. Raises `ProtocolDesync` for a negotiation without end."""
+        """Return data for us, and the answer to send. Raises `ProtocolDesync` for a negotiation without end."""
         if self._inside is _Inside.DATA and IAC not in data:
             return data, b""
         text, answer = bytearray(), bytearray()
@@ -107,7 +107,7 @@ class TelnetTransport:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection, as far as we know."""
+        """True if there is a connection, as far as we know."""
         return self._carrier.is_open
 
     def open(self, timeout_s: float) -> None:
@@ -117,11 +117,11 @@ class TelnetTransport:
         self._carrier.open(timeout_s)
 
     def close(self) -> None:
-        """Hang up; does nothing when closed."""
+        """Close the connection; does nothing when closed."""
         self._carrier.close()
 
     def has_input(self) -> bool:
-        """Whether something can be read at once; negotiations on the way are answered."""
+        """Return True if something can be read at once; negotiations on the way are answered."""
         try:
             while not self._text and self._carrier.has_input():
                 self._take(Deadline(0))
@@ -134,7 +134,7 @@ class TelnetTransport:
         self._carrier.send(data.replace(b"\xff", b"\xff\xff"), deadline)
 
     def receive(self, deadline: Deadline) -> bytes:
-        """What has arrived, at least one byte."""
+        """Return what has arrived, at least one byte."""
         while not self._text:
             self._take(deadline)
         text, self._text = self._text, b""

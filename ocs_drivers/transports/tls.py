@@ -21,7 +21,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 def client_context(*, ca: str | None = None, insecure: bool = False) -> ssl.SSLContext:
-    """What is believed of a server's certificate. Raises `OSError` when `ca` cannot be read."""
+    """Return the context with the trusted certificates. Raises `OSError` when `ca` cannot be read."""
     context = ssl.create_default_context(cafile=ca)
     if insecure:
         context.check_hostname = False
@@ -44,7 +44,7 @@ class TlsTransport:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection, as far as we know."""
+        """True if there is a connection, as far as we know."""
         return self._socket is not None
 
     def open(self, timeout_s: float) -> None:
@@ -74,13 +74,13 @@ class TlsTransport:
         return refused(self._device, f"no TLS: {error}")
 
     def close(self) -> None:
-        """Hang up; does nothing when closed."""
+        """Close the connection; does nothing when closed."""
         connection, self._socket = self._socket, None
         if connection is not None:
             connection.close()
 
     def has_input(self) -> bool:
-        """Whether a byte of the conversation can be read at once, or the peer hung up.
+        """Return True if a byte of the session can be read at once, or the peer closed the connection.
 
         What TLS says on its own account, such as tickets for later sessions, is none.
         """
@@ -108,7 +108,7 @@ class TlsTransport:
             raise lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
-        """What has arrived, at least one byte."""
+        """Return what has arrived, at least one byte."""
         connection = self._connection()
         data, self._early = self._early, b""
         try:
@@ -116,7 +116,7 @@ class TlsTransport:
         except OSError as error:
             raise lost(self._device, error) from error
         if not data:
-            raise lost(self._device, "the device hung up")
+            raise lost(self._device, "the device closed the connection")
         return data
 
     def _next(self, connection: ssl.SSLSocket, deadline: Deadline) -> bytes:

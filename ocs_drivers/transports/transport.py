@@ -1,8 +1,8 @@
 """Bytes to a device and back over a TCP connection, with a deadline on every wait.
 
-The seam between the conversations (`scpi_session`, `tl1_session`) and the world. `SocketTransport` is a plain
+The interface between sessions (`ocs_drivers.protocols`) and the network. `SocketTransport` is a plain
 socket; `visa.VisaTransport` is the same over a PyVISA resource. Both wait on the socket itself, so that an
-answer is seen the moment it arrives and a hang-up is told from silence.
+answer is seen the moment it arrives and a closed connection is distinguished from silence.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ class Transport(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection, as far as we know."""
+        """True if there is a connection, as far as we know."""
 
     def open(self, timeout_s: float) -> None:
         """Connect. Raises `ConnectError` when nobody answers within `timeout_s`."""
 
     def close(self) -> None:
-        """Hang up; does nothing when closed."""
+        """Close the connection; does nothing when closed."""
 
     def has_input(self) -> bool:
-        """Whether something can be read at once: bytes nobody asked for, or the peer's hang-up."""
+        """Return True if something can be read at once: bytes nobody asked for, or the end of the connection."""
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Send all of `data`. Raises `ConnectionLost`, `Timeout`."""
 
     def receive(self, deadline: Deadline) -> bytes:
-        """What has arrived, at least one byte. Raises `ConnectionLost`, `Timeout`."""
+        """Return what has arrived, at least one byte. Raises `ConnectionLost`, `Timeout`."""
 
 
 def wait_for(connection: socket.socket | int, event: int, timeout_s: float) -> bool:
-    """Whether `event` (`select.POLLIN` or `POLLOUT`), an error or a hang-up came within `timeout_s`."""
+    """Return True if `event` (`select.POLLIN` or `POLLOUT`), an error or a disconnect came within `timeout_s`."""
     poller = select.poll()
     poller.register(connection, event)
     return bool(poller.poll(math.ceil(timeout_s * 1000)))
 
 
 def readable_bytes(connection: socket.socket) -> int:
-    """How many bytes wait to be read; 0 on a readable socket means that the peer hung up."""
+    """Count the bytes that wait to be read; 0 on a readable socket means that the peer closed the connection."""
     count = array.array("i", [0])
     fcntl.ioctl(connection, termios.FIONREAD, count)
     return count[0]
@@ -67,7 +67,7 @@ def acknowledge_at_once(connection: socket.socket) -> None:
 
 
 def refused(device: str, reason: object) -> ConnectError:
-    """The error for an address where nobody answers."""
+    """Return the error for an address where nobody answers."""
     return ConnectError(
         f"cannot connect: {reason}",
         device=device,
@@ -76,7 +76,7 @@ def refused(device: str, reason: object) -> ConnectError:
 
 
 def lost(device: str, reason: object) -> ConnectionLost:
-    """The error for a line that was closed or broke."""
+    """Return the error for a line that was closed or broke."""
     return ConnectionLost(
         f"the connection was lost: {reason}",
         device=device,
@@ -85,7 +85,7 @@ def lost(device: str, reason: object) -> ConnectionLost:
 
 
 def silent(device: str, deadline: Deadline) -> Timeout:
-    """The error for a device that has not answered by the deadline."""
+    """Return the error for a device that has not answered by the deadline."""
     return Timeout(
         f"no answer within {deadline.timeout_s:.3g} s; the connection was closed so that a late answer meets nobody",
         device=device,
@@ -103,7 +103,7 @@ class SocketTransport:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection, as far as we know."""
+        """True if there is a connection, as far as we know."""
         return self._socket is not None
 
     def open(self, timeout_s: float) -> None:
@@ -115,13 +115,13 @@ class SocketTransport:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def close(self) -> None:
-        """Hang up; does nothing when closed."""
+        """Close the connection; does nothing when closed."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     def has_input(self) -> bool:
-        """Whether something can be read at once."""
+        """Return True if something can be read at once."""
         return wait_for(self._connection(), select.POLLIN, 0)
 
     def send(self, data: bytes, deadline: Deadline) -> None:
@@ -136,7 +136,7 @@ class SocketTransport:
             raise lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
-        """What has arrived, at least one byte."""
+        """Return what has arrived, at least one byte."""
         connection = self._connection()
         if not wait_for(connection, select.POLLIN, deadline.remaining_s()):
             raise silent(self._device, deadline)
@@ -146,7 +146,7 @@ class SocketTransport:
         except OSError as error:
             raise lost(self._device, error) from error
         if not data:
-            raise lost(self._device, "the device hung up")
+            raise lost(self._device, "the device closed the connection")
         return data
 
     def _connection(self) -> socket.socket:

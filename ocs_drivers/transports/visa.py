@@ -1,12 +1,12 @@
 """The PyVISA transport: `TCPIP::host::port::SOCKET` on the pure-Python backend (`pyvisa-py`).
 
-pyvisa-py 0.8 has six habits on raw sockets that would each corrupt a conversation. What we do about them:
+pyvisa-py 0.8 has six quirks on raw sockets that would each corrupt a session. What we do about them:
 
 1. `read_termination` is None by default, and a query then times out though the answer arrived: we set both
    terminations, and frame replies with our own codec.
 2. Opening a refused port succeeds: we ask the socket for its pending error, and sessions probe at open.
 3. A closed peer makes a read spin until the timeout and then reports a timeout: we wait on the socket
-   ourselves; readable with nothing to read is a hang-up. VISA errors and bare `OSError` are both caught.
+   ourselves; readable with nothing to read is a closed connection. VISA errors and bare `OSError` are both caught.
 4. After a timeout the late answer goes to the next query: sessions close the connection on any failure.
 5. VISA locks exclude nobody: `device_lock` has ours.
 6. Threads steal one another's answers: sessions hold a lock over each exchange.
@@ -45,7 +45,7 @@ than this, it may take in bytes beyond what was asked and keep them where no wai
 
 
 def _resource_manager() -> Any:
-    """The manager of the pure-Python backend; asked for anew each time, for anybody may have closed the one."""
+    """Return the manager of the pure-Python backend; asked for again each time, for anybody may have closed the one."""
     try:
         import pyvisa
     except ImportError as error:
@@ -66,7 +66,7 @@ class VisaTransport:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection, as far as we know."""
+        """True if there is a connection, as far as we know."""
         return self._socket is not None
 
     def open(self, timeout_s: float) -> None:
@@ -96,14 +96,14 @@ class VisaTransport:
         self._resource, self._socket = resource, connection
 
     def close(self) -> None:
-        """Hang up; does nothing when closed."""
+        """Close the connection; does nothing when closed."""
         resource, self._resource, self._socket = self._resource, None, None
         if resource is not None:
             with contextlib.suppress(_visa_error(), OSError):
                 resource.close()
 
     def has_input(self) -> bool:
-        """Whether something can be read at once."""
+        """Return True if something can be read at once."""
         _, connection = self._opened()
         return wait_for(connection, select.POLLIN, 0)
 
@@ -119,7 +119,7 @@ class VisaTransport:
                 raise lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
-        """What has arrived, at least one byte; never more than the kernel holds, so pyvisa-py never waits."""
+        """Return what has arrived, at least one byte; never more than the kernel holds, so pyvisa-py never waits."""
         resource, connection = self._opened()
         if not wait_for(connection, select.POLLIN, deadline.remaining_s()):
             raise silent(self._device, deadline)
@@ -130,7 +130,7 @@ class VisaTransport:
         except (_visa_error(), OSError) as error:
             raise lost(self._device, error) from error
         if not data:
-            raise lost(self._device, "the device hung up")
+            raise lost(self._device, "the device closed the connection")
         return data
 
     def _opened(self) -> tuple[MessageBasedResource, socket.socket]:

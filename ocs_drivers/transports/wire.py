@@ -15,7 +15,7 @@ _URL_CREDENTIALS = re.compile(r"//.*@")
 
 
 def redact(text: str) -> str:
-    """The text without the password of a TL1 login and without credentials in a URL.
+    """Return the text without the password of a TL1 login and without credentials in a URL.
 
     >>> redact("ACT-USER::admin:1::secret;")
     'ACT-USER::admin:1::***;'

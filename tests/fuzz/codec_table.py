@@ -1,6 +1,6 @@
 """Every codec as one function from bytes to events: what the fuzzer and the tests of all codecs share.
 
-`Codec.heard` takes the pieces in which bytes arrive and gives the events in order, each with what the words of the
+`Codec.heard` takes the pieces in which bytes arrive and gives the events in order, each with what the decoders of the
 families make of it, and `DESYNC` last when the codec refused the rest. Any exception that it raises is a finding.
 
     .venv/bin/python tests/fuzz/codec_table.py        the files that codecs are made of, for coverage
@@ -49,7 +49,7 @@ TRANSCRIPTS = ROOT / "tests/ocs_drivers/transcripts"
 
 DESYNC = "desync"
 REFUSALS = (DeviceError, PermissionDenied, PortError, RobotFault)
-"""What a device's own words may come to; they are no failure of the codec."""
+"""Errors that a device's own text may mean; they are not failures of the codec."""
 
 Lines = tuple[str, ...]
 Decode = Callable[[Any], Any]
@@ -229,7 +229,7 @@ def hear_telnet(pieces: Sequence[bytes]) -> list[Any]:
 
 
 def hear_http(pieces: Sequence[bytes]) -> list[Any]:
-    """The reply to one GET, after which the device hangs up."""
+    """The reply to one GET, after which the device closes the connection."""
     connection = http.HttpConnection()
     connection.request(http.Request("GET", "/x", (("Host", "h"),)))
     waiting = [*filter(None, pieces), b""]
@@ -267,7 +267,7 @@ _JSON_DECODERS: tuple[Decode, ...] = (
 
 
 def hear_json(pieces: Sequence[bytes]) -> list[Any]:
-    """The body of a reply in the words of both families that speak REST."""
+    """The body of a reply, decoded for both families that speak REST."""
     try:
         document = http.HttpReply(200, b"".join(pieces)).json()
     except ProtocolDesync:

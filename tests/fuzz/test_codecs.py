@@ -44,19 +44,19 @@ def test_what_devices_said_is_heard_the_same_whole_and_byte_by_byte(codec):
 
 
 def test_every_word_reads_something_of_what_devices_said():
-    for words, name in (
+    for decoders, name in (
         (codec_table._TL1_DECODERS, "tl1"),
         (codec_table._SCPI_DECODERS, "scpi"),
         (codec_table._SCREEN_DECODERS, "cli"),
         (codec_table._JSON_DECODERS, "rest_json"),
     ):
         replies = [reply for seed in CODECS[name].seeds for reply in replies_of(name, seed)]
-        for place in range(len(words)):
+        for place in range(len(decoders)):
             assert any(reply[place] != "ProtocolDesync" for reply in replies), (name, place)
 
 
 def replies_of(name: str, seed: bytes) -> list[list[object]]:
-    """What the words made of each reply of a seed."""
+    """What the decoders made of each reply of a seed."""
     heard = CODECS[name].heard([seed])
     if name == "rest_json":
         return [heard]

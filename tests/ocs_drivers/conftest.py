@@ -57,7 +57,7 @@ class ScriptedPeer:
             try:
                 self._serve(connection)
             except OSError:
-                return  # the client hung up: many tests want just that
+                return  # the client closed the connection: many tests want just that
             except Exception as error:  # noqa: BLE001 - told when the test ends
                 self.failures.append(error)
 

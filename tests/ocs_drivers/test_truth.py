@@ -180,7 +180,7 @@ class TruthMachine(RuleBasedStateMachine):
             self.hold(report, scope, name)
         truth = self.world.truth()
         if meddled and writes >= meddles_at:
-            self.check_beside(meddled, report, wanted, truth)
+            self.check_in_spite_of(meddled, report, wanted, truth)
         else:
             self.check(report, wanted, before, truth, name)
         self.world.do("clear_fault", fault="all")
@@ -194,12 +194,12 @@ class TruthMachine(RuleBasedStateMachine):
             made = target.pairs & set(report.pairs)
             assert {tuple(pair) for pair in told["lit"]} >= made, f"done while mirrors move, {fault!r}"
 
-    def check_beside(self, meddled: list[int], report: Any, target: CrossConnects, truth: Any) -> None:
+    def check_in_spite_of(self, meddled: list[int], report: Any, target: CrossConnects, truth: Any) -> None:
         """With somebody else at work: nothing is called done that is not, nor failed but by what he touched."""
         for pair, status in report.pairs.items() if report else ():
             as_wanted = (pair in truth.items()) == (pair in target.pairs)
             assert status is not Status.UNKNOWN
-            assert as_wanted or status is Status.FAILED, f"{pair} is not done, beside {meddled}"
+            assert as_wanted or status is Status.FAILED, f"{pair} is not done, in spite of {meddled}"
             assert not as_wanted or status is Status.DONE or set(pair) & set(meddled), f"{pair} is done"
 
     def check(self, report: Any, target: CrossConnects, before: Any, truth: Any, fault: str) -> None:

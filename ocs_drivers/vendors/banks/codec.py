@@ -1,6 +1,6 @@
-"""What is said to a bank of 1xN switches and what it answers. Pure; unexpected answers raise `ProtocolDesync`.
+"""Commands to a bank of 1xN switches and its answers. Pure; unexpected answers raise `ProtocolDesync`.
 
-Makes differ in a few words only, so each is a `CommandSet`: commands in which `{bank}` and `{channel}`, both
+Makes differ in a few commands only, so each is a `CommandSet`: commands in which `{bank}` and `{channel}`, both
 counted from 1, are filled in.
 """
 
@@ -29,7 +29,7 @@ class CommandSet:
     `select` connects the common port of a bank to a channel, silently; `query` asks where it stands. Empty
     where a make has none: `identity` (then `vendor` and `model` say who it is), `errors` (the oldest entry of
     the error queue), `monitor` (the power at a common port), `open_state` (whether a bank lets no light
-    pass at all). `switch_time_s` is (typical, longest). Raises `ValueError` for words that cannot be sent.
+    pass at all). `switch_time_s` is (typical, longest). Raises `ValueError` for commands that cannot be sent.
 
     >>> dicon = CommandSet("ROUT{bank}:SCAN {channel}", "ROUT{bank}:SCAN?")
     >>> dicon.selecting(6, 2), dicon.asking(6)
@@ -55,27 +55,27 @@ class CommandSet:
 
     @property
     def banks_apart(self) -> bool:
-        """Whether the commands say which bank is meant, as they must where there are several."""
+        """True if the commands name the bank, as they must where there are several."""
         return "bank" in _fields_of(self.select) and "bank" in _fields_of(self.query)
 
     def selecting(self, bank: int, channel: int) -> str:
-        """The command that connects a bank's common port to a channel."""
+        """Return the command that connects a bank's common port to a channel."""
         return self.select.format(bank=bank, channel=channel)
 
     def asking(self, bank: int) -> str:
-        """The query for the channel of a bank."""
+        """Return the query for the channel of a bank."""
         return self.query.format(bank=bank)
 
     def measuring(self, bank: int) -> str:
-        """The query for the power at a bank's common port."""
+        """Return the query for the power at a bank's common port."""
         return self.monitor.format(bank=bank)
 
     def asking_whether_open(self, bank: int) -> str:
-        """The query for whether a bank is open."""
+        """Return the query for the state of a bank, open or not."""
         return self.open_state.format(bank=bank)
 
     def decode_identity(self, reply: str) -> Identity:
-        """Four fields as IEEE 488.2 has them; anything else is taken for the firmware's name.
+        """Decode four fields as IEEE 488.2 has them; anything else is taken for the firmware's name.
 
         >>> CommandSet("ch{channel}", "ch?", vendor="LEONI", model="EOL").decode_identity("ver3.27")
         Identity(vendor='LEONI', model='EOL', serial='', firmware='ver3.27')
@@ -88,7 +88,7 @@ class CommandSet:
 
 
 def decode_channel(reply: str, bank: int, channels: int) -> int | None:
-    """The channel where a bank stands, None when it stands at 0: nowhere.
+    """Return the channel where a bank stands, None when it stands at 0: nowhere.
 
     The number may come alone, or after the numbers of bank and common port (no public text shows which).
 
@@ -108,7 +108,7 @@ def decode_channel(reply: str, bank: int, channels: int) -> int | None:
 
 
 def decode_open(reply: str) -> bool:
-    """Whether a bank is open: no channel is connected (our reading of `OPEN:STATE?`, an assumption).
+    """Return True if a bank is open: no channel is connected (our reading of `OPEN:STATE?`, an assumption).
 
     >>> decode_open("1"), decode_open("0")
     (True, False)
@@ -119,7 +119,7 @@ def decode_open(reply: str) -> bool:
 
 
 def decode_monitor(reply: str) -> Power:
-    """A power in dBm, behind the direction in which the light is measured.
+    """Decode a power in dBm, behind the direction in which the light is measured.
 
     >>> decode_monitor("0, -8.000")
     Power(dbm=-8.0, below_floor=False)

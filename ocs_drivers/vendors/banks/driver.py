@@ -62,7 +62,7 @@ class BankSwitch(SwitchDriver):
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
 
     def _dialect(self) -> Dialect:
-        """With the identity query of the make or, where it has none, a first look at bank 1 in its place."""
+        """Return the dialect with the identity query of the make; where it has none, bank 1 is read in its place."""
         commands = self._command_set
         if commands.identity:
             return Dialect(commands.terminator, commands.identity, commands.decode_identity, commands.errors)
@@ -104,7 +104,7 @@ class BankSwitch(SwitchDriver):
         return AddressError(what, device=self.address, hint="Correct banks= and channels= in the address.")
 
     def _ask_channel(self, bank: int, channels: int) -> int | None:
-        """Where a bank stands. Raises `DeviceError` where the make tells that there is no such bank."""
+        """Return where a bank stands. Raises `DeviceError` where the make reports that there is no such bank."""
         query, decode = self._command_set.asking(bank), partial(decode_channel, bank=bank, channels=channels)
         if not self._command_set.errors:
             return self._session.ask(query, decode)
@@ -114,7 +114,7 @@ class BankSwitch(SwitchDriver):
         return answers[0]
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """All ports: common ports `b`, then channels `b.k`. These devices report no port states."""
+        """Return all ports: common ports `b`, then channels `b.k`. These devices report no port states."""
         monitored = bool(self._command_set.monitor)
         infos = [
             PortInfo(bank, Side.IN, PortState.ENABLED, has_power_monitor=monitored, name=str(bank))
@@ -153,18 +153,18 @@ class BankSwitch(SwitchDriver):
                 guard()
             try:
                 self._session.tell(command)
-            finally:  # also when the line broke, for it may have been heard; and each bank moves by itself
+            finally:  # also when the line broke, for it may have been received; and each bank moves by itself
                 self._settled_s = self._clock.now() + self.capabilities.switch_time_s[1]
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """The banks, and what the error queue says of the command, where there is one."""
+        """Read the banks, and what the error queue says of the command, where there is one."""
         snapshot = self.read()
         if not self._command_set.errors:
             return snapshot, None
         refusals = self._session.drain_errors("; ".join(self._commands(step)))
         if not refusals:
             return snapshot, None
-        self._settled_s = self._clock.now()  # what is refused does not move, and is told at once
+        self._settled_s = self._clock.now()  # what is refused does not move, and is reported at once
         return snapshot, refusals[0]
 
     def _commands(self, step: Step) -> list[str]:
@@ -174,11 +174,11 @@ class BankSwitch(SwitchDriver):
         ]
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """A mirror may take as long as the make says; after that the command was ignored."""
+        """Return True as long as the make says that a mirror may take; after that the command was ignored."""
         return self._clock.now() < self._settled_s
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
-        """Optical power in dBm at common ports, one query each; None at channels."""
+        """Return the optical power in dBm at common ports, one query each; None at channels."""
         planning.check_known(ports, self.capabilities, device=self.address)
         readings: dict[int, Power | None] = dict.fromkeys(ports)
         for port in readings if self._command_set.monitor else ():
@@ -188,7 +188,7 @@ class BankSwitch(SwitchDriver):
 
 
 def size_in(address: Address) -> tuple[int, int]:
-    """Banks and channels as the options of an address say; one bank where they do not.
+    """Return the banks and channels as the options of an address say; one bank where they do not.
 
     Raises `AddressError`.
     """
@@ -213,7 +213,7 @@ def _number(address: Address, option: str, most: int) -> int:
 
 
 def check_banks_apart(commands: CommandSet, banks: int, address: Address) -> None:
-    """Raise `AddressError` when there are several banks and the words cannot tell them apart."""
+    """Raise `AddressError` when there are several banks and the commands cannot tell them apart."""
     if banks > 1 and not commands.banks_apart:
         raise AddressError(
             f"{banks} banks, but {commands.select!r} and {commands.query!r} do not say which is meant",
@@ -223,7 +223,7 @@ def check_banks_apart(commands: CommandSet, banks: int, address: Address) -> Non
 
 
 def flag_in(address: Address, option: str, *, default: bool) -> bool:
-    """An option of an address that is 0 or 1. Raises `AddressError`."""
+    """Return an option of an address that is 0 or 1. Raises `AddressError`."""
     text = address.options.get(option, str(int(default)))
     if text not in {"0", "1"}:
         raise AddressError(f"{option}={text} is neither 0 nor 1", device=str(address))

@@ -30,7 +30,7 @@ FACTORY_ACCOUNT = Credentials("admin", "admin")
 def tl1_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> CalientTl1:
-    """An unopened `calient+tl1://host[:3083][?activation_s=10]`.
+    """Return an unopened `calient+tl1://host[:3083][?activation_s=10]`.
 
     `activation_s` is how long a circuit may take to become active. Raises `AddressError`.
     """
@@ -48,7 +48,7 @@ def tl1_switch(
 def rest_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> CalientRest:
-    """An unopened `calient+rest://host[?tls=1&ca=FILE][&activation_s=10]`; raises `AddressError`.
+    """Return an unopened `calient+rest://host[?tls=1&ca=FILE][&activation_s=10]`. Raises `AddressError`.
 
     Replies can take many seconds: the default timeout stands for `REST_TIMEOUT_S` here.
     """

@@ -1,4 +1,4 @@
-"""What both languages of a Calient make of the circuits and ports that they were told.
+"""Circuits and ports of a Calient, from what it reports in either protocol.
 
 Provisioned circuits pass no light, so they do not count as connected; but they hold their ports, and a new circuit
 there is denied. So a read shows them as moves that are pending. The one-way circuit that is wanted is activated as it
@@ -41,7 +41,7 @@ class Circuits:
     def snapshot(
         self, monotonic_s: float, unfit: Mapping[int, PortState], *, awaited: Collection[Pair] = ()
     ) -> Snapshot:
-        """What is connected; of the pairs `awaited`, those whose mirrors have arrived. Two-way circuits are tied."""
+        """Return what is connected; of `awaited`, pairs whose mirrors have arrived. Two-way circuits are tied."""
         arriving = {pair for pair in awaited if self.is_moving(pair)}
         return Snapshot(
             CrossConnects(self._connections.pairs - arriving),
@@ -56,30 +56,30 @@ class Circuits:
         )
 
     def of(self, pair: Pair) -> Circuit | None:
-        """The circuit that makes a pair."""
+        """Return the circuit that makes a pair."""
         return self._by_pair.get(pair)
 
     def booked(self, pair: Pair) -> Circuit | None:
-        """The one-way circuit that is provisioned to make exactly this pair."""
+        """Return the one-way circuit that is provisioned to make exactly this pair."""
         return next((c for c in self._booked if self._pairs_of[c] == frozenset({pair})), None)
 
     def in_the_way(self, pair: Pair) -> list[Circuit]:
-        """Provisioned circuits that hold a port of a pair, the one that would make it left out."""
+        """Return the provisioned circuits that hold a port of a pair, the one that would make it left out."""
         wanted = self.booked(pair)
         return [c for c in self._booked if c is not wanted and _share(self._pairs_of[c], {pair})]
 
     def is_moving(self, pair: Pair) -> bool:
-        """Whether a pair was activated and its mirrors are still on their way."""
+        """Return True if a pair was activated and its mirrors are still on their way."""
         circuit = self.of(pair)
         return circuit is not None and circuit.state == "moving"
 
     def holder(self, pair: Pair) -> Pair | None:
-        """Another pair, made or provisioned, that shares a port with this one."""
+        """Return another pair, made or provisioned, that shares a port with this one."""
         others = sorted(other for pairs in self._pairs_of.values() for other in pairs if other != pair)
         return next((other for other in others if _share({other}, {pair})), None)
 
     def is_dark(self, output: int) -> bool:
-        """Whether the device says that a circuit to this output gets no light."""
+        """Return True if the device says that a circuit to this output gets no light."""
         return any(pair[1] == output and not circuit.lit for pair, circuit in self._by_pair.items())
 
 
@@ -109,7 +109,7 @@ def check_not_booked(
 
 
 def power_reading(dbm: float | None, *, is_dark: bool = False) -> Power:
-    """A reading; `NONE` is darkness, and so is a circuit that the device says gets no light (`OC=FAIL`).
+    """Return a reading; `NONE` is darkness, and so is a circuit that the device says gets no light (`OC=FAIL`).
 
     >>> power_reading(-3.4), power_reading(None).below_floor, power_reading(-3.4, is_dark=True).below_floor
     (Power(dbm=-3.4, below_floor=False), True, True)
@@ -120,7 +120,7 @@ def power_reading(dbm: float | None, *, is_dark: bool = False) -> Power:
 
 
 def decode_power(text: str) -> float | None:
-    """Power in dBm as both languages write it; None is no light. Raises `ValueError`.
+    """Decode a power in dBm as both protocols write it; None is no light. Raises `ValueError`.
 
     >>> decode_power("-3.4"), decode_power("NONE")
     (-3.4, None)
@@ -134,7 +134,7 @@ def decode_power(text: str) -> float | None:
 
 
 def port_state(admin: str, operational: str) -> PortState:
-    """The state of a fibre from `AS` and `OS`.
+    """Return the state of a fibre from `AS` and `OS`.
 
     Only `IS` is documented for ports; `OOS` and `LCK` are assumptions. Any other word, of a port that nobody uses for
     example, counts as usable, for the device itself refuses what it cannot do. `OC` says nothing here: it may

@@ -1,4 +1,4 @@
-"""What a Calient is in either of its languages: ports, readings, and when a circuit counts."""
+"""The half of a Calient that does not depend on the protocol: ports, readings, and when a circuit counts."""
 
 from __future__ import annotations
 
@@ -63,23 +63,23 @@ class CalientSwitch(SwitchDriver):
 
     @abstractmethod
     def _ask_circuits(self) -> Circuits:
-        """All circuits, provisioned ones included."""
+        """Return all circuits, provisioned ones included."""
 
     @abstractmethod
     def _ask_ports(self) -> Mapping[str, Port]:
-        """All ports by name."""
+        """Return all ports by name."""
 
     def _ask_ports_at_once(self) -> Mapping[str, Port]:
-        """The ports that a single question tells of; none where it takes one for each."""
+        """Return the ports that a single query reports; none where it takes one for each."""
         return self._ask_ports()
 
     def _ask_labelled_ports(self) -> Mapping[str, Port]:
-        """All ports by name, with their aliases, where these have to be asked for."""
+        """Return all ports by name, with their aliases, where these have to be asked for."""
         return self._ask_ports()
 
     @abstractmethod
     def _ask_powers(self, names: Collection[str]) -> Powers:
-        """Power at these ports at least."""
+        """Return the power at these ports at least."""
 
     @abstractmethod
     def _carry_out(self, step: Step, guard: Guard) -> None:
@@ -88,7 +88,7 @@ class CalientSwitch(SwitchDriver):
     # -- reading
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """All ports with state and alias now; the two fibres of a port bear one name."""
+        """Return all ports with state and alias now; the two fibres of a port bear one name."""
         ports, size = self._ask_labelled_ports(), len(self._names)
         infos = [
             PortInfo(
@@ -105,7 +105,7 @@ class CalientSwitch(SwitchDriver):
         return {info.number: info for info in sorted(infos, key=lambda info: info.number)}
 
     def _read(self) -> Snapshot:
-        """What is connected or provisioned, and the ports that cannot be used, where that is told at once."""
+        """Return what is connected or provisioned, and unfit ports, where these are reported at once."""
         with self._session.lock():
             self._seen = self._ask_circuits()
             with self._same_line():
@@ -122,13 +122,13 @@ class CalientSwitch(SwitchDriver):
         return {port: state for port, state in sorted(states.items()) if state is not PortState.ENABLED}
 
     def _look_again(self, step: Step) -> Snapshot:
-        """A circuit that we activated counts when its mirrors have arrived, any other as soon as it is told."""
+        """Count a circuit that we activated when its mirrors have arrived, any other as soon as it is reported."""
         del step
         self._seen = self._noted(self._ask_circuits)
         return self._seen.snapshot(self._clock.now(), {}, awaited=self._awaited)
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
-        """Optical power in dBm. `NONE` is darkness, and so is an output whose circuit the device calls failed."""
+        """Return the optical power in dBm. `NONE` is darkness, and so is an output whose circuit has failed."""
         planning.check_known(ports, self.capabilities, device=self.address)
         if not ports:
             return {}
@@ -149,7 +149,7 @@ class CalientSwitch(SwitchDriver):
         seen: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """As every switch; raises `PortBusy` also for what is provisioned in the way by inputs outside the scope.
+        """Plan as every switch; raises `PortBusy` also for what is provisioned in the way by inputs outside the scope.
 
         What is provisioned in the way and was seen here may be deleted when the steps are executed.
         """
@@ -161,7 +161,7 @@ class CalientSwitch(SwitchDriver):
         return steps
 
     def _check_as_planned(self, step: Step, found: Snapshot) -> None:
-        """As every switch; also, nothing is deleted that others have provisioned or made two-way since the plan.
+        """Check as every switch; also, nothing is deleted that others have provisioned or made two-way since the plan.
 
         What is provisioned by the inputs of the step is in the scope, whoever did it.
         """
@@ -177,7 +177,7 @@ class CalientSwitch(SwitchDriver):
         self._awaited = frozenset()
         try:
             self._carry_out(step, guard)
-        except TransportError:  # it may have been heard all the same
+        except TransportError:  # it may have been received all the same
             raise
         except Exception:  # refused: what has not begun to move by now never will
             self._awaited_until_s = self._clock.now()
@@ -191,11 +191,11 @@ class CalientSwitch(SwitchDriver):
         self._awaited_until_s = self._clock.now() + self._activation_s
 
     def _longest_s(self, first: Snapshot) -> float:
-        """What others have provisioned is nobody's queue, and delays nothing."""
+        """Leave out what others have provisioned: it is nobody's queue, and delays nothing."""
         return self._timeout_s + self._activation_s
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Whether mirrors are on their way, or have yet to begin.
+        """Return True while mirrors are on their way, or have yet to begin.
 
         Raises `DeviceError` for a circuit that is still only provisioned when `activation_s` have passed.
         """
@@ -213,7 +213,7 @@ class CalientSwitch(SwitchDriver):
         return bool(dormant)
 
     def _explain(self, refusal: OcsError, step: Step) -> OcsError:
-        """A denial because of a port in use names the other end of the circuit there."""
+        """Name the other end of the circuit in a denial because of a port in use."""
         is_provisioning = refusal.sent.startswith(self.provisions)
         if is_provisioning and isinstance(refusal, DeviceError) and BUSY in refusal.what.lower():
             return self._busy(refusal, step)
@@ -238,5 +238,5 @@ class CalientSwitch(SwitchDriver):
 
 
 def _made(*steps: Step) -> frozenset[Pair]:
-    """The pairs that steps are to make."""
+    """Return the pairs that steps are to make."""
     return frozenset(pair for step in steps if step.kind == "add" for pair in step.pairs.items())

@@ -34,7 +34,7 @@ class Circuit:
 
 
 def circuit_name(source: str, target: str) -> str:
-    """What the device calls a one-way circuit.
+    """Return the device's name for a one-way circuit.
 
     >>> circuit_name("1.1.1", "1.1.2")
     '1.1.1>1.1.2'
@@ -43,7 +43,7 @@ def circuit_name(source: str, target: str) -> str:
 
 
 def parse_circuit_name(name: str) -> tuple[str, str, bool]:
-    """Source, target and whether it goes both ways. Raises `ProtocolDesync`.
+    """Return source, target and True if it goes both ways. Raises `ProtocolDesync`.
 
     >>> parse_circuit_name("2.3.6-3.2.5")
     ('2.3.6', '3.2.5', True)
@@ -55,7 +55,7 @@ def parse_circuit_name(name: str) -> tuple[str, str, bool]:
 
 
 def state_of(admin: str, operational: str) -> State:
-    """The state of a circuit from the device's administrative and operational states.
+    """Return the state of a circuit from the device's administrative and operational states.
 
     >>> state_of("UMA", "RDY"), state_of("IS", "RDY"), state_of("IS", "IS")
     ('provisioned', 'moving', 'made')
@@ -78,7 +78,7 @@ class Names:
         return len(self._names)
 
     def name(self, port: int) -> str:
-        """The device's word for input n, and for output N+n.
+        """Return the device's name for input n, and for output N+n.
 
         >>> Names(["1.1.10", "1.1.2"]).name(3)
         '1.1.2'
@@ -86,20 +86,20 @@ class Names:
         return self._names[(port - 1) % len(self._names)]
 
     def number(self, name: str) -> int:
-        """The input of a port. Raises `ProtocolDesync` for a port that was never listed."""
+        """Return the input of a port. Raises `ProtocolDesync` for a port that was never listed."""
         if name not in self._numbers:
             raise ProtocolDesync(f"a port that the switch did not list: {name[:40]}")
         return self._numbers[name]
 
     def of_all(self, by_name: Mapping[str, _T]) -> Mapping[str, _T]:
-        """What was told of each port. Raises `ProtocolDesync` unless it is exactly of the ports there are."""
+        """Return what was reported of each port. Raises `ProtocolDesync` unless it is of exactly these ports."""
         if by_name.keys() != self._numbers.keys():
             differing = sorted(by_name.keys() ^ self._numbers.keys())[:8]
             raise ProtocolDesync(f"not all ports, or others than at first: {', '.join(differing)}")
         return by_name
 
     def pairs(self, circuit: Circuit) -> frozenset[Pair]:
-        """The cross-connects of a circuit, as numbers.
+        """Return the cross-connects of a circuit, as numbers.
 
         >>> circuit = Circuit("1.1.1-1.1.2", "1.1.1", "1.1.2", True, "made", True)
         >>> sorted(Names(["1.1.1", "1.1.2"]).pairs(circuit))
@@ -110,7 +110,7 @@ class Names:
         return frozenset(there | {(target, size + source)} if circuit.two_way else there)
 
     def one_way(self, pair: Pair) -> tuple[str, str]:
-        """The names of the two ports that a pair joins."""
+        """Return the names of the two ports that a pair joins."""
         return self.name(pair[0]), self.name(pair[1])
 
 

@@ -23,7 +23,7 @@ _STATES: tuple[State, ...] = ("provisioned", "moving", "made")
 
 
 def decode_circuits(document: Any) -> list[Circuit]:
-    """From `GET /rest/crossconnects/?id=list`.
+    """Decode the circuits of `GET /rest/crossconnects/?id=list`.
 
     >>> half = {"conn": "3.3.1>3.3.2", "as": "IS", "os": "IS", "oc": "FAIL"}
     >>> decode_circuits([{"name": "3.3.1>3.3.2", "dir": "uni", "half1": half, "half2": {}}])[0].lit
@@ -33,7 +33,7 @@ def decode_circuits(document: Any) -> list[Circuit]:
 
 
 def _circuit(item: Item) -> Circuit:
-    """A two-way circuit is as far as its slower half."""
+    """Return the circuit of an object; a two-way circuit is as far as its slower half."""
     two_way = _text(item, "dir") == "bi"
     halves = [_half(item, name) for name in ("half1", "half2")[: 2 if two_way else 1]]
     source, target, _ = parse_circuit_name(_text(halves[0], "conn"))
@@ -52,7 +52,7 @@ def _half(item: Item, name: str) -> Item:
 
 
 def decode_summary(document: Any) -> dict[str, Item]:
-    """What `GET /rest/ports/?id=summary` tells of each port, by name."""
+    """Return what `GET /rest/ports/?id=summary` reports of each port, by name."""
     items = _objects(document)
     found: dict[str, Item] = {_text(item, "port"): item for item in items}
     if len(found) != len(items):
@@ -61,7 +61,7 @@ def decode_summary(document: Any) -> dict[str, Item]:
 
 
 def decode_detail(document: Any) -> Item:
-    """What `GET /rest/ports/?id=detail&port=...` tells of its port, alone or in a list of one."""
+    """Return what `GET /rest/ports/?id=detail&port=...` reports of its port, alone or in a list of one."""
     if isinstance(document, dict):
         return document
     items = _objects(document)
@@ -71,7 +71,7 @@ def decode_detail(document: Any) -> Item:
 
 
 def tells(item: Item, fields: Collection[str]) -> bool:
-    """Whether it holds all these fields.
+    """Return True if it holds all these fields.
 
     >>> tells({"port": "3.3.1", "inpower": "-3.4", "outpower": "-4.8"}, POWER_FIELDS)
     True
@@ -80,7 +80,7 @@ def tells(item: Item, fields: Collection[str]) -> bool:
 
 
 def decode_port(item: Item) -> Port:
-    """States and alias of a port."""
+    """Decode the states and the alias of a port."""
     states = (
         port_state(_text(item, "inas"), _text(item, "inos")),
         port_state(_text(item, "outas"), _text(item, "outos")),
@@ -89,7 +89,7 @@ def decode_port(item: Item) -> Port:
 
 
 def decode_powers(item: Item) -> tuple[float | None, float | None]:
-    """Power in and out in dBm; None is no light."""
+    """Decode power in and out in dBm; None is no light."""
     return _power(item, "inpower"), _power(item, "outpower")
 
 
@@ -102,7 +102,7 @@ def _power(item: Item, name: str) -> float | None:
 
 
 def decode_results(document: Any, count: int) -> list[str]:
-    """For each item of a change, in the order of the items (assumption): why it failed, or nothing.
+    """Return for each item of a change, in the order of the items (assumption), why it failed, or nothing.
 
     >>> decode_results([{"status": "1"}, {"status": "0", "msg": "Failed", "description": "no light"}], 2)
     ['', 'Failed: no light']
@@ -123,7 +123,7 @@ def _result(item: Item) -> str:
 
 
 def decode_node(document: Any) -> dict[str, str]:
-    """Whatever words an object holds; nothing for any other document, for its form is not published.
+    """Return the texts that an object holds; nothing for any other document, for its form is not published.
 
     >>> decode_node({"chassistype": "S320", "slots": 4}), decode_node("2.1")
     ({'chassistype': 'S320'}, {})

@@ -5,10 +5,10 @@
     any number of circuits removed   1: POST ?id=bdel
     things provisioned in the way    1 for all: POST ?id=bdel
     a read                           2: the circuits, and the summary of the ports
-    the proof by reading back        1 for each look: the circuits
+    the proof by reading back        1 for each read: the circuits
 
 Where the summary leaves out powers or states, those of ports are asked for one by one, but not in a read. Every item of
-a bulk has a result of its own, also under HTTP 200: each is looked at, and what failed is told pair by pair.
+a bulk has a result of its own, also under HTTP 200: each is looked at, and what failed is reported pair by pair.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class CalientRest(CalientSwitch):
         )
 
     def _identify(self, version: str) -> Identity:
-        """Who it is, where it tells (assumption: `/rest/node/`)."""
+        """Return the identity, where the device reports it (assumption: `/rest/node/`)."""
         try:
             node = self._session.get_json("/rest/node/", rest_codec.decode_node)
         except DeviceError:  # it does not tell
@@ -119,7 +119,7 @@ class CalientRest(CalientSwitch):
     def _decoded(
         self, wanted: Collection[str] | None, fields: Collection[str], decode: Callable[[rest_codec.Item], _T]
     ) -> dict[str, _T]:
-        """Something about the ports wanted (None: all): from the summary, else from the details of each."""
+        """Decode something about the ports wanted (None: all): from the summary, else from the details of each."""
         return {
             name: decode(item) if rest_codec.tells(item, fields) else self._from_details(name, decode)
             for name, item in self._summary().items()
@@ -146,12 +146,12 @@ class CalientRest(CalientSwitch):
         self._bulk("badd", [self._item(pair) for pair in pairs], [frozenset(pair) for pair in pairs], guard)
 
     def _provisioned(self, pair: Pair) -> list[Circuit]:
-        """What is provisioned on these ports, the wanted circuit included: adding makes it anew."""
+        """Return what is provisioned on these ports, the wanted circuit included: adding makes it again."""
         booked = self._seen.booked(pair)
         return [*self._seen.in_the_way(pair), *([booked] if booked else [])]
 
     def _name_of(self, pair: Pair) -> str:
-        """The circuit that makes a pair; never read by us, it can only be one-way."""
+        """Return the circuit that makes a pair; never read by us, it can only be one-way."""
         circuit = self._seen.of(pair)
         return circuit.name if circuit else circuit_name(*self._names.one_way(pair))
 
@@ -175,7 +175,7 @@ class CalientRest(CalientSwitch):
     def _bulk(
         self, what: str, items: Sequence[Mapping[str, str]], ports: Sequence[frozenset[int]], guard: Guard
     ) -> None:
-        """One bulk request, with the ports that each item is about. Raises what the items that failed mean."""
+        """Send one bulk request, with the ports that each item is about. Raises what the items that failed mean."""
         target = f"{_CIRCUITS}?id={what}"
         try:
             reply = self._session.send_json(

@@ -26,11 +26,11 @@ _PORT = re.compile(r"(\d+\.\d+\.\d+):", re.ASCII)
 
 
 def nothing(lines: Lines) -> None:
-    """For commands whose reply holds nothing of interest."""
+    """Ignore a reply that holds nothing of interest."""
 
 
 def decode_identity(lines: Lines) -> Identity:
-    """From `RTRV-NE`.
+    """Decode the reply to `RTRV-NE`.
 
     >>> decode_identity(
     ...     ("CAL01:SERIALNUMBER=C1,SWPACKAGE=6.0-3,STATUS=OK,CHASSISTYPE=S162,PLATFORM=VERSION2",)
@@ -44,7 +44,7 @@ def decode_identity(lines: Lines) -> Identity:
 
 
 def decode_circuits(lines: Lines) -> list[Circuit]:
-    """From `RTRV-CRS`."""
+    """Decode the reply to `RTRV-CRS`."""
     return [_circuit(line) for line in lines]
 
 
@@ -63,14 +63,14 @@ def _circuit(line: str) -> Circuit:
 
 
 def decode_ports(lines: Lines) -> dict[str, Port]:
-    """From `RTRV-PORT`: the states of the fibre in and the fibre out, by port."""
+    """Decode the reply to `RTRV-PORT`: the states of the fibre in and the fibre out, by port."""
     return _by_port(
         lines, lambda fields, line: Port((_state(fields, "IN", line), _state(fields, "OUT", line)))
     )
 
 
 def decode_aliases(lines: Lines) -> dict[str, str]:
-    """From `RTRV-PORT-SUM`: what people wrote beside each port; `NONE` is nothing."""
+    """Decode the labels of ports in the reply to `RTRV-PORT-SUM`; `NONE` is nothing."""
     return _by_port(lines, lambda fields, _: "" if fields.get("ALIAS") == "NONE" else fields.get("ALIAS", ""))
 
 
@@ -89,7 +89,7 @@ def _state(fields: Mapping[str, str], side: str, line: str) -> PortState:
 
 
 def decode_powers(lines: Lines) -> dict[str, tuple[float | None, float | None]]:
-    """From `RTRV-PORT-SUM`: power in and out in dBm by port; None is `NONE`, no light or no reading."""
+    """Decode the reply to `RTRV-PORT-SUM`: power in and out in dBm by port; None is `NONE`, no light or no reading."""
     return _by_port(
         lines,
         lambda fields, line: (_power(fields.get("INPWR", ""), line), _power(fields.get("OUTPWR", ""), line)),

@@ -5,7 +5,7 @@
     one circuit removed              2: CANC-CRS, DLT-CRS (a two-way circuit is one)
     something provisioned in the way 1 each: DLT-CRS
     a read                           2: RTRV-CRS, RTRV-PORT (for the ports that cannot be used)
-    the proof by reading back        1 for each look: RTRV-CRS
+    the proof by reading back        1 for each read: RTRV-CRS
 
 Reports are not silenced (`INH-MSG`): they tell of other people's changes. A step that fails between its commands
 leaves its circuit provisioned: a read shows it, and the next apply activates or deletes it.
@@ -109,11 +109,11 @@ class CalientTl1(CalientSwitch):
     def _about_ports(
         self, verb: str, decode: Callable[[tuple[str, ...]], Mapping[str, _T]]
     ) -> Mapping[str, _T]:
-        """Something about all ports, which must be those of the beginning."""
+        """Ask something about all ports, which must be those of the beginning."""
         return self._session.ask_again(verb, lambda lines: self._names.of_all(decode(lines)), aid="0")
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
-        """Alarms and changes that the device reported after number `since`."""
+        """Return the alarms and changes that the device reported after number `since`."""
         return self._session.events(since)
 
     def _tells_of_change(self, event: Event) -> bool:
@@ -130,7 +130,7 @@ class CalientTl1(CalientSwitch):
             self._session.ask(verb, tl1_codec.nothing, aid=aid, positional=positional, before_resending=guard)
 
     def _commands(self, step: Step) -> list[tuple[str, str, str]]:
-        """Verb, access identifier and positional parameters of each command of a step."""
+        """Return verb, access identifier and positional parameters of each command of a step."""
         if step.kind == "add":
             return [command for pair in step.pairs.items() for command in self._making(pair)]
         names = sorted({self._name_of(pair) for pair in step.pairs.items()})
@@ -146,6 +146,6 @@ class CalientTl1(CalientSwitch):
         return [*commands, ("ACT-CRS", aid, f"{name},{GROUP}")]
 
     def _name_of(self, pair: Pair) -> str:
-        """The circuit that makes a pair; never read by us, it can only be one-way."""
+        """Return the circuit that makes a pair; never read by us, it can only be one-way."""
         circuit = self._seen.of(pair)
         return circuit.name if circuit else circuit_name(*self._names.one_way(pair))

@@ -31,7 +31,7 @@ _OPTIONS = ("banks", "channels", "open_state", "identity")
 def tcp_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> BankSwitch:
-    """An unopened `dicon+scpi://host?banks=2&channels=8` on PyVISA; there is no login."""
+    """Return an unopened `dicon+scpi://host?banks=2&channels=8` on PyVISA; there is no login."""
     del credentials
     address = address.only_options(*_OPTIONS).with_port(PORT)
     return _switch(address, visa_line(address, PORT), timeout_s)
@@ -40,7 +40,7 @@ def tcp_switch(
 def serial_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> BankSwitch:
-    """An unopened `dicon+serial:/dev/ttyUSB0?baud=9600&banks=2&channels=8`; there is no login."""
+    """Return an unopened `dicon+serial:/dev/ttyUSB0?baud=9600&banks=2&channels=8`; there is no login."""
     del credentials
     address = address.only_options(*_OPTIONS, "baud")
     return _switch(address, serial_line(address, BAUD), timeout_s)

@@ -22,7 +22,7 @@ FACTORY_ACCOUNT = Credentials("admin", "admin")
 def tl1_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> GlimmerglassTl1:
-    """An unopened `glimmerglass+tl1://host[?opmode=sync]`.
+    """Return an unopened `glimmerglass+tl1://host[?opmode=sync]`.
 
     `opmode` is sent with every connection: `sync` answers when the light is there, `async` at once; without
     it the device does as it was set up. Either way a circuit counts when it was read back.

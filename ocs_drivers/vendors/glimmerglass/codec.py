@@ -50,7 +50,7 @@ class Circuit:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A row of `RTRV-CFG-FIBER`; `number` counts from 1 on its side. `power` is None where it is not told."""
+    """A row of `RTRV-CFG-FIBER`; `number` counts from 1 on its side. `power` is None where it is not reported."""
 
     is_input: bool
     number: int
@@ -60,7 +60,7 @@ class Port:
 
 
 def input_name(number: int) -> str:
-    """What the device calls input `number`, counted from 1.
+    """Return the device's name for input `number`, counted from 1.
 
     >>> input_name(1), output_name(17)
     ('10001', '20017')
@@ -69,12 +69,12 @@ def input_name(number: int) -> str:
 
 
 def output_name(number: int) -> str:
-    """What the device calls output `number`, counted from 1."""
+    """Return the device's name for output `number`, counted from 1."""
     return str(OUTPUT_BASE + number)
 
 
 def fibre_pairs(pairs: Iterable[tuple[int, int]]) -> str:
-    """Pairs of numbers counted from 1 as one access identifier.
+    """Format pairs of numbers counted from 1 as one access identifier.
 
     >>> fibre_pairs([(1, 2), (2, 1)])
     '10001&10002,20002&20001'
@@ -85,7 +85,7 @@ def fibre_pairs(pairs: Iterable[tuple[int, int]]) -> str:
 
 
 def decode_system(lines: Lines) -> tuple[Identity, int, int]:
-    """Identity, inputs and outputs from `rtrv-system-info`.
+    """Decode identity, inputs and outputs from `rtrv-system-info`.
 
     >>> decode_system(("SystemType=System100,SerialNumber=GG7,LicensedPortMatrix=64x64",))[1:]
     (64, 64)
@@ -101,7 +101,7 @@ def decode_system(lines: Lines) -> tuple[Identity, int, int]:
 
 
 def decode_circuits(lines: Lines) -> tuple[Circuit, ...]:
-    """Rows of `rtrv-crs-fiber`.
+    """Decode the rows of `rtrv-crs-fiber`.
 
     >>> (row,) = decode_circuits(("GGN:IPORTID=10046,OPORTID=20047,CONNSTATE=steady,INPWR=-5.873",))
     >>> row.source, row.output, row.made, row.input_power
@@ -151,7 +151,7 @@ def _power(text: str | None, line: str) -> Power | None:
 
 
 def decode_ports(lines: Lines) -> tuple[Port, ...]:
-    """Rows of `RTRV-CFG-FIBER`.
+    """Decode the rows of `RTRV-CFG-FIBER`.
 
     The published rows leave fields out; that one of them is the power at the port (`PORTPWR`, `INPWR` or
     `OUTPWR`) is an assumption, and where it is absent only connected ports have a reading.
@@ -172,7 +172,7 @@ def _port(fields: Mapping[str, str], line: str) -> Port:
 
 
 def _keywords(line: str) -> dict[str, str]:
-    """`NAME=value` by comma, behind an optional name of the row; names in capitals."""
+    """Split `NAME=value` by comma, behind an optional name of the row; names in capitals."""
     parts = _ROW_NAME.sub("", line, count=1).split(",") if line.strip() else []
     matches = [_KEYWORD.fullmatch(part) for part in parts]
     if None in matches:

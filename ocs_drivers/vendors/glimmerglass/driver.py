@@ -91,7 +91,7 @@ class GlimmerglassTl1(SwitchDriver):
     # -- reading
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """All ports with health and label now."""
+        """Return all ports with health and label now."""
         rows = self._port_rows()
         capabilities = self.capabilities
         missing = sorted(set(range(1, capabilities.inputs + capabilities.outputs + 1)) - rows.keys())
@@ -111,7 +111,7 @@ class GlimmerglassTl1(SwitchDriver):
         )
 
     def _port_rows(self) -> dict[int, codec.Port]:
-        """Rows by our number; ports that the licence does not cover are left out."""
+        """Return rows by our number; ports that the licence does not cover are left out."""
         rows = self._session.ask_again("RTRV-CFG-FIBER", codec.decode_ports, aid="all")
         outputs = self.capabilities.outputs
         return {
@@ -121,7 +121,7 @@ class GlimmerglassTl1(SwitchDriver):
         }
 
     def _read(self) -> Snapshot:
-        """What is connected, and the ports that cannot be used."""
+        """Return what is connected, and the ports that cannot be used."""
         with self._session.lock():
             connections, _ = self._connections()
             with self._same_line():
@@ -130,13 +130,13 @@ class GlimmerglassTl1(SwitchDriver):
         return Snapshot(connections, self._clock.now(), unfit)
 
     def _look_again(self, step: Step) -> Snapshot:
-        """What the step was to make counts when its mirrors have arrived; every other circuit as soon as it is told."""
+        """Count what the step was to make when its mirrors have arrived; every other circuit when it is reported."""
         connections, arriving = self._noted(self._connections)
         self._arriving = arriving & step.after.pairs & step.pairs.pairs
         return Snapshot(CrossConnects(connections.pairs - self._arriving), self._clock.now())
 
     def _connections(self) -> tuple[CrossConnects, frozenset[tuple[int, int]]]:
-        """All circuits, and those of them whose mirrors are still on their way."""
+        """Return all circuits, and those of them whose mirrors are still on their way."""
         return self._session.ask_again("rtrv-crs-fiber", self._decode, aid="all")
 
     def _decode(self, lines: tuple[str, ...]) -> tuple[CrossConnects, frozenset[tuple[int, int]]]:
@@ -167,7 +167,7 @@ class GlimmerglassTl1(SwitchDriver):
                 timeout_s=self._timeout_s + step.estimated_s,
                 before_resending=guard,
             )
-        except TransportError:  # it may have been heard all the same
+        except TransportError:  # it may have been received all the same
             self._settled_s = self._clock.now() + LONGEST_MOVE_S
             raise
         self._settled_s = self._clock.now() + LONGEST_MOVE_S
@@ -176,14 +176,14 @@ class GlimmerglassTl1(SwitchDriver):
         return [(source, output - self._inputs) for source, output in pairs]
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Whether mirrors are on their way, or may have yet to begin: an asynchronous command is answered before."""
+        """Return True while mirrors move, or may have yet to begin: an asynchronous command is answered before."""
         del step, read_back
         return bool(self._arriving) or self._clock.now() < self._settled_s
 
     # -- light and events
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
-        """Optical power in dBm, from the rows of circuits and, for other ports, from those of ports."""
+        """Return the optical power in dBm, from the rows of circuits and, for other ports, from those of ports."""
         planning.check_known(ports, self.capabilities, device=self.address)
         if not ports:
             return {}
@@ -197,7 +197,7 @@ class GlimmerglassTl1(SwitchDriver):
         return {port: known.get(port) for port in ports}
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
-        """Alarms, events and changes that the device reported after number `since`."""
+        """Return the alarms, events and changes that the device reported after number `since`."""
         return self._session.events(since)
 
     def _desync(self, what: str, ports: Iterable[int]) -> ProtocolDesync:
@@ -206,4 +206,4 @@ class GlimmerglassTl1(SwitchDriver):
 
 
 def _nothing(lines: tuple[str, ...]) -> None:
-    """For commands whose reply holds nothing of interest."""
+    """Ignore a reply that holds nothing of interest."""

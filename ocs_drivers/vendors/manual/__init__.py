@@ -1,4 +1,4 @@
-"""The panel without a robot: a person moves the cords, and says so.
+"""The panel without a robot: a person moves the cords, and confirms each move.
 
     manual://panel.json                               asks on the terminal
     manual://panel.json?size=24x24                    makes the file on first use
@@ -30,7 +30,7 @@ _SIZE = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})")
 def manual_panel(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> ManualPanel:
-    """An unopened panel. Options: `size`, `name`, `operator`, `patience_s`."""
+    """Return an unopened panel. Options: `size`, `name`, `operator`, `patience_s`."""
     del credentials
     address = address.only_options("size", "name", "operator", "patience_s")
     file = PanelFile(Path(address.path), size=_size(address), name=address.options.get("name", ""))

@@ -30,11 +30,11 @@ from ocs_drivers.vendors.manual.prompts import Operator
 _T = TypeVar("_T")
 
 Probe = Callable[[tuple[int, int]], bool | None]
-"""Whether light or packets pass from an input to an output; None when that cannot be told."""
+"""Probe that reports whether light or packets pass from an input to an output; None when it cannot."""
 
 
 class PanelSession:
-    """The conversation with the person at the panel, as `ocs_drivers.engine.driver.Session`."""
+    """The session with the person at the panel, as `ocs_drivers.engine.driver.Session`."""
 
     def __init__(self, operator: Operator, *, device: str, timeout_s: float) -> None:
         self._operator = operator
@@ -54,12 +54,12 @@ class PanelSession:
         self._operator.close()
 
     def disconnect(self) -> None:
-        """Break off, for the next question to begin anew."""
+        """Break off, for the next question to begin again."""
         self._operator.close()
 
     @property
     def in_use(self) -> bool:
-        """Whether it was opened and not closed since."""
+        """True from `open` to `close`."""
         return self._in_use
 
     @property
@@ -73,7 +73,7 @@ class PanelSession:
         return 0
 
     def lock(self) -> AbstractContextManager[object]:
-        """Holds off other threads' questions; re-entrant."""
+        """Return a re-entrant lock that holds off other threads' questions."""
         return self._lock
 
     def ready(self) -> None:
@@ -122,7 +122,7 @@ class ManualPanel(SwitchDriver):
         )
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """All ports, with the labels that the file has for them."""
+        """Return all ports, with the labels that the file has for them."""
         panel = self._file.read()
         return {
             number: PortInfo(
@@ -145,7 +145,7 @@ class ManualPanel(SwitchDriver):
         return Snapshot(panel.patched, self._clock.now())
 
     def _retried(self, ask: Callable[[], _T]) -> _T:
-        """A person is not asked the same thing three times."""
+        """Ask once: a person is not asked the same thing three times."""
         return ask()
 
     def _trace(self, panel: Panel, port: int) -> Panel:
@@ -172,7 +172,7 @@ class ManualPanel(SwitchDriver):
         guard: Guard = unguarded,
         require_light: bool = False,
     ) -> ApplyReport:
-        """As every driver, with the list of work told first."""
+        """Apply as every driver, with the list of work announced first."""
         with self._writing:
             self.plan(target, target, scope)
             seen = self.read()
@@ -215,7 +215,7 @@ class ManualPanel(SwitchDriver):
         self._file.write(panel.settled(source, output if step.kind == "add" else None))
 
     def _contradicts(self, step: Step) -> bool:
-        """Whether the probe says that what was confirmed is not so."""
+        """Return True if the probe says that what was confirmed is not so."""
         if self.probe is None:
             return False
         ((pair),) = step.pairs.items()

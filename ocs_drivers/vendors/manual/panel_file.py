@@ -1,4 +1,4 @@
-"""What is patched, on file: the only memory a panel without a robot has.
+"""Patches on file: the only memory a panel without a robot has.
 
 Before a person is asked to move a cord, its input is noted as doubtful; when the answer is in, the note goes. After
 a crash or a lost line the doubt is still there, and somebody has to look.
@@ -29,11 +29,11 @@ class Panel:
     labels: Mapping[int, str] = field(default_factory=dict, hash=False)
 
     def doubting(self, port: int) -> Panel:
-        """The same, with a doubt about an input."""
+        """Return the same, with a doubt about an input."""
         return replace(self, doubtful=self.doubtful | {port})
 
     def settled(self, port: int, output: int | None) -> Panel:
-        """The same, knowing where the cord of an input goes; whoever was believed to be there is not."""
+        """Return the same, knowing where the cord of an input goes; whoever was believed to be there is not."""
         kept = {i: o for i, o in self.patched.items() if i != port and o != output}
         patched = CrossConnects(kept if output is None else {**kept, port: output})
         return replace(self, patched=patched, doubtful=self.doubtful - {port})
@@ -48,7 +48,7 @@ class PanelFile:
         self._name = name or path.stem
 
     def read(self) -> Panel:
-        """The panel. Raises `ConnectError` when there is none, `AddressError` when it is not a panel's file."""
+        """Return the panel. Raises `ConnectError` when there is none, `AddressError` when it is not a panel's file."""
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:

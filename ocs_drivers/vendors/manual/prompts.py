@@ -31,7 +31,7 @@ class Operator(Protocol):
 
     @property
     def is_there(self) -> bool:
-        """Whether we can ask now."""
+        """True if we can ask now."""
 
     def open(self, timeout_s: float) -> None:
         """Find him. Raises `ConnectError`."""
@@ -43,7 +43,7 @@ class Operator(Protocol):
         """Say something that needs no answer."""
 
     def ask(self, question: str, deadline: Deadline) -> str:
-        """The answer. Raises `ConnectionLost`, `Timeout`."""
+        """Return the answer. Raises `ConnectionLost`, `Timeout`."""
 
 
 class TerminalOperator:
@@ -55,10 +55,10 @@ class TerminalOperator:
         return True
 
     def open(self, timeout_s: float) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def tell(self, lines: Sequence[str], deadline: Deadline) -> None:
         """Print on standard error, which is not part of a command's output."""
@@ -86,18 +86,18 @@ class LineOperator:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a connection."""
+        """True if there is a connection."""
         return self._transport.is_open
 
     def open(self, timeout_s: float) -> None:
-        """Connect anew; what was said before is forgotten."""
+        """Connect again; what was said before is forgotten."""
         self._transport.close()
         self._lines.clear()
         self._rest = b""
         self._transport.open(timeout_s)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._transport.close()
 
     def tell(self, lines: Sequence[str], deadline: Deadline) -> None:

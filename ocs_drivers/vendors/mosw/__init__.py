@@ -23,7 +23,7 @@ PORT = 8100
 def tcp_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> BankSwitch:
-    """An unopened `mosw+scpi://host?banks=2&channels=8` on PyVISA; there is no login."""
+    """Return an unopened `mosw+scpi://host?banks=2&channels=8` on PyVISA; there is no login."""
     del credentials
     banks, channels = size_in(address.only_options("banks", "channels"))
     address = address.with_port(PORT)

@@ -34,7 +34,7 @@ FACTORY_ACCOUNT = Credentials("admin", "root")
 def scpi_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> PolatisScpi:
-    """An unopened Polatis over SCPI on PyVISA; SCPI knows no login, so credentials are not used."""
+    """Return an unopened Polatis over SCPI on PyVISA; SCPI knows no login, so credentials are not used."""
     del credentials
     address = address.only_options().with_port(SCPI_PORT)
     if ":" in address.host:
@@ -49,7 +49,7 @@ def scpi_switch(
 def tl1_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> PolatisTl1:
-    """An unopened Polatis over TL1; for credentials see `ocs_drivers.credentials`."""
+    """Return an unopened Polatis over TL1; for credentials see `ocs_drivers.credentials`."""
     address = address.only_options().with_port(TL1_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
     return PolatisTl1(str(address), tcp_line(address, TL1_PORT), credentials=account, timeout_s=timeout_s)
@@ -58,7 +58,7 @@ def tl1_switch(
 def serial_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> PolatisScpi:
-    """An unopened Polatis over SCPI on a serial line (38400 8N1 unless `?baud=` says otherwise); no login."""
+    """Return an unopened Polatis over SCPI on a serial line (38400 8N1 unless `?baud=` says otherwise); no login."""
     del credentials
     address = address.only_options("baud")
     return PolatisScpi(str(address), serial_line(address, SERIAL_BAUD), timeout_s=timeout_s)
@@ -67,7 +67,7 @@ def serial_switch(
 def rest_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> PolatisRest:
-    """An unopened Polatis over RESTCONF; `?tls=1` for HTTPS, see `ocs_drivers.transports.lines.http_line`."""
+    """Return an unopened Polatis over RESTCONF; `?tls=1` for HTTPS, see `ocs_drivers.transports.lines.http_line`."""
     address = with_http_port(address.only_options(*HTTP_OPTIONS), port=REST_PORT, tls_port=REST_TLS_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
     line = http_line(address, port=REST_PORT, tls_port=REST_TLS_PORT)

@@ -1,4 +1,4 @@
-"""What both languages of a Polatis have in common: power readings, and lists cut to the longest query."""
+"""Power readings, and lists cut to the longest query, as all protocols of a Polatis need them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DARK_FLOOR_DBM = -55.0
 
 
 def power_reading(dbm: float | None) -> Power | None:
-    """A reading, with darkness told apart from little light.
+    """Return a reading, with darkness told apart from little light.
 
     >>> power_reading(-29.55), power_reading(-60.0).below_floor, power_reading(None)
     (Power(dbm=-29.55, below_floor=False), True, None)
@@ -20,7 +20,7 @@ def power_reading(dbm: float | None) -> Power | None:
 
 
 def chunks(ports: Sequence[int], longest: int) -> Iterator[Sequence[int]]:
-    """The ports in order, at most `longest` at a time.
+    """Yield the ports in order, at most `longest` at a time.
 
     >>> list(chunks([1, 2, 3], 2))
     [[1, 2], [3]]

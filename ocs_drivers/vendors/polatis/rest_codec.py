@@ -45,7 +45,7 @@ class RestPort:
 
 
 def pair_resource(source: int) -> str:
-    """Where the pair of one input lives.
+    """Return the resource of the pair of one input.
 
     >>> pair_resource(1)
     '/api/data/optical-switch:cross-connects/pair=1'
@@ -54,7 +54,7 @@ def pair_resource(source: int) -> str:
 
 
 def port_resource(port: int) -> str:
-    """Where the settings of one port live.
+    """Return the resource of the settings of one port.
 
     >>> port_resource(2)
     '/api/data/optical-switch:port-config/port=2'
@@ -63,7 +63,7 @@ def port_resource(port: int) -> str:
 
 
 def encode_pairs(connections: CrossConnects) -> dict[str, Any]:
-    """The whole configuration.
+    """Encode the whole configuration.
 
     >>> encode_pairs(CrossConnects({1: 13}))
     {'optical-switch:cross-connects': {'pair': [{'ingress': 1, 'egress': 13}]}}
@@ -72,7 +72,7 @@ def encode_pairs(connections: CrossConnects) -> dict[str, Any]:
 
 
 def encode_pair(source: int, output: int) -> dict[str, Any]:
-    """One pair.
+    """Encode one pair.
 
     >>> encode_pair(1, 13)
     {'optical-switch:pair': [{'ingress': 1, 'egress': 13}]}
@@ -81,7 +81,7 @@ def encode_pair(source: int, output: int) -> dict[str, Any]:
 
 
 def encode_port(port: int, *, is_open: bool, label: str) -> dict[str, Any]:
-    """The settings of one port; a PUT replaces them all, so the label goes along.
+    """Encode the settings of one port; a PUT replaces them all, so the label goes along.
 
     >>> encode_port(2, is_open=False, label="to rack 4")
     {'optical-switch:port': [{'port-id': 2, 'status': 'DISABLED', 'label': 'to rack 4'}]}
@@ -91,7 +91,7 @@ def encode_port(port: int, *, is_open: bool, label: str) -> dict[str, Any]:
 
 
 def decode_pairs(document: Any) -> CrossConnects:
-    """The whole configuration; without a list there is no pair.
+    """Decode the whole configuration; without a list there is no pair.
 
     >>> decode_pairs({"optical-switch:cross-connects": {"pair": [{"ingress": 1, "egress": 13}]}})
     CrossConnects({1: 13})
@@ -107,7 +107,7 @@ def decode_pairs(document: Any) -> CrossConnects:
 
 
 def decode_ports(document: Any) -> dict[int, RestPort]:
-    """State and label by port.
+    """Decode state and label by port.
 
     >>> entry = {"port-id": 2, "status": "DISABLED", "label": "x", "peer-port": 13}
     >>> decode_ports({"optical-switch:port-config": {"port": [entry]}})[2].state.value
@@ -120,7 +120,7 @@ def decode_ports(document: Any) -> dict[int, RestPort]:
 
 
 def decode_powers(document: Any) -> dict[int, float | None]:
-    """Power in dBm by port, for the ports that have a monitor; None where it says nothing.
+    """Decode power in dBm by port, for the ports that have a monitor; None where it says nothing.
 
     >>> decode_powers({"optical-switch:opm-power": {"port": [{"port-id": 1, "power": "-29.55"}]}})
     {1: -29.55}
@@ -131,7 +131,7 @@ def decode_powers(document: Any) -> dict[int, float | None]:
 
 
 def decode_product(document: Any) -> Identity:
-    """Who the device is.
+    """Decode the identity of the device.
 
     >>> names = ("manufacturer", "model-name", "serial-number", "software-version")
     >>> decode_product({"optical-switch:product-information": dict(zip(names, "abcd"))})
@@ -158,7 +158,7 @@ def _content(document: Any, name: str) -> Mapping[str, Any]:
 def _entries(content: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     entries = content.get(name, [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise _desync(f"{name} is no list", content)
+        raise _desync(f"{name} is not a list", content)
     return entries
 
 
@@ -167,7 +167,7 @@ def _whole(entry: Mapping[str, Any], name: str) -> int:
     if isinstance(value, str) and re.fullmatch(r"\d{1,9}", value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _desync(f"{name} is no port number", entry)
+        raise _desync(f"{name} is not a port number", entry)
     return value
 
 

@@ -5,7 +5,7 @@ read (`If-Match`), so the device itself refuses it (412) when somebody else was 
 step is preceded by one more read. Pairs are put, never posted: one lab saw posted pairs vanish after seconds.
 
 The states of ports are another resource. They are read when the switch is opened, after a refusal, and in every read
-as long as some port was unfit when they were read last; a port that becomes unfit later is told by the refusal.
+as long as some port was unfit when they were read last; a port that becomes unfit later is reported by the refusal.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class PolatisRest(SwitchDriver):
         )
 
     def _size(self, identity: Identity, ports: Collection[int]) -> tuple[int, int]:
-        """Inputs and outputs, as the model name tells them; without that, as many of each (assumption)."""
+        """Return inputs and outputs, as the model name gives them; without that, as many of each (assumption)."""
         total = len(ports)
         inputs, outputs = size_in_product_code(identity.model) or (total // 2, total - total // 2)
         if sorted(ports) != list(range(1, inputs + outputs + 1)) or not inputs or not outputs:
@@ -101,7 +101,7 @@ class PolatisRest(SwitchDriver):
             return frozenset()
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """All ports with state and label now."""
+        """Return all ports with state and label now."""
         inputs = self.capabilities.inputs
         return {
             number: PortInfo(
@@ -128,7 +128,7 @@ class PolatisRest(SwitchDriver):
         return found
 
     def _read(self) -> Snapshot:
-        """What is connected; and the ports that cannot be used, where there were any at the last look."""
+        """Return what is connected; and the ports that cannot be used, where there were any at the last read."""
         with self._session.lock():
             snapshot = self._look_once()
             if self._unfit:
@@ -178,7 +178,7 @@ class PolatisRest(SwitchDriver):
             self._change("DELETE", target, None, step, guard)
 
     def _must_look(self, step: Step) -> bool:
-        """Where the device does not compare by itself, for each of its commands would undo what it meets."""
+        """Return True where the device does not compare by itself: its commands would undo what they meet."""
         return not self._etag[1]
 
     def _change(self, method: str, target: str, document: object, step: Step, guard: Guard) -> None:
@@ -187,14 +187,14 @@ class PolatisRest(SwitchDriver):
         reply = self._send(method, target, document, guard, timeout_s, tag=self._tag_of(step))
         if reply.status == _CHANGED_MEANWHILE:
             transaction.check_unmoved(step, self._look_once().connections, device=self.address)
-            guard()  # changed, and not on these ports: refused in so many words, so it may be sent again
+            guard()  # changed, and not on these ports: refused explicitly, so it may be sent again
             reply = self._send(method, target, document, guard, timeout_s, tag=self._tag_of(step))
         if method == "DELETE" and reply.status == _GONE:
             return  # reading back will tell
         self._check_done(reply, f"{method} {target}")
 
     def _tag_of(self, step: Step) -> str:
-        """The device's tag for what the step starts from. Raises `Conflict` when that is not what it holds."""
+        """Return the device's tag for what the step starts from. Raises `Conflict` when that is not what it holds."""
         if self._etag[0] != step.before.digest:
             transaction.check_unmoved(step, self._look_once().connections, device=self.address)
         return self._etag[1]
@@ -222,7 +222,7 @@ class PolatisRest(SwitchDriver):
             raise self._session.refusal(reply, sent)
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
-        """Optical power in dBm; one request gives those of all ports."""
+        """Return the optical power in dBm; one request gives those of all ports."""
         planning.check_known(ports, self.capabilities, device=self.address)
         readings: dict[int, Power | None] = dict.fromkeys(ports)
         if not self._monitored & readings.keys():
@@ -250,14 +250,14 @@ class PolatisRest(SwitchDriver):
         wrong = [port for port in ports if found[port].state is not wanted]
         if wrong:
             raise DeviceError(
-                f"these ports are not {wanted.value} though the device was told",
+                f"these ports are not {wanted.value} though the device accepted the command",
                 device=self.address,
                 ports=wrong,
                 hint="Look at these ports on the device.",
             )
 
     def _check_same_device(self) -> None:
-        """After every new connection, make sure that nobody else answers at the address."""
+        """Check after every new connection that the same device answers at the address."""
         known = self._identity
         if known is None or self._session.connections == self._known_connection:
             self._session.ready()

@@ -23,7 +23,7 @@ NOT_A_NUMBER = 9.91e37
 
 
 def port_list(ports: Iterable[int]) -> str:
-    """Ports as SCPI writes them.
+    """Format ports as SCPI writes them.
 
     >>> port_list([1, 2, 3]), port_list([])
     ('(@1,2,3)', '(@)')
@@ -36,7 +36,7 @@ def _pair_lists(pairs: CrossConnects) -> str:
 
 
 def replace_all(target: CrossConnects) -> str:
-    """The command that makes `target` the whole configuration.
+    """Return the command that makes `target` the whole configuration.
 
     >>> replace_all(CrossConnects({1: 33, 2: 34})), replace_all(CrossConnects())
     (':oxc:swit:conn:only (@1,2),(@33,34)', ':oxc:swit:disc:all')
@@ -45,7 +45,7 @@ def replace_all(target: CrossConnects) -> str:
 
 
 def add(pairs: CrossConnects) -> str:
-    """The command that adds these pairs.
+    """Return the command that adds these pairs.
 
     >>> add(CrossConnects({1: 17}))
     ':oxc:swit:conn:add (@1),(@17)'
@@ -54,7 +54,7 @@ def add(pairs: CrossConnects) -> str:
 
 
 def remove(pairs: CrossConnects) -> str:
-    """The command that removes exactly these pairs; both ends are named, so no other circuit goes.
+    """Return the command that removes exactly these pairs; both ends are named, so no other circuit goes.
 
     >>> remove(CrossConnects({1: 17}))
     ':oxc:swit:conn:sub (@1),(@17)'
@@ -63,7 +63,7 @@ def remove(pairs: CrossConnects) -> str:
 
 
 def set_shutters(ports: Iterable[int], *, is_open: bool) -> str:
-    """The command that enables or disables ports.
+    """Return the command that enables or disables ports.
 
     >>> set_shutters([2, 4], is_open=False)
     ':oxc:swit:port:dis (@2,4)'
@@ -72,7 +72,7 @@ def set_shutters(ports: Iterable[int], *, is_open: bool) -> str:
 
 
 def power(ports: Iterable[int]) -> str:
-    """The query for optical power at these ports.
+    """Return the query for optical power at these ports.
 
     >>> power([193, 194])
     ':pmon:pow? (@193,194)'
@@ -87,7 +87,7 @@ _PARENTHESISED = re.compile(r"\((?!@)([^()]*)\)")
 
 
 def size_in_product_code(model: str) -> tuple[int, int] | None:
-    """Inputs and outputs as the product code tells them, if it does.
+    """Return inputs and outputs as the product code gives them, if it does.
 
     >>> size_in_product_code("I-OST-24x24-LU1-DMHNS")
     (24, 24)
@@ -97,7 +97,7 @@ def size_in_product_code(model: str) -> tuple[int, int] | None:
 
 
 def decode_size(reply: str) -> tuple[int, int]:
-    """Inputs and outputs.
+    """Decode inputs and outputs.
 
     >>> decode_size("16,16")
     (16, 16)
@@ -110,7 +110,7 @@ def decode_size(reply: str) -> tuple[int, int]:
 
 
 def decode_connections(reply: str) -> CrossConnects:
-    """The whole configuration; the two lists pair up by position and need not be sorted.
+    """Decode the whole configuration; the two lists pair up by position and need not be sorted.
 
     >>> decode_connections("(@3,1),(@49,50)"), decode_connections("(@),(@)")
     (CrossConnects({1: 50, 3: 49}), CrossConnects({}))
@@ -128,7 +128,7 @@ def decode_connections(reply: str) -> CrossConnects:
 
 
 def decode_peer(reply: str) -> int | None:
-    """The port that one port is connected to, in quotes; None when unconnected.
+    """Decode the port that one port is connected to, in quotes; None when unconnected.
 
     >>> decode_peer('"18"'), decode_peer('""')
     (18, None)
@@ -149,7 +149,7 @@ _BOOT_MODES = {
 
 
 def decode_boot_mode(reply: str) -> str:
-    """What a power cycle leaves: `DARK` nothing, `RESTORE` what was saved, `AUTOSAVE` what was last.
+    """Decode what a power cycle leaves: `DARK` nothing, `RESTORE` what was saved, `AUTOSAVE` what was last.
 
     >>> decode_boot_mode("REST"), decode_boot_mode("AUTosave")
     ('RESTORE', 'AUTOSAVE')
@@ -164,7 +164,7 @@ _STATES = {"E": PortState.ENABLED, "D": PortState.DISABLED, "F": PortState.FAILE
 
 
 def decode_port_states(reply: str) -> tuple[PortState, ...]:
-    """States in the order asked for.
+    """Decode states in the order asked for.
 
     >>> [state.value for state in decode_port_states("(D,E,F)")]
     ['disabled', 'enabled', 'failed']
@@ -177,7 +177,7 @@ def decode_port_states(reply: str) -> tuple[PortState, ...]:
 
 
 def decode_powers(reply: str) -> tuple[float | None, ...]:
-    """Powers in dBm in the order asked for; None for the SCPI "not a number".
+    """Decode powers in dBm in the order asked for; None for the SCPI "not a number".
 
     >>> decode_powers("(-29.55,9.91E37)")
     (-29.55, None)

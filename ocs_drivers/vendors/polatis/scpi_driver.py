@@ -80,7 +80,7 @@ class PolatisScpi(SwitchDriver):
         )
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """All ports with their state now; SCPI tells no labels."""
+        """Return all ports with their state now; SCPI has no labels."""
         states = self._session.ask_again(scpi_codec.PORT_STATES, self._decode_states)
         return {number: self._port_info(number, state) for number, state in states.items()}
 
@@ -123,7 +123,7 @@ class PolatisScpi(SwitchDriver):
         self._session.ask(_command(step), scpi.decode_complete, timeout_s=timeout_s)
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """Configuration and error queue in one exchange: a refused set is size_in_code only there."""
+        """Read configuration and error queue in one exchange: a refused set is reported only there."""
         found, refusals = self._session.ask_checked(scpi_codec.CONNECTIONS, self._decode)
         if refusals:
             refusals[0].sent = _command(step)
@@ -131,7 +131,7 @@ class PolatisScpi(SwitchDriver):
         return snapshot, refusals[0] if refusals else None
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
-        """Optical power in dBm, asked for in as few queries as the device takes."""
+        """Return the optical power in dBm, asked for in as few queries as the device takes."""
         planning.check_known(ports, self.capabilities, device=self.address)
         readings: dict[int, Power | None] = dict.fromkeys(ports)
         monitored = [port for port in readings if self._side(port) in self._monitored]

@@ -25,12 +25,12 @@ _MODES = frozenset({"none", "absolute", "relative", "converged"})
 
 
 def nothing(lines: Lines) -> None:
-    """For commands whose reply holds nothing of interest."""
+    """Ignore a reply that holds nothing of interest."""
     del lines
 
 
 def decode_identity(network_element: Lines, inventory: Lines) -> Identity:
-    """From `RTRV-NETYPE` (vendor,model,type,version) and `RTRV-INV` (SN=...).
+    """Decode the replies to `RTRV-NETYPE` (vendor,model,type,version) and `RTRV-INV` (SN=...).
 
     >>> decode_identity(("POLATIS,I-OST-16x16,OCS,6.5",), ("OCS:SN=002414",)).serial
     '002414'
@@ -43,7 +43,7 @@ def decode_identity(network_element: Lines, inventory: Lines) -> Identity:
 
 
 def decode_size(lines: Lines) -> tuple[int, int]:
-    """Inputs and outputs.
+    """Decode inputs and outputs.
 
     >>> decode_size(("SYSTEM:SIZE=16x16",))
     (16, 16)
@@ -56,7 +56,7 @@ def decode_size(lines: Lines) -> tuple[int, int]:
 
 
 def decode_pairs(lines: Lines) -> CrossConnects:
-    """The configuration, a pair a line.
+    """Decode the configuration, a pair a line.
 
     >>> decode_pairs(("11,28", "4,17"))
     CrossConnects({4: 17, 11: 28})
@@ -71,7 +71,7 @@ def decode_pairs(lines: Lines) -> CrossConnects:
 
 
 def decode_port_values(lines: Lines) -> dict[int, str]:
-    """What each line says of its port.
+    """Return what each line says of its port.
 
     >>> decode_port_values(("1:OPEN", "2:"))
     {1: 'OPEN', 2: ''}
@@ -83,7 +83,7 @@ def decode_port_values(lines: Lines) -> dict[int, str]:
 
 
 def decode_powers(lines: Lines) -> dict[int, float | None]:
-    """Power in dBm by port; None where the device says NONE.
+    """Decode power in dBm by port; None where the device says NONE.
 
     >>> decode_powers(("1:-29.55", "2:NONE"))
     {1: -29.55, 2: None}
@@ -98,7 +98,7 @@ def decode_powers(lines: Lines) -> dict[int, float | None]:
 
 
 def decode_shutters(lines: Lines) -> dict[int, PortState]:
-    """State by port."""
+    """Decode state by port."""
     try:
         return {port: _STATES[text.upper()] for port, text in decode_port_values(lines).items()}
     except KeyError as error:
@@ -106,7 +106,7 @@ def decode_shutters(lines: Lines) -> dict[int, PortState]:
 
 
 def decode_configured_ports(lines: Lines) -> frozenset[int]:
-    """Ports that a `PARAMETER=CONFIG` reply lists.
+    """Return the ports that a `PARAMETER=CONFIG` reply lists.
 
     >>> sorted(decode_configured_ports(("PMON::PORT=1,MODE=INPUT", "PMON::PORT=2,MODE=INPUT")))
     [1, 2]
@@ -118,7 +118,7 @@ def decode_configured_ports(lines: Lines) -> frozenset[int]:
 
 
 def decode_attenuation(lines: Lines) -> Attenuation:
-    """The setting of one attenuator.
+    """Decode the setting of one attenuator.
 
     No public text shows this line, so both likely forms are taken: values in the order mode, level,
     reference, and `MODE=`, `LEVEL=`, `REFS=`.
@@ -143,7 +143,7 @@ def decode_attenuation(lines: Lines) -> Attenuation:
 
 
 def encode_attenuation(attenuation: Attenuation) -> str:
-    """The keywords of `SET-PORT-ATTEN`.
+    """Return the keywords of `SET-PORT-ATTEN`.
 
     >>> encode_attenuation(Attenuation("absolute", -10.0))
     'MODE=ABSOLUTE,LEVEL=-10.0'

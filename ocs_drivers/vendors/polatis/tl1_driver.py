@@ -2,7 +2,7 @@
 
 TL1 has no command for the whole configuration, so a change is one removal and one addition, each with lists. A removal
 names the inputs only, whatever they are connected to, so it is preceded by one more read. A read asks for the
-shutters as well, for ports that are closed; a failed port is told by the refusal alone.
+shutters as well, for ports that are closed; a failed port is reported by the refusal alone.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class PolatisTl1(SwitchDriver):
         )
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """All ports with state and label now."""
+        """Return all ports with state and label now."""
         capabilities = self.capabilities
         states = self._states()
         labels = self._labels(self._everything)
@@ -102,7 +102,7 @@ class PolatisTl1(SwitchDriver):
         return port_range(1, self.capabilities.inputs + self.capabilities.outputs)
 
     def _states(self) -> dict[int, PortState]:
-        """The state of every port, as its shutter tells."""
+        """Return the state of every port, as its shutter gives it."""
         states = self._session.ask_again("RTRV-PORT-SHUTTER", tl1_codec.decode_shutters, aid=self._everything)
         self._check_complete(range(1, self.capabilities.inputs + self.capabilities.outputs + 1), states)
         return states
@@ -114,7 +114,7 @@ class PolatisTl1(SwitchDriver):
             return {}
 
     def _read(self) -> Snapshot:
-        """What is connected, and the ports that are closed."""
+        """Return what is connected, and the ports that are closed."""
         with self._session.lock():
             connections = self._connections()
             with self._same_line():
@@ -144,7 +144,7 @@ class PolatisTl1(SwitchDriver):
         return connections
 
     def _must_look(self, step: Step) -> bool:
-        """A removal always: it would take down whatever its inputs are connected to by now."""
+        """Read before a removal always: it would take down whatever its inputs are connected to by now."""
         return step.kind == "remove" or super()._must_look(step)
 
     def _perform(self, step: Step, guard: Guard) -> None:
@@ -160,7 +160,7 @@ class PolatisTl1(SwitchDriver):
         raise self._unsupported("the whole configuration at once")
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
-        """Optical power in dBm, asked for in as few commands as the device takes."""
+        """Return the optical power in dBm, asked for in as few commands as the device takes."""
         planning.check_known(ports, self.capabilities, device=self.address)
         readings: dict[int, Power | None] = dict.fromkeys(ports)
         monitored = [port for port in readings if port in self._monitored]
@@ -171,7 +171,7 @@ class PolatisTl1(SwitchDriver):
         return readings
 
     def attenuation(self, port: int) -> Attenuation:
-        """The attenuator of an output port."""
+        """Return the setting of the attenuator of an output port."""
         self._check_attenuator(port)
         return self._session.ask_again("RTRV-PORT-ATTEN", tl1_codec.decode_attenuation, aid=str(port))
 
@@ -215,7 +215,7 @@ class PolatisTl1(SwitchDriver):
         )
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
-        """Reports of alarms and of changes by anybody, us included, after number `since`."""
+        """Return the reports of alarms and of changes by anybody, us included, after number `since`."""
         return self._session.events(since)
 
     def _ask_identity(self) -> Identity:
@@ -223,7 +223,7 @@ class PolatisTl1(SwitchDriver):
         return tl1_codec.decode_identity(network_element, self._session.ask("RTRV-INV", tuple, aid="OCS"))
 
     def _configured(self, equipment: str) -> frozenset[int]:
-        """Ports that have such equipment; none when the switch does not know it."""
+        """Return the ports that have such equipment; none when the switch does not know it."""
         try:
             return self._session.ask(
                 "RTRV-EQPT",

@@ -6,8 +6,8 @@ connects pairs of its ports by their bare number), and that its state 6 means th
 Options of an address, for a device that is different or slower:
 
     move_s, longest_s    seconds of one move, typically and at most (60 and 120)
-    poll_s               seconds between two looks at a robot that is moving (3)
-    idle_s               seconds after which a connection that was idle is made anew (180; an assumption)
+    poll_s               seconds between two reads of a robot that is moving (3)
+    idle_s               seconds after which a connection that was idle is replaced (180; an assumption)
     homing_s             seconds that a homing run may take (900)
     grace_s              seconds for which the device may ask for a homing run while a command is in process (120)
     key, known_hosts     files of SSH
@@ -44,28 +44,28 @@ DEFAULT_ACCOUNT = Credentials("admin", "admin")
 def rome_ssh(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> RomeCli:
-    """An unopened ROME over SSH; raises `AddressError` for an option without sense."""
+    """Return an unopened ROME over SSH. Raises `AddressError` for an option without sense."""
     return _over_ssh(address, ROME, timeout_s, credentials)
 
 
 def rome_telnet(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> RomeCli:
-    """An unopened ROME over telnet; raises `AddressError` for an option without sense."""
+    """Return an unopened ROME over telnet. Raises `AddressError` for an option without sense."""
     return _over_telnet(address, ROME, timeout_s, credentials)
 
 
 def afm_ssh(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> RomeCli:
-    """An unopened AFM over SSH; raises `AddressError` for an option without sense."""
+    """Return an unopened AFM over SSH. Raises `AddressError` for an option without sense."""
     return _over_ssh(address, AFM, timeout_s, credentials)
 
 
 def afm_telnet(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> RomeCli:
-    """An unopened AFM over telnet; raises `AddressError` for an option without sense."""
+    """Return an unopened AFM over telnet. Raises `AddressError` for an option without sense."""
     return _over_telnet(address, AFM, timeout_s, credentials)
 
 

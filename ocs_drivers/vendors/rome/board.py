@@ -1,4 +1,4 @@
-"""What `show board` tells: who the device is and how many ports its table must have. Pure."""
+"""Replies to `show board`: who the device is and how many ports its table must have. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAST_LINE = "AUTHENTICATION"
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """Who the device is; `east` and `west` are the rows that its table of ports has on each side."""
+    """Identity of the device; `east` and `west` are the rows that its table of ports has on each side."""
 
     identity: Identity
     east: int
@@ -25,7 +25,7 @@ class Board:
 
 
 def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:
-    """The board from the lines of `show board`.
+    """Decode the board from the lines of `show board`.
 
     Raises `ProtocolDesync` when it is another family's, or not whole.
     """
@@ -45,7 +45,7 @@ def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:
 
 
 def _sizes(text: str, dialect: Dialect) -> dict[str, int]:
-    """Rows of each side, summed over all matrices."""
+    """Return the rows of each side, summed over all matrices."""
     sizes = {"east": 0, "west": 0}
     for match in dialect.size.finditer(text):
         sizes[match["side"].lower()] += int(match["last"])

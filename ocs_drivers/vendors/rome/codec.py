@@ -1,7 +1,7 @@
-"""What is typed, what the device says unasked, and what it refuses. Pure.
+"""Commands, unsolicited lines and refusals of ROME and AFM. Pure.
 
 OK - request added to pending queue (E3-W4)                                        accepted; the prompt is back
-08-05-2019 09:20 CONNECTING...                                                     unasked, from here on
+08-05-2019 09:20 CONNECTING...                                                     unsolicited, from here on
 08-05-2019 09:20 CONNECTION OPERATION SUCCEEDED:E3[1AE3]<->W4[1AW4] OP:connect
 08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect
 Multiple Cross Connect Severe Failure                                              the robot has stopped
@@ -27,7 +27,7 @@ UNSOLICITED = re.compile(
     r"|Ports details:|\[[EW]\d+\[)"
     r"(?:[\d-]+ [\d:]+\s*)?(?P<kind>[A-Za-z]{2,}(?: [A-Za-z]{2,})*)?"
 )
-"""Lines that come at any time, most of them with the date before them; `kind` is the words before any port."""
+"""Lines that come at any time, most of them with the date before them; `kind` is the text before any port."""
 
 RECOVERED = re.compile(r"RECOVERY FINISHED SUCCESSFULLY", re.IGNORECASE)
 NOT_RECOVERED = re.compile(r"RECOVERY (?:FINISHED (?!SUCCESSFULLY)|FAILED)", re.IGNORECASE)
@@ -48,7 +48,7 @@ HOMING_HINT = (
 
 
 def connecting(source: str, output: str) -> str:
-    """The command that asks for one circuit in one direction.
+    """Return the command that asks for one circuit in one direction.
 
     >>> connecting("E3", "W4")
     'connection create E3 to W4'
@@ -57,7 +57,7 @@ def connecting(source: str, output: str) -> str:
 
 
 def disconnecting(source: str, output: str) -> str:
-    """The command that asks for one circuit to be taken down."""
+    """Return the command that asks for one circuit to be taken down."""
     return f"connection disconnect {source} from {output}"
 
 
@@ -79,7 +79,7 @@ def check_accepted(lines: Sequence[str]) -> None:
 
 
 def failure_of(lines: Iterable[str], names: tuple[str, str], command: str) -> str | None:
-    """The line that says that this very request has failed, or was not even valid.
+    """Return the line that says that this very request has failed, or was not even valid.
 
     >>> failure_of(
     ...     ["08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect"],

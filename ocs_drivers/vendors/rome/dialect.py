@@ -1,4 +1,4 @@
-"""What ROME and AFM say differently: the heading of `show board`, its sizes, and the columns of `port show`.
+"""Differences between ROME and AFM: the heading of `show board`, its sizes, and the columns of `port show`.
 
 Everything else of the command line is the same. The columns are those of published captures:
 

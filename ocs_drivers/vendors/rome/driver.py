@@ -2,7 +2,7 @@
 
 One arm makes one move after another. A command only puts a request at the end of the robot's queue, where requests
 of other people and of the graphical interface wait as well; so every step is proven by looking at the queue and
-the table of ports until it is so. What the device says unasked decides nothing by itself, except that it ends
+the table of ports until it is so. An unsolicited line decides nothing by itself, except that it ends
 the wait for a request that was not valid. Only `homing_run`, called by an operator, homes the robot.
 """
 
@@ -109,7 +109,7 @@ class RomeCli(SwitchDriver):
         )
 
     def _shows_queue(self) -> bool:
-        """Whether the device has the command at all (an assumption for AFM: nobody has published that it has)."""
+        """Return True if the device has the command (an assumption for AFM: nobody has published that it has)."""
         try:
             self._read_queue()
         except DeviceError:
@@ -117,7 +117,7 @@ class RomeCli(SwitchDriver):
         return True
 
     def _ask(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
-        """The answer to a question, which is asked once more after silence: so a garbled prompt looks."""
+        """Return the answer to a query, which is asked once more after silence: a garbled prompt looks like that."""
 
         def unless_refused(lines: tuple[str, ...]) -> _T:
             codec.check_accepted(lines[:1])
@@ -143,7 +143,7 @@ class RomeCli(SwitchDriver):
         return self._ask(codec.SHOW_QUEUE, decode_queue)
 
     def _read(self) -> Snapshot:
-        """The queue first: a move that has left it is in the table of ports, or never will be."""
+        """Read the queue first: a move that has left it is in the table of ports, or never will be."""
         with self._session.lock():
             self._queue = self._read_queue() if self._tells_queue else Queue()
             pending = self._queue.moves(self._layout)
@@ -152,7 +152,7 @@ class RomeCli(SwitchDriver):
         return Snapshot(table.connections(making), self._clock.now(), unfit=table.unfit(), pending=pending)
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """All ports with their state and the number of their moves now; the label is the logical name."""
+        """Return all ports with their state and the number of their moves now; the label is the logical name."""
         table = self._retried(lambda: self._ask(codec.SHOW_PORTS, self._decode_ports))
         return {
             port: PortInfo(
@@ -167,7 +167,7 @@ class RomeCli(SwitchDriver):
         }
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
-        """What the device said unasked: moves that began, succeeded, were skipped or failed, whoever asked."""
+        """Return unsolicited lines: moves that began, succeeded, were skipped or failed, whoever asked."""
         return self._session.events(since)
 
     # -- planning
@@ -178,7 +178,7 @@ class RomeCli(SwitchDriver):
         seen: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """As every switch; raises `PortError` also for a new circuit between two matrices."""
+        """Plan as every switch; raises `PortError` also for a new circuit between two matrices."""
         steps = super().plan(target, seen, scope)
         for step in steps:
             if step.kind == "add":
@@ -199,7 +199,7 @@ class RomeCli(SwitchDriver):
     # -- moving
 
     def _begin(self, step: Step, guard: Guard) -> None:
-        """Look once more before anything is sent: much can happen in the minutes since the last look."""
+        """Read once more before anything is sent: much can happen in the minutes since the last read."""
         self._session.ready()
         seen = self.read()
         transaction.check_unmoved(step, seen.connections, device=self._address)
@@ -218,7 +218,7 @@ class RomeCli(SwitchDriver):
     def _perform(self, step: Step, guard: Guard) -> None:
         """Send the request for one move; the answer comes before the robot has begun.
 
-        A line that breaks under it is no end: the request may have been heard, and the queue will tell.
+        A line that breaks under it does not end it: the request may have been received, and the queue will show.
         """
         del guard
         if step.kind == "replace" or len(step.pairs) != 1:
@@ -232,7 +232,7 @@ class RomeCli(SwitchDriver):
             self._move.lost = broken
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """What the device holds; a move outlasts a short outage of the network."""
+        """Return what the device holds; a move outlasts a short outage of the network."""
         del step
         outage = Deadline(self._timeouts.move_time_s[1], self._clock)
         while True:
@@ -244,11 +244,11 @@ class RomeCli(SwitchDriver):
                 self._clock.sleep(self.poll_s)
 
     def _longest_s(self, first: Snapshot) -> float:
-        """More than what `_still_moving` gives a move, which knows better what to say when it is over."""
+        """Return more than `_still_moving` gives a move: it raises the better error when the time is over."""
         return self._timeout_s + self._timeouts.move_time_s[1] * (2 + len(first.pending))
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Whether to look again. Raises what keeps the robot from ever making the move; see `wait.judge_progress`."""
+        """Return True to read again. Raises what keeps the robot from making the move; see `wait.judge_progress`."""
         del read_back  # it was read with the queue that `_judge` looks at
         try:
             goes_on = self._judge(step)
@@ -260,7 +260,7 @@ class RomeCli(SwitchDriver):
         return goes_on
 
     def _judge(self, step: Step) -> bool:
-        """Whether the move of a step is under way, as the queue has it and the device has said."""
+        """Return True if the move of a step is under way, as the queue has it and the device has reported."""
         ((pair, command),) = [
             (pair, "connect" if step.kind == "add" else "disconnect") for pair in step.pairs.items()
         ]
@@ -283,12 +283,12 @@ class RomeCli(SwitchDriver):
         )
 
     def _watch_queue(self, step: Step) -> None:
-        """Look at the queue only, which is short, until there is reason to look at everything."""
+        """Read the queue only, which is short, until there is reason to read everything."""
         try:
             while self._tells_queue and self._judge(step) and self._move.absent_since_s is None:
                 self._clock.sleep(self.poll_s)
                 self._queue = self._read_queue()
-        except OcsError:  # the next look at everything meets it again
+        except OcsError:  # the next read of everything meets it again
             return
 
     # -- what only an operator decides

@@ -33,7 +33,7 @@ def _say_until(
     clock: Clock,
     poll_s: float,
 ) -> None:
-    """Say a command, and wait until the device says `wanted`, in its reply or unasked afterwards."""
+    """Send a command, and wait until the device says `wanted`, in its reply or unsolicited afterwards."""
     before = session.event_count
     reply = session.ask(command, _unless_refused, timeout_s=deadline.timeout_s)
     while True:

@@ -1,4 +1,4 @@
-"""How patient the driver is, and the options of an address that make it otherwise."""
+"""Timeouts of the driver, and the options of an address that set them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPTIONS = ("move_s", "longest_s", "poll_s", "idle_s", "homing_s", "grace_s")
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How patient the driver is.
+    """Times that the driver waits.
 
     `move_time_s` is (typical, longest) for one move. `homing_grace_s`: the device shows `Perform "homing run"` in a
     capture of a move that went on, so a robot is taken as stopped when it shows that for so long with the same
@@ -35,7 +35,7 @@ class Timeouts:
 
 
 def timeouts_in(address: Address) -> Timeouts:
-    """The patience that the options of an address give."""
+    """Return the timeouts that the options of an address give."""
     typical_s = _seconds(address, "move_s", MOVE_TIME_S[0])
     longest_s = max(typical_s, _seconds(address, "longest_s", MOVE_TIME_S[1]))
     return Timeouts(

@@ -21,7 +21,7 @@ FOR_CONNECTIONS = "1"
 
 
 class Motion(Enum):
-    """What a port is doing."""
+    """State of motion of a port."""
 
     CONNECTED = "connected"
     DISCONNECTED = "disconnected"
@@ -61,12 +61,12 @@ class Table:
     layout: Layout
 
     def unfit(self) -> dict[int, PortState]:
-        """Ports that cannot be used, by our numbers."""
+        """Return the ports that cannot be used, by our numbers."""
         states = {port: row.state for port, row in enumerate(self.ports, 1)}
         return {port: state for port, state in states.items() if state is not PortState.ENABLED}
 
     def connections(self, making: Collection[Pair]) -> CrossConnects:
-        """The circuits. A port in process still has the one that is named with it, unless that is in `making`.
+        """Return the circuits. A port in process still has the one that is named with it, unless that is in `making`.
 
         Raises `ProtocolDesync` when the two ends of a circuit do not say the same.
         """
@@ -82,7 +82,7 @@ class Table:
             raise ProtocolDesync(f"the table of ports cannot be right: {error}") from error
 
     def _pair(self, row: PortRow) -> Pair | None:
-        """The circuit that is told with a port."""
+        """Return the circuit that is reported with a port."""
         if row.motion not in {Motion.CONNECTED, Motion.IN_PROCESS} or not row.peer:
             return None
         pairs = self.layout.pairs(row.name, row.peer)
@@ -101,7 +101,7 @@ class Table:
 
 
 def decode_ports(lines: Sequence[str], dialect: Dialect, board: Board) -> Table:
-    """The table of all ports. Raises `ProtocolDesync` unless it has as many rows as the board says."""
+    """Decode the table of all ports. Raises `ProtocolDesync` unless it has as many rows as the board says."""
     text = " ".join(lines)
     rows = tuple(_row(match.groupdict(default="")) for match in dialect.row.finditer(text))
     found = sum(row.side == "E" for row in rows), sum(row.side == "W" for row in rows)
@@ -117,7 +117,7 @@ def decode_ports(lines: Sequence[str], dialect: Dialect, board: Board) -> Table:
 
 
 def _layout(named: Sequence[PortRow]) -> Layout:
-    """The names of these ports."""
+    """Return the names of these ports."""
     logical: dict[str, tuple[str, ...]] = {}
     for row in named:
         if row.logical:

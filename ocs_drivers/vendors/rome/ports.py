@@ -30,26 +30,26 @@ class Layout:
     logical: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def name(self, port: int) -> str:
-        """What the device calls our port."""
+        """Return the device's name of our port."""
         return (self.east + self.west)[port - 1]
 
     def number(self, name: str) -> int:
-        """Our number of a port. Raises `ValueError` when there is none of that name."""
+        """Return our number of a port. Raises `ValueError` when there is none of that name."""
         if name in self.west:
             return len(self.east) + self.west.index(name) + 1
         return self.east.index(name) + 1
 
     def names(self, pair: Pair) -> tuple[str, str]:
-        """The device's names of an input and an output."""
+        """Return the device's names of an input and an output."""
         return self.name(pair[0]), self.name(pair[1])
 
     def is_one_matrix(self, pair: Pair) -> bool:
-        """Whether both ports are of the same matrix, as far as the device tells."""
+        """Return True if both ports are of the same matrix, as far as the device reports."""
         source, output = (self.matrix.get(name) for name in self.names(pair))
         return source is None or output is None or source == output
 
     def pairs(self, one: str, other: str) -> tuple[Pair, ...]:
-        """The circuits that a request for two ports is about: two for logical ports, none where it cannot be told."""
+        """Return the circuits of a request for two ports: two for logical ports, none where it cannot be known."""
         if one in self.east and other in self.west:
             return ((self.number(one), self.number(other)),)
         if one in self.west and other in self.east:

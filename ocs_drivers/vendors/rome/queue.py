@@ -36,7 +36,7 @@ _NUMBERED = re.compile(r"\s*\d+(?:\s|$)")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A move that was asked for; who and from where is not told of the one in process."""
+    """A move that was asked for; the one in process has no user and no source."""
 
     command: str
     one: str
@@ -46,7 +46,7 @@ class Request:
     user: str = ""
 
     def moves(self, layout: Layout) -> tuple[PendingMove, ...]:
-        """The moves of the robot that this makes; a request for two logical ports makes two."""
+        """Return the moves of the robot that this makes; a request for two logical ports makes two."""
         kind: Literal["connect", "disconnect"] = "disconnect" if self.command == "disconnect" else "connect"
         pairs: tuple[Pair | None, ...] = layout.pairs(self.one, self.other) or (None,)
         return tuple(PendingMove(kind, pair, self.user, self.source, self.number) for pair in pairs)
@@ -54,7 +54,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What the robot is at and what waits. `needs_homing` is that the device asks for a homing run."""
+    """The request in process and those that wait. `needs_homing` is that the device asks for a homing run."""
 
     status: str = "enabled"
     needs_homing: bool = False
@@ -63,25 +63,25 @@ class Queue:
 
     @property
     def is_disabled(self) -> bool:
-        """Whether nothing is executed until somebody enables it."""
+        """True if nothing is executed until somebody enables it."""
         return "disabled" in self.status
 
     def moves(self, layout: Layout) -> tuple[PendingMove, ...]:
-        """All moves in the order of their turns, the one in process first."""
+        """Return all moves in the order in which they are made, the one in process first."""
         requests = (self.running, *self.waiting) if self.running else self.waiting
         return tuple(move for request in requests for move in request.moves(layout))
 
 
 def decode_queue(lines: Sequence[str]) -> Queue:
-    """The queue. Raises `ProtocolDesync` when its status, the heading or a part of a row is missing."""
+    """Decode the queue. Raises `ProtocolDesync` when its status, the heading or a part of a row is missing."""
     status = next((match["status"] for line in lines if (match := _STATUS.match(line))), None)
     rules = [number for number, line in enumerate(lines) if _RULE.fullmatch(line)]
     if status is None or len(rules) != 2:
-        raise ProtocolDesync("the queue of the robot was not told whole", received=" ".join(lines))
+        raise ProtocolDesync("the queue of the robot is incomplete", received=" ".join(lines))
     above, below = lines[: rules[0]], lines[rules[1] + 1 :]
     running = next((_request(match) for line in above if (match := _RUNNING.fullmatch(line))), None)
     if running is None and any(line.strip().lower() == "command in process:" for line in above):
-        raise ProtocolDesync("the command in process was not told", received=" ".join(lines))
+        raise ProtocolDesync("the command in process is missing", received=" ".join(lines))
     return Queue(
         status.strip().lower(),
         any(_HOMING.search(line) for line in above),

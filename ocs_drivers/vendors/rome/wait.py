@@ -1,10 +1,9 @@
-"""Whether a move may be asked for, and whether one that was is still under way: judged from the queue and from what was
-said. Pure.
+"""Admission of moves, and their progress: judged from the queue and from unsolicited lines. Pure.
 
 in the queue                         wait, as long as the moves ahead of it and itself may take
 in the queue of a robot that stopped RobotFault while the robot has it, Timeout (unknown) while it only waits
 not in the queue any more            over; DeviceError when the device said that it failed
-never in the queue, line broken      Timeout after a while: perhaps it was not heard
+never in the queue, line broken      Timeout after a while: perhaps it was not received
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ocs_drivers.vendors.rome.ports import Layout, Pair
 from ocs_drivers.vendors.rome.queue import Queue, Request
 
 POLLS_WHEN_LOST = 5
-"""For how many polls the queue is looked at for a request of which nobody knows whether it was heard."""
+"""For how many polls the queue is looked at for a request of which nobody knows whether it was received."""
 
 
 @dataclass(slots=True)
@@ -41,7 +40,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one look showed: the time, the queue, and the lines that came unasked since the request."""
+    """State at one read: the time, the queue, and the unsolicited lines since the request."""
 
     now_s: float
     queue: Queue
@@ -54,7 +53,7 @@ class Progress:
 
     @property
     def ahead(self) -> int | None:
-        """How many moves come before it; None when it is not in the queue."""
+        """Number of moves that come before it; None when it is not in the queue."""
         for turn, move in enumerate(self.pending):
             if (move.kind, move.pair) == (self.command, self.pair):
                 return turn
@@ -62,7 +61,7 @@ class Progress:
 
     @property
     def is_running(self) -> bool:
-        """Whether the robot has it in its hand."""
+        """True if the robot has it in its hand."""
         running = self.queue.running
         return (
             running is not None
@@ -72,7 +71,7 @@ class Progress:
 
 
 def why_standing(queue: Queue, lines: Sequence[str]) -> str:
-    """Why a robot would not even begin, from the queue and all that was said so far; empty when it would."""
+    """Return why a robot would not even begin, from the queue and all lines so far; empty when it would."""
     if queue.is_disabled or (queue.needs_homing and queue.running is None):
         return f"the robot executes nothing: {queue.status}"
     reported = [line for line in lines if codec.STOPPED.search(line) or codec.RECOVERED.search(line)]
@@ -80,7 +79,7 @@ def why_standing(queue: Queue, lines: Sequence[str]) -> str:
 
 
 def claim_on(step: Step, seen: Snapshot, layout: Layout) -> Conflict | None:
-    """The conflict with somebody else's move of the same ports, which waits in the queue; None when there is none."""
+    """Return the conflict with a waiting move of the same ports by somebody else; None when there is none."""
     ports = {port for pair in step.pairs.items() for port in pair}
     for move in seen.pending:
         if move.pair and ports & set(move.pair):
@@ -98,7 +97,7 @@ def claim_on(step: Step, seen: Snapshot, layout: Layout) -> Conflict | None:
 def judge_progress(
     move: Move, progress: Progress, *, longest_s: float, grace_s: float, poll_s: float
 ) -> bool:
-    """Whether to look again; the move was not made so far. Notes in `move` what was seen.
+    """Return True to read again; the move was not made so far. Notes in `move` what was seen.
 
     Raises `RobotFault`, `DeviceError` and `Timeout` as the table above says.
     """
@@ -119,9 +118,9 @@ def judge_progress(
 
 
 def _may_come(move: Move, now_s: float, poll_s: float) -> bool:
-    """Whether a request that is not in the queue may still be made.
+    """Return True if a request that is not in the queue may still be made.
 
-    One that is between the queue and the arm may be in neither for a moment, so one look is not enough.
+    One that is between the queue and the arm may be in neither for a moment, so one read is not enough.
     """
     if move.absent_since_s is None:
         move.absent_since_s = now_s
@@ -131,14 +130,14 @@ def _may_come(move: Move, now_s: float, poll_s: float) -> bool:
     if absent_s < POLLS_WHEN_LOST * poll_s:
         return True
     raise Timeout(
-        f"the line broke ({move.lost.what}) before the device said that it had heard the request, and for "
+        f"the line broke ({move.lost.what}) before the device said that it had received the request, and for "
         f"{absent_s:.3g} s it was not in the queue",
         hint="It may still be made: look at the device, then read, and plan again from what it holds.",
     )
 
 
 def _why_stopped(move: Move, progress: Progress, grace_s: float) -> str:
-    """Why the robot will not go on; empty when it may."""
+    """Return why the robot will not go on; empty when it may."""
     stop = next((line for line in progress.lines if codec.STOPPED.search(line)), "")
     if stop:
         return stop
@@ -155,12 +154,12 @@ def _why_stopped(move: Move, progress: Progress, grace_s: float) -> str:
 
 
 def _stopped(why: str, move: Move, progress: Progress) -> OcsError:
-    """The robot stands: with our fibre in its hand, or with our request in its queue, where it stays."""
+    """Return the error for a robot that stands: with our fibre in its hand, or with our request in its queue."""
     if progress.ahead is not None and not progress.is_running:
         return Timeout(
             f"{why}; the request waits in the queue, and will be executed when the robot goes on",
             hint=codec.HOMING_HINT,
         )
     if move.lost and not move.seen:
-        return Timeout(f"{why}; nobody knows whether the request was heard", hint=codec.HOMING_HINT)
+        return Timeout(f"{why}; nobody knows whether the request was received", hint=codec.HOMING_HINT)
     return RobotFault(why, hint=codec.HOMING_HINT)

@@ -3,7 +3,7 @@
     scpi-1xn://host?channels=8                                      `:ROUTe:CHANnel 3`, `:ROUTe:CHANnel?`
     scpi-1xn://host?channels=8&set=:SWITch {channel}&query=:SWITch?
     scpi-1xn://host?banks=2&channels=4&set=ROUT{bank}:SCAN {channel}&query=ROUT{bank}:SCAN?
-    scpi-1xn+serial:/dev/ttyUSB0?channels=8&preset=leoni-eol        words and baud rate of a known make
+    scpi-1xn+serial:/dev/ttyUSB0?channels=8&preset=leoni-eol        commands and baud rate of a known make
 
 `set` must be silent and `query` must answer with the channel; `idn=` (empty) is for devices that do not say
 who they are, `errors=:SYSTem:ERRor?` for those with an error queue, `monitor=` for a query that answers
@@ -25,7 +25,7 @@ PORT = 5025
 def tcp_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> BankSwitch:
-    """An unopened 1xN switch on PyVISA; there is no login."""
+    """Return an unopened 1xN switch on PyVISA; there is no login."""
     del credentials
     address = address.only_options(*OPTIONS).with_port(PORT)
     return _switch(address, visa_line(address, PORT), timeout_s)
@@ -34,7 +34,7 @@ def tcp_switch(
 def serial_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> BankSwitch:
-    """An unopened 1xN switch on a serial line; `baud` goes before the rate of the preset."""
+    """Return an unopened 1xN switch on a serial line; `baud` goes before the rate of the preset."""
     del credentials
     address = address.only_options(*OPTIONS, "baud")
     return _switch(address, serial_line(address, make_in(address).baud), timeout_s)

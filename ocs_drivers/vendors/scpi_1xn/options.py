@@ -12,7 +12,7 @@ from ocs_drivers.vendors.banks.codec import CommandSet
 
 @dataclass(frozen=True, slots=True)
 class Make:
-    """The words of a known make, and the rate of its serial line in baud."""
+    """Commands of a known make, and the rate of its serial line in baud."""
 
     commands: CommandSet
     baud: int = 9600
@@ -40,7 +40,7 @@ OPTIONS = ("banks", "channels", "preset", "end", *_FIELD_OF)
 
 
 def commands_in(address: Address) -> CommandSet:
-    """The words that the options of an address spell out, over those of its preset. Raises `AddressError`."""
+    """Return the commands that the options of an address spell out, over those of its preset. Raises `AddressError`."""
     options = address.options
     changed = {field: options[option] for option, field in _FIELD_OF.items() if option in options}
     commands = replace(make_in(address).commands, terminator=_end(address))

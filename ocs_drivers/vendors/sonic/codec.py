@@ -1,4 +1,4 @@
-"""What SONiC prints, taken apart: tables with a row of dashes under the head, and the answers of `config`.
+"""Output of SONiC, decoded: tables with a row of dashes under the head, and the answers of `config`.
 
 Source of the columns: the design document of OCS in SONiC, revision 0.4 of March 2026, sections 9.1 and 9.2, and the
 module `ocs_cross_connect` of sonic-mgmt. Wordings of refusals are not published beyond "Invalid" and "Error".
@@ -35,9 +35,9 @@ _DASHES = re.compile(r"-+(?:  -+)*")
 
 
 def rows(lines: Lines, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The cells of a table with these columns. Raises `ProtocolDesync` for anything else.
+    """Return the cells of a table with these columns. Raises `ProtocolDesync` for anything else.
 
-    Cells stand under the dashes, so an empty cell is one; a cell that crosses them is no table.
+    Cells stand under the dashes, so an empty cell is one; a cell that crosses them is not of a table.
     """
     if len(lines) < 2 or tuple(lines[0].split()) != columns or not _DASHES.fullmatch(lines[1]):
         raise ProtocolDesync(f"not a table of {', '.join(columns)}", received="\n".join(lines[:3]))
@@ -57,7 +57,7 @@ def _cells(line: str, spans: list[tuple[int, int]]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class CrossConnectTables:
-    """What is configured, and the (A, B) state of what the hardware holds.
+    """Configured circuits, and the (A, B) state of those that the hardware holds.
 
     What is in the hardware but not configured is a ghost: the hardware kept it when its configuration went.
     """
@@ -72,32 +72,32 @@ class CrossConnectTables:
 
     @property
     def ghosts(self) -> frozenset[Pair]:
-        """What cannot be deleted before it has been added."""
+        """Circuits that cannot be deleted before they have been added."""
         return self.held - self.configured
 
     @property
     def unrealised(self) -> frozenset[Pair]:
-        """What is configured, but not in the hardware (yet)."""
+        """Circuits that are configured, but not in the hardware (yet)."""
         return self.configured - self.held
 
     @property
     def tuned(self) -> frozenset[Pair]:
-        """What is healthy: both sides tuned."""
+        """Healthy circuits: both sides tuned."""
         return frozenset(pair for pair, states in self.hardware.items() if set(states) == {TUNED})
 
     @property
     def failed(self) -> frozenset[Pair]:
-        """What has a broken side."""
+        """Circuits with a broken side."""
         return frozenset(pair for pair, states in self.hardware.items() if FAILED in states)
 
 
 def configured(lines: Lines, names: Names) -> frozenset[Pair]:
-    """The pairs of `show ocs cross-connect config`."""
+    """Return the pairs of `show ocs cross-connect config`."""
     return frozenset(_pair(row, names) for row in rows(lines, CONFIG_COLUMNS))
 
 
 def hardware(lines: Lines, names: Names) -> dict[Pair, tuple[str, str]]:
-    """The pairs of `show ocs cross-connect status` with the states of both sides."""
+    """Return the pairs of `show ocs cross-connect status` with the states of both sides."""
     return {
         _pair(row, names): (_known(row[3], _PORT_STATUS), _known(row[4], _PORT_STATUS))
         for row in rows(lines, STATUS_COLUMNS)
@@ -111,7 +111,7 @@ def _pair(row: tuple[str, ...], names: Names) -> Pair:
 
 
 def port_names(lines: Lines) -> tuple[int, int]:
-    """How many A and B ports `show ocs port config` lists. Raises `ProtocolDesync` when one is left out."""
+    """Count the A and B ports that `show ocs port config` lists. Raises `ProtocolDesync` when one is left out."""
     found = {row[0] for row in rows(lines, PORT_CONFIG_COLUMNS)}
     inputs = sum(name.endswith("A") for name in found)
     outputs = len(found) - inputs
@@ -123,7 +123,7 @@ def port_names(lines: Lines) -> tuple[int, int]:
 
 
 def port_config(lines: Lines, names: Names) -> dict[int, tuple[str, PortState]]:
-    """Label and override of every port of `show ocs port config`."""
+    """Decode label and override of every port of `show ocs port config`."""
     port_names(lines)
     return {
         names.port(name): (label, _OVERRIDES[_known(state, frozenset(_OVERRIDES))])
@@ -132,19 +132,19 @@ def port_config(lines: Lines, names: Names) -> dict[int, tuple[str, PortState]]:
 
 
 def broken_ports(lines: Lines, names: Names) -> frozenset[int]:
-    """The ports that `show ocs port status` calls failed."""
+    """Return the ports that `show ocs port status` calls failed."""
     table = [(row[0], _known(row[-1], _PORT_STATUS)) for row in rows(lines, PORT_STATUS_COLUMNS)]
     return frozenset(names.port(name) for name, state in table if state == FAILED)
 
 
 def _known(word: str, known: frozenset[str]) -> str:
     if word not in known:
-        raise ProtocolDesync("a state that nobody has heard of", received=word)
+        raise ProtocolDesync("an unknown state", received=word)
     return word
 
 
 def identity(lines: Lines) -> Identity:
-    """Who answers `show version`. Raises `ProtocolDesync` when it is not SONiC."""
+    """Return the identity in `show version`. Raises `ProtocolDesync` when it is not SONiC."""
     found = dict(line.split(": ", 1) for line in lines if ": " in line)
     if "SONiC Software Version" not in found:
         raise ProtocolDesync("no SONiC answers", received="\n".join(lines[:3]))
@@ -157,7 +157,7 @@ def identity(lines: Lines) -> Identity:
 
 
 def done(lines: Lines) -> None:
-    """Nothing, when a `config` command succeeded. Raises `PermissionDenied` or `DeviceError` with its words."""
+    """Check that a `config` command succeeded. Raises `PermissionDenied` or `DeviceError` with the device's text."""
     said = " ".join(lines)
     if "Root privileges are required" in said:
         raise PermissionDenied(
@@ -171,6 +171,6 @@ def done(lines: Lines) -> None:
 
 
 def nothing(lines: Lines) -> None:
-    """Nothing, when a command said nothing or that it succeeded. Raises as `done` does."""
+    """Check that a command printed nothing or that it succeeded. Raises as `done` does."""
     if lines:
         done(lines)

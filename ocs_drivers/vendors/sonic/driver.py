@@ -3,7 +3,7 @@
 There are two books: what is configured, and what the hardware holds. `read` gives what the hardware holds, since that
 is where light goes. A ghost, which the hardware holds without configuration, is a circuit like every other to `read`
 and `plan`; it cannot be deleted, so to remove it, it is first added to the configuration. What is configured but was
-never taken up by the hardware is no circuit; it is deleted before its ports are used.
+never taken up by the hardware is not a circuit; it is deleted before its ports are used.
 
 Modes of `add`: `safe` fails when a port is used by another cross-connect, `update` (the device's default) drops that
 other, `overwrite` drops all others. We say `safe`: what is in the way was removed by a step of its own, or belongs to
@@ -96,17 +96,17 @@ class SonicOcs(SwitchDriver):
         return identity, capabilities
 
     def _show(self, what: str, decode: Callable[[Lines], _T]) -> _T:
-        """Something that `show` tells."""
+        """Return a table that `show` prints."""
         return self._session.ask_again(f"show {what}", decode)
 
     def _named(self, decode: Callable[[Lines, Names], _T]) -> Callable[[Lines], _T]:
-        """A decoder that knows the names of the ports."""
+        """Return a decoder that knows the names of the ports."""
         return lambda lines: decode(lines, self._names)
 
     # -- reading
 
     def _tables(self) -> CrossConnectTables:
-        """Both books, asked for now."""
+        """Return both tables, asked for now."""
         with self._session.lock():
             seen = CrossConnectTables(
                 self._show("ocs cross-connect config", self._named(codec.configured)),
@@ -137,7 +137,7 @@ class SonicOcs(SwitchDriver):
         return circuits
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """All ports with state and label now; a port forced to be dark is disabled."""
+        """Return all ports with state and label now; a port forced to be dark is disabled."""
         return self._retried(self._ports)
 
     def _ports(self) -> Mapping[int, PortInfo]:
@@ -162,7 +162,7 @@ class SonicOcs(SwitchDriver):
         }
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
-        """What the system wrote to the terminal unasked, after number `since`."""
+        """Return what the system wrote to the terminal unsolicited, after number `since`."""
         return self._session.events(since)
 
     # -- writing
@@ -173,7 +173,7 @@ class SonicOcs(SwitchDriver):
         seen: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """As every switch; raises `PortBusy` for outputs that others have configured, though the hardware has not."""
+        """Plan as every switch; raises `PortBusy` for outputs that others have configured in vain, too."""
         steps = super().plan(target, seen, scope)
         if isinstance(seen, Snapshot):
             wanted = {
@@ -204,7 +204,7 @@ class SonicOcs(SwitchDriver):
             self._sent_s = self._clock.now()
 
     def _removal(self, pairs: CrossConnects) -> Iterator[str]:
-        """Commands that remove circuits; ghosts are configured first, or they could not be deleted."""
+        """Return the commands that remove circuits; ghosts are configured first, or they could not be deleted."""
         seen = self._retried(self._tables)
         for ghosts in self._names.lists(seen.ghosts & pairs.pairs):
             yield f"add {ghosts} safe"
@@ -212,7 +212,7 @@ class SonicOcs(SwitchDriver):
             yield f"delete {listed}"
 
     def _addition(self, pairs: CrossConnects) -> Iterator[str]:
-        """Commands that make circuits, after what was configured on their ports in vain is out of the way.
+        """Return the commands that make circuits, after what was configured on their ports in vain is out of the way.
 
         In vain is what the hardware had not taken up when the plan was made, and has not now: what is new may be on
         its way, or is somebody else's.
@@ -226,7 +226,7 @@ class SonicOcs(SwitchDriver):
             yield f"add {listed} safe"
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """What the hardware holds, and what it reports as failed of what the step adds."""
+        """Return what the hardware holds, and what it reports as failed of what the step adds."""
         read_back = self._look_again(step)
         broken = self._seen.failed & self._under_way(step)
         if not broken:
@@ -239,7 +239,7 @@ class SonicOcs(SwitchDriver):
         )
 
     def _look_again(self, step: Step) -> Snapshot:
-        """What the hardware holds; of what the step adds, only what is tuned by now."""
+        """Return what the hardware holds; of what the step adds, only what is tuned by now."""
         seen = self._retried(self._tables)
         return Snapshot(self._circuits(seen.held - self._under_way(step)), self._clock.now())
 
@@ -247,7 +247,7 @@ class SonicOcs(SwitchDriver):
         return step.pairs.pairs - self._seen.tuned if step.kind == "add" else frozenset()
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Whether the hardware lags behind the configuration.
+        """Return True while the hardware lags behind the configuration.
 
         What the hardware has not even begun to make after the timeout it will not make; neither will it what it
         reports as failed.

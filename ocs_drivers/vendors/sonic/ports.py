@@ -1,4 +1,4 @@
-"""What SONiC calls ports and cross-connects, and back: `1A` is an input, `2B` an output, `1A-2B` a cross-connect.
+"""Names of ports and cross-connects, and back: `1A` is an input, `2B` an output, `1A-2B` a cross-connect.
 
 Numbers of the contract: inputs 1..N, outputs N+1..N+M; so of a 64x64 switch, 2B is port 66.
 """
@@ -34,29 +34,29 @@ class Names:
     inputs: int
 
     def of_port(self, port: int) -> str:
-        """The name of a port."""
+        """Return the name of a port."""
         return f"{port}A" if port <= self.inputs else f"{port - self.inputs}B"
 
     def of_pair(self, pair: Pair) -> str:
-        """The name of a cross-connect."""
+        """Return the name of a cross-connect."""
         return f"{self.of_port(pair[0])}-{self.of_port(pair[1])}"
 
     def port(self, name: str) -> int:
-        """The number of a port. Raises `ProtocolDesync` for what is no name of one."""
+        """Return the number of a port. Raises `ProtocolDesync` for what is not a name of one."""
         match = _PORT.fullmatch(name)
         if match is None:
             raise ProtocolDesync("not the name of a port", received=name)
         return int(match[1]) + (self.inputs if match[2] == "B" else 0)
 
     def pair(self, name: str) -> Pair:
-        """The ports of a cross-connect. Raises `ProtocolDesync` for one that does not lead from A to B."""
+        """Return the ports of a cross-connect. Raises `ProtocolDesync` for one that does not lead from A to B."""
         source, _, output = name.partition("-")
         if not source.endswith("A") or not output.endswith("B"):
             raise ProtocolDesync("not the name of a cross-connect", received=name)
         return self.port(source), self.port(output)
 
     def lists(self, pairs: Iterable[Pair]) -> Iterator[str]:
-        """The pairs as lists for as few commands as may be, runs of them as ranges.
+        """Return the pairs as lists for as few commands as may be, runs of them as ranges.
 
         >>> list(Names(64).lists([(10, 75), (12, 76), (13, 77), (14, 78)]))
         ['10A-11B,12A..14A-12B..14B']

@@ -5,11 +5,11 @@ today's firmware answers to. Options of an address, for a device that is differe
 
     force=1              use ports that somebody else has locked
     move_s, longest_s    seconds of one move, typically and at most (60 and 1800)
-    poll_s               seconds between two looks at a robot that is moving (5)
+    poll_s               seconds between two reads of a robot that is moving (5)
     idle_s               seconds after which the device leaves an idle connection to die (180)
     echo=0               for a device that does not repeat what is typed
     prompt, table, input_state, unlock, connect, unallocate, robot_fault, making, clearing
-                         other words; see `ocs_drivers.vendors.telescent.codec.CommandSet`
+                         other commands; see `ocs_drivers.vendors.telescent.codec.CommandSet`
     key, known_hosts     files of SSH
 """
 
@@ -38,7 +38,7 @@ _OPTIONS = ("force", "move_s", "longest_s", "poll_s", "idle_s", "echo")
 def cli_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> TelescentCli:
-    """An unopened Telescent over SSH; raises `AddressError` for an option without sense."""
+    """Return an unopened Telescent over SSH. Raises `AddressError` for an option without sense."""
     address = address.only_options(*_OPTIONS, *_COMMANDS, "key", "known_hosts").with_port(CLI_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=DEFAULT_ACCOUNT)
     commands, options = commands_in(address), options_in(address)
@@ -47,14 +47,14 @@ def cli_switch(
 
 
 def commands_in(address: Address) -> CommandSet:
-    """The words that the options of an address give, else the published ones."""
+    """Return the commands that the options of an address give, else the published ones."""
     commands = CommandSet(**{name: address.options[name] for name in _COMMANDS if name in address.options})
     for pattern in (commands.prompt, commands.robot_fault):
         try:
             re.compile(pattern)
         except re.error as error:
             raise AddressError(
-                f"{pattern!r} is no regular expression: {error}", device=str(address)
+                f"{pattern!r} is not a valid regular expression: {error}", device=str(address)
             ) from None
     if not commands.making or not commands.clearing or not (commands.making + commands.clearing).isalpha():
         raise AddressError("options making and clearing are letters", device=str(address))
@@ -62,7 +62,7 @@ def commands_in(address: Address) -> CommandSet:
 
 
 def options_in(address: Address) -> Options:
-    """The patience and boldness that the options of an address give."""
+    """Return the timeouts and permissions that the options of an address give."""
     typical_s = _seconds(address, "move_s", MOVE_TIME_S[0])
     return Options(
         (typical_s, max(typical_s, _seconds(address, "longest_s", MOVE_TIME_S[1]))),

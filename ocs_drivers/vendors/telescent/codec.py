@@ -30,7 +30,7 @@ Command = tuple[str, bool]
 
 @dataclass(frozen=True, slots=True)
 class CommandSet:
-    """What is said to the device, and how it is understood.
+    """Commands to the device, and patterns of its answers.
 
     `prompt` and `robot_fault` are regular expressions. Assumptions, because nobody has published them: a
     refusal whose text matches `robot_fault` says that the robot has stopped; a status that begins with the
@@ -52,7 +52,7 @@ class CommandSet:
     clearing: str = "D"
 
     def connecting(self, source: int, output: int) -> tuple[Command, ...]:
-        """The commands that connect the input of one port to the output of another."""
+        """Return the commands that connect the input of one port to the output of another."""
         return (
             (f"{self.unlock} -in {source}", False),
             (f"{self.unlock} -out {output}", False),
@@ -60,7 +60,7 @@ class CommandSet:
         )
 
     def disconnecting(self, source: int, output: int) -> tuple[Command, ...]:
-        """The commands that take such a circuit down.
+        """Return the commands that take such a circuit down.
 
         Both directions of both ports are unlocked: the authors of the public driver met a device, or a
         simulator of it, that refuses to unallocate a port of which only one direction was unlocked.
@@ -93,17 +93,17 @@ class Cell:
 
     @property
     def is_allocated(self) -> bool:
-        """Whether the output carries a circuit."""
+        """True if the output carries a circuit."""
         return self.status.startswith("A")
 
     @property
     def is_free(self) -> bool:
-        """Whether the output carries none."""
+        """True if the output carries none."""
         return self.status.startswith("U")
 
     @property
     def is_locked(self) -> bool:
-        """Whether the second letter says locked (assumption: it stands for the second half of the state)."""
+        """True if the second letter says locked (assumption: it stands for the second half of the state)."""
         return self.status[1:2] == "L"
 
 
@@ -116,12 +116,12 @@ class InputReading:
 
     @property
     def is_allocated(self) -> bool:
-        """Whether the input carries a circuit."""
+        """True if the input carries a circuit."""
         return self.state.startswith("ALLOCATED")
 
     @property
     def is_reserved(self) -> bool:
-        """Whether somebody has locked it although it carries none."""
+        """True if somebody has locked it although it carries none."""
         return not self.is_allocated and self.state.endswith("_LOCKED")
 
 
@@ -144,7 +144,7 @@ def check_accepted(lines: Sequence[str], commands: CommandSet) -> None:
 
 
 def _complaint(lines: Sequence[str]) -> list[str]:
-    """What is said between the two lines of a frame; without a frame, the lines that say ERROR or Exception."""
+    """Return the text between the two lines of a frame; without a frame, the lines that say ERROR or Exception."""
     first = next((n for n, line in enumerate(lines) if _FRAME.fullmatch(line)), None)
     if first is None:
         return [line for line in lines if _REFUSAL.search(line)]
@@ -154,7 +154,7 @@ def _complaint(lines: Sequence[str]) -> list[str]:
 
 
 def decode_cells(lines: Sequence[str], commands: CommandSet) -> tuple[Cell, ...]:
-    """All outputs by their number, from the rows of the table; headings and log lines between them are skipped.
+    """Decode all outputs by their number, from the rows of the table; headings and log lines between them are skipped.
 
     Raises `ProtocolDesync` unless the rows are whole, follow each other from 0, and none is missing in between,
     and what `refuse` raises.
@@ -172,7 +172,7 @@ def decode_cells(lines: Sequence[str], commands: CommandSet) -> tuple[Cell, ...]
 
 
 def _decode_row(line: str, number: int) -> list[Cell]:
-    """The cells of row `number`; only the last row of a table may be short."""
+    """Return the cells of row `number`; only the last row of a table may be short."""
     match = _CELLS.fullmatch(line.rstrip())
     if match is None or int(match["row"]) != number:
         raise ProtocolDesync(f"this is not row {number} of the table", received=line)
@@ -183,7 +183,7 @@ def _decode_row(line: str, number: int) -> list[Cell]:
 
 
 def decode_input(lines: Sequence[str], commands: CommandSet) -> InputReading:
-    """The state of one input. Raises `ProtocolDesync` when it is not told, and what `refuse` raises.
+    """Decode the state of one input. Raises `ProtocolDesync` when it is missing, and what `check_accepted` raises.
 
     >>> decode_input(["STATE = ALLOCATED_AND_LOCKED", "OUTPUT = 321 "], CommandSet())
     InputReading(state='ALLOCATED_AND_LOCKED', output=321)
@@ -193,7 +193,7 @@ def decode_input(lines: Sequence[str], commands: CommandSet) -> InputReading:
     fields = {match["name"].strip(): match["value"].strip() for match in matches}
     state, output = fields.get("STATE", ""), fields.get("OUTPUT", "")
     if not re.fullmatch(r"(UN)?ALLOCATED_AND_\w+", state):
-        raise ProtocolDesync("the state of the port was not told", received=" ".join(lines))
+        raise ProtocolDesync("the state of the port is missing", received=" ".join(lines))
     reading = InputReading(state, int(output) if re.fullmatch(r"\d{1,9}", output) else None)
     if reading.is_allocated and reading.output is None:
         raise ProtocolDesync("an allocated input without an output", received=" ".join(lines))

@@ -42,8 +42,8 @@ _T = TypeVar("_T")
 class _Move:
     """One step under way: since when, and how long it may take.
 
-    `commanded` is whether the robot was told to move, `seen` whether the device showed it at work on this, and
-    `doubt` what makes it uncertain that it was heard.
+    `commanded` is whether the robot was commanded to move, `seen` whether the device showed it at work on this, and
+    `doubt` what makes it uncertain that it was received.
     """
 
     began_s: float
@@ -114,7 +114,7 @@ class TelescentCli(SwitchDriver):
     def _has_input(self, number: int) -> bool:
         try:
             self._session.ask(f"{self._commands.input_state} {number}", self._decode_input)
-        except (DeviceError, ProtocolDesync):  # refused, in words that we know or do not know
+        except (DeviceError, ProtocolDesync):  # refused, or not understood
             return False
         return True
 
@@ -133,7 +133,7 @@ class TelescentCli(SwitchDriver):
         return self._patiently(self._commands.table, self._decode_whole_table)
 
     def _patiently(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
-        """The answer to a question, which is asked once more after silence: so a garbled prompt looks."""
+        """Return the answer to a query, which is asked once more after silence: a garbled prompt looks like that."""
         try:
             return self._session.ask_again(command, decode)
         except Timeout:
@@ -149,7 +149,7 @@ class TelescentCli(SwitchDriver):
         return table
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """All ports with their state now.
+        """Return all ports with their state now.
 
         The table tells the outputs; each input without a circuit is asked for by itself, which on a large frame
         takes a while.
@@ -212,7 +212,7 @@ class TelescentCli(SwitchDriver):
     def _send(self, command: str, *, moves: bool) -> None:
         """Send one command.
 
-        When the line breaks under one that moves the robot, it may have been heard all the same; and when the
+        When the line breaks under one that moves the robot, it may have been received all the same; and when the
         device refuses the second half of a write operation, the first half has begun: both leave a doubt. Raises
         `ConnectionLost` when the line breaks before: then nothing moves, whatever the reason was.
         """
@@ -221,7 +221,9 @@ class TelescentCli(SwitchDriver):
             self._session.ask(command, self._accept)
         except TransportError as broken:
             if not moves:
-                raise lost(self._address, f"before the robot was told to move: {broken.what}") from broken
+                raise lost(
+                    self._address, f"before the robot was commanded to move: {broken.what}"
+                ) from broken
             move.doubt = broken
         except (DeviceError, RobotFault) as refusal:
             if not move.commanded:
@@ -233,7 +235,7 @@ class TelescentCli(SwitchDriver):
         codec.check_accepted(lines, self._commands)
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """What the device holds; a move outlasts a short outage of the network."""
+        """Return what the device holds; a move outlasts a short outage of the network."""
         del step
         outage = Deadline(self._options.move_time_s[0], self._clock)
         while True:
@@ -245,11 +247,11 @@ class TelescentCli(SwitchDriver):
                 self._clock.sleep(self.poll_s)
 
     def _pauses(self) -> Iterator[float]:
-        """Equal pauses between looks: a robot is never quick."""
+        """Return equal pauses between reads: a robot is never quick."""
         return repeat(self.poll_s)
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Whether to look again: as long as the robot may still do it.
+        """Return True to read again: as long as the robot may still do it.
 
         False when it was seen at work on this move and is no more. Raises `RobotFault` when it has taken longer
         than any move does, the refusal of the second half of a write operation when the first has not
@@ -269,12 +271,12 @@ class TelescentCli(SwitchDriver):
         raise self._never_done(move)
 
     def _never_done(self, move: _Move) -> OcsError:
-        if isinstance(move.doubt, DeviceError | RobotFault):  # it was heard, and it has had its time
+        if isinstance(move.doubt, DeviceError | RobotFault):  # it was received, and it has had its time
             return move.doubt
         if move.doubt and not move.seen:
             return Timeout(
-                f"the move was not made within {move.allowed_s:.3g} s, and it is not certain that the device heard "
-                f"of it: {move.doubt.what}",
+                f"the move was not made within {move.allowed_s:.3g} s, and it is not certain that the device received "
+                f"it: {move.doubt.what}",
                 device=self._address,
                 sent=move.doubt.sent,
                 hint="It may still be made: look at the device, then read, and plan again from what it holds.",

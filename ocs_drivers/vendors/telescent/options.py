@@ -1,4 +1,4 @@
-"""How patient and how bold the driver is with a Telescent."""
+"""Options of a Telescent's driver: how long it waits, and what it may do with locked ports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOVE_TIME_S = (60.0, 1800.0)
 """One move of the robot: typically, and the longest that the public driver waits."""
 
 POLL_S = 5.0
-"""Between two looks at the table, as the public driver does."""
+"""Between two reads of the table, as the public driver does."""
 
 
 @dataclass(frozen=True, slots=True)

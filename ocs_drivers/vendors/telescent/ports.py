@@ -22,17 +22,17 @@ class Numbering:
     ports: int
 
     def input_port(self, number: int) -> int:
-        """Our number of the input of the device's port `number`."""
+        """Return our number of the input of the device's port `number`."""
         return number + 1
 
     def output_port(self, number: int) -> int:
-        """Our number of the output of the device's port `number`."""
+        """Return our number of the output of the device's port `number`."""
         return self.ports + number + 1
 
     def device_pair(self, pair: tuple[int, int]) -> tuple[int, int]:
-        """The device's numbers of the two ports of a circuit."""
+        """Return the device's numbers of the two ports of a circuit."""
         return pair[0] - 1, pair[1] - self.ports - 1
 
     def name(self, port: int) -> str:
-        """What the device calls our port, on its side."""
+        """Return the device's name of our port, on its side."""
         return str((port - 1) % self.ports)

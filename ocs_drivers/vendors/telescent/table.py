@@ -1,4 +1,4 @@
-"""The table of a Telescent in the words of the contract: circuits, unfit ports, the robot's queue. Pure."""
+"""The table of a Telescent in the types of the contract: circuits, unfit ports, the robot's queue. Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Table:
 
     @property
     def pending(self) -> tuple[PendingMove, ...]:
-        """What the robot still has to do, as far as the table shows it; whose moves they are is not told."""
+        """Moves that the robot still has to do, as far as the table shows; it does not show whose they are."""
         making = [n for n, cell in enumerate(self.cells) if self._is_making(cell)]
         clearing = [n for n, cell in enumerate(self.cells) if self._is_clearing(cell)]
         return (
@@ -63,7 +63,7 @@ class Table:
         return {self.numbering.output_port(n): self._state(cell) for n, cell in enumerate(self.cells)}
 
     def unfit(self, *, force: bool) -> dict[int, PortState]:
-        """Outputs that cannot be used; with `force`, those that somebody has locked can."""
+        """Return the outputs that cannot be used; with `force`, those that somebody has locked can."""
         return {
             port: state
             for port, state in self.outputs.items()
@@ -71,7 +71,7 @@ class Table:
         }
 
     def _state(self, cell: Cell) -> PortState:
-        """What a status says; letters that we do not know are a reason not to use the port."""
+        """Return the state that a status means; letters that we do not know are a reason not to use the port."""
         if cell.is_free and cell.is_locked:
             return PortState.LOCKED
         known = cell.is_free or cell.is_allocated or self._is_making(cell) or self._is_clearing(cell)

@@ -1,4 +1,4 @@
-"""A conversation at a prompt, against a device that says exactly what the test has it say."""
+"""A session at a prompt, against a device that says exactly what the test has it say."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Clock:
 
 
 class Screen:
-    """A transport whose device greets, and answers what is typed by a table; None hangs up."""
+    """A transport whose device greets, and answers what is typed by a table; None closes the connection."""
 
     def __init__(self, answers, greeting=(b"ocs> ",)) -> None:
         self.answers = answers
@@ -67,7 +67,7 @@ class Screen:
         while self.waiting:
             data = self.waiting.popleft()
             if data is None:
-                raise lost("cli://ocs", "the device hung up")
+                raise lost("cli://ocs", "the device closed the connection")
             if data:
                 return data
         raise silent("cli://ocs", deadline)
@@ -144,7 +144,7 @@ def test_no_answer_is_a_timeout_and_closes_the_line():
     assert (screen.is_open, caught.value.sent) == (False, "show")
 
 
-def test_a_hang_up_is_mended_for_reads_only():
+def test_a_disconnect_is_repaired_for_reads_only():
     screen = Screen({b"show": None})
     ours = session(screen)
     with pytest.raises(ConnectionLost):
@@ -155,7 +155,7 @@ def test_a_hang_up_is_mended_for_reads_only():
     assert (screen.opened, screen.typed) == (3, [b"show\r"] * 3)
 
 
-def test_a_hang_up_between_exchanges_is_noticed_before_the_next():
+def test_a_disconnect_between_exchanges_is_noticed_before_the_next():
     screen = Screen({b"show": [b"show\r\nocs> ", None]})
     ours = session(screen)
     assert ours.ask("show", tuple) == ()
@@ -163,7 +163,7 @@ def test_a_hang_up_between_exchanges_is_noticed_before_the_next():
     assert screen.opened == 2
 
 
-def test_an_idle_connection_is_made_anew():
+def test_an_idle_connection_is_replaced():
     clock, screen = Clock(), Screen({b"show": b"show\r\nocs> "})
     ours = session(screen, clock, idle_limit_s=150)
     for pause_s, opened in [(149, 1), (149, 1), (150, 2)]:
@@ -213,7 +213,7 @@ def test_closed_is_closed():
         ours.ask("show", tuple)
 
 
-def test_hang_up_is_mended_by_the_next_exchange():
+def test_disconnect_is_repaired_by_the_next_exchange():
     screen = Screen({b"show": b"show\r\nocs> "})
     ours = session(screen)
     ours.disconnect()
@@ -251,7 +251,7 @@ class TestLogin:
         assert not screen.is_open
         assert "wrong" not in str(caught.value)
 
-    def test_a_hang_up_on_the_way_is_a_failed_connection(self):
+    def test_a_disconnect_on_the_way_is_a_failed_connection(self):
         screen = self.screen()
         screen.answers[b"root"] = None
         with pytest.raises(ConnectError, match="before it was ready"):

@@ -118,7 +118,7 @@ def test_more_bytes_than_the_reply_has_are_a_desync():
         connection.feed(reply(204) + reply(200, b"[]"))
 
 
-def test_a_device_that_hangs_up_though_nobody_asked_is_a_desync():
+def test_a_device_that_disconnects_though_nobody_asked_is_a_desync():
     with pytest.raises(ProtocolDesync, match="ended before the reply"):
         HttpConnection().feed(b"")
 
@@ -212,7 +212,7 @@ def test_a_user_name_with_a_colon_cannot_log_in():
 
 
 class Hangup:
-    """In a script: the device hangs up here."""
+    """In a script: the device closes the connection here."""
 
 
 class Silence:
@@ -250,7 +250,7 @@ class ScriptedLine:
     def receive(self, deadline: Deadline) -> bytes:
         data = self._inbox.pop(0) if self._inbox else Silence
         if data is Hangup:
-            raise lost(DEVICE, "the device hung up")
+            raise lost(DEVICE, "the device closed the connection")
         if data is Silence:
             raise silent(DEVICE, deadline)
         assert isinstance(data, bytes)
@@ -288,12 +288,12 @@ def test_a_connection_that_was_closed_meanwhile_is_replaced_before_a_write():
     line = ScriptedLine(reply(200, b"[1]"), reply(204))
     session = session_on(line)
     session.get_json("/x", list)
-    line.waits = True  # the hang-up, or bytes nobody asked for
+    line.waits = True  # the end of the connection, or bytes nobody asked for
     assert session.request("PUT", "/x", b"1").status == 204
     assert (line.opened, len(line.sent)) == (2, 2)
 
 
-def test_a_read_that_met_a_hang_up_is_asked_again():
+def test_a_read_that_met_a_disconnect_is_asked_again():
     line = ScriptedLine(reply(204), Hangup, reply(200, b"[1]"))
     session = session_on(line)
     session.request("GET", "/")
@@ -302,7 +302,7 @@ def test_a_read_that_met_a_hang_up_is_asked_again():
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST", "DELETE", "PATCH"])
-def test_a_write_that_met_a_hang_up_is_never_sent_again(method):
+def test_a_write_that_met_a_disconnect_is_never_sent_again(method):
     line = ScriptedLine(reply(204), Hangup)
     session = session_on(line)
     session.request("GET", "/")
@@ -319,7 +319,7 @@ def test_a_post_that_only_asks_may_be_sent_again_when_the_caller_says_so():
     assert session.request("POST", "/x?id=list", b"", is_read=True).json() == 1
 
 
-def test_a_device_that_hangs_up_before_its_first_answer_is_no_such_device():
+def test_a_device_that_disconnects_before_its_first_answer_is_no_such_device():
     with pytest.raises(ConnectError, match="before its first answer"):
         session_on(ScriptedLine(Hangup)).request("GET", "/x")
 

@@ -133,7 +133,7 @@ def test_a_line_that_was_lost_is_lost_again(tmp_path):
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_shipped_transcripts_still_play(path, monkeypatch):
-    """Each was recorded from the twin of its family; `tools/record_transcripts` makes them anew."""
+    """Each was recorded from the twin of its family; `tools/record_transcripts` makes them again."""
     pytest.importorskip("pyvisa_py")
     pytest.importorskip("asyncssh")
     pytest.importorskip("h11")

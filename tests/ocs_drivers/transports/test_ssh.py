@@ -51,7 +51,7 @@ class Shell(asyncssh.SSHServerSession):
 
     def data_received(self, data, datatype):
         if b"bye" in data:
-            self.chan.write(b"farewell")
+            self.chan.write(b"goodbye")
             self.chan.exit(0)
         else:
             self.chan.write(data.upper())
@@ -172,12 +172,12 @@ def test_silence_is_a_timeout(device):
     ours.close()
 
 
-def test_a_hang_up_gives_what_came_before(device):
+def test_a_disconnect_gives_what_came_before(device):
     ours = device.transport()
     ours.open(10)
     read(ours, b"ready> ")
     ours.send(b"bye\r", Deadline(10))
-    assert read(ours, b"farewell") == b"farewell"
+    assert read(ours, b"goodbye") == b"goodbye"
     with pytest.raises(ConnectionLost):
         ours.receive(Deadline(10))
     assert ours.has_input()

@@ -95,7 +95,7 @@ class Carrier:
 
     def receive(self, deadline):
         if not self.arrives:
-            raise lost("telnet://ocs", "the device hung up")
+            raise lost("telnet://ocs", "the device closed the connection")
         return self.arrives.pop(0)
 
 
@@ -106,16 +106,16 @@ def test_the_transport_answers_by_itself_and_gives_the_rest():
     assert carrier.sent == says(DO, ECHO) + says(WONT, WINDOW_SIZE)
 
 
-def test_negotiation_alone_is_no_input_but_a_hang_up_is():
+def test_negotiation_alone_is_no_input_but_a_disconnect_is():
     carrier = Carrier(says(WILL, ECHO))
     telnet = TelnetTransport(carrier)
-    assert telnet.has_input()  # the hang-up behind it
+    assert telnet.has_input()  # the end of the connection behind it
     with pytest.raises(ConnectionLost):
         telnet.receive(Deadline(1))
     assert carrier.sent == says(DO, ECHO)
 
 
-def test_every_connection_negotiates_anew():
+def test_every_connection_negotiates_again():
     carrier = Carrier(says(WILL, ECHO) + b"x", says(WILL, ECHO) + b"y")
     telnet = TelnetTransport(carrier)
     assert telnet.is_open

@@ -129,7 +129,7 @@ def test_insecure_accepts_any_and_says_so(echo, caplog):
     line.close()
 
 
-def test_a_hang_up_is_told_from_silence(echo, certificate):
+def test_a_disconnect_is_told_from_silence(echo, certificate):
     line = TlsTransport("127.0.0.1", echo.port, device="d", ca=str(certificate[0]))
     line.open(5)
     line.send(b"hush", Deadline(5))

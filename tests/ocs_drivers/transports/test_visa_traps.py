@@ -1,4 +1,4 @@
-"""The habits of PyVISA-py on raw sockets, each as a regression test against a real TCP socket.
+"""The quirks of PyVISA-py on raw sockets, each as a regression test against a real TCP socket.
 
 The numbers are those of `ocs_drivers.transports.visa`.
 """
@@ -68,8 +68,8 @@ def test_trap_2_a_refused_port_is_found_out_at_open():
             open_switch(f"polatis+scpi://127.0.0.1:{port}", timeout_s=NEVER_S)
 
 
-def test_trap_2_a_port_that_hangs_up_is_found_out_at_open(peer):
-    with pytest.raises(ConnectError, match="hung up before it said who it is"):
+def test_trap_2_a_port_that_disconnects_is_found_out_at_open(peer):
+    with pytest.raises(ConnectError, match="closed the connection before it said who it is"):
         open_switch(address_of(peer(disconnect)), timeout_s=NEVER_S)
 
 
@@ -222,7 +222,7 @@ def test_bytes_nobody_asked_for_are_not_taken_for_an_answer(peer, lines):
     assert len(served.connections) == 2
 
 
-def test_a_device_that_hung_up_while_idle_is_read_again(peer, lines):
+def test_a_device_that_disconnected_while_idle_is_read_again(peer, lines):
     served = peer(lines({READ: b"(@1),(@25)\r\n"}))
     with open_switch(address_of(served)) as switch:
         disconnect(served.connections[0])

@@ -523,7 +523,7 @@ def test_a_cut_line_is_judged_by_reading_and_nothing_is_sent_twice(bench, front,
     assert len(writes(made)) == last
 
 
-def test_a_line_cut_between_the_two_commands_is_mended_by_the_next_apply(bench):
+def test_a_line_cut_between_the_two_commands_is_repaired_by_the_next_apply(bench):
     switch, made = bench("tl1")
     with pytest.raises(PartialApply):
         switch.apply(

@@ -250,9 +250,9 @@ def test_any_document_is_decoded_or_a_desync():
 
     @given(st.sampled_from(decoders), circuit | st.lists(json_values, max_size=2) | json_values)
     @settings(max_examples=300)
-    def decode(words: Any, content: Any) -> None:
+    def decode(decoder: Any, content: Any) -> None:
         try:
-            words(json.loads(json.dumps(content)))
+            decoder(json.loads(json.dumps(content)))
         except ProtocolDesync:
             met["desync"] += 1
         else:
@@ -275,9 +275,9 @@ def test_any_line_is_decoded_or_a_desync():
     @given(st.text(max_size=30), st.integers(0, 140), st.sampled_from([ROW, PORT, SUMMARY]))
     @settings(max_examples=300)
     def decode(noise: str, cut: int, row: str) -> None:
-        for words in decoders:
+        for decoder in decoders:
             try:
-                words((row[:cut] + noise + row[cut + len(noise) :],))
+                decoder((row[:cut] + noise + row[cut + len(noise) :],))
             except ProtocolDesync:
                 met["desync"] += 1
             else:

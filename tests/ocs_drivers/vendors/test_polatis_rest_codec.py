@@ -117,9 +117,9 @@ def test_any_document_is_decoded_or_a_desync():
         st.sampled_from(["cross-connects", "port-config", "opm-power"]),
     )
     @settings(max_examples=300)
-    def decode(words: Any, inside: Any, name: str) -> None:
+    def decode(decoder: Any, inside: Any, name: str) -> None:
         try:
-            words({f"optical-switch:{name}": inside})
+            decoder({f"optical-switch:{name}": inside})
         except ProtocolDesync:
             met["desync"] += 1
         else:

@@ -205,7 +205,7 @@ def test_a_second_driver_is_refused_while_one_is_open(twin):
         open_switch(twin.urls["serial"], timeout_s=5)
 
 
-def test_an_adapter_that_was_unplugged_and_plugged_in_again_is_opened_anew(twin):
+def test_an_adapter_that_was_unplugged_and_plugged_in_again_is_reopened(twin):
     with open_switch(twin.urls["serial"], timeout_s=5) as switch:
         switch.apply(CrossConnects({1: 9}))
         twin.do("set_fault", fault="close_connection")

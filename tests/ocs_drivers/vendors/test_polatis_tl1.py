@@ -332,14 +332,14 @@ def test_a_command_refused_unread_is_a_device_error(scripted):
     assert caught.value.device_code == "RL"
 
 
-def test_a_device_that_hung_up_while_idle_is_read_again(scripted):
+def test_a_device_that_disconnected_while_idle_is_read_again(scripted):
     switch, served = scripted({"RTRV-PATCH": "M  {tag} COMPLD\r\n;"})
     served.connections[0].shutdown(socket.SHUT_RDWR)
     assert switch.read().connections == CrossConnects()
     assert len(served.connections) == 2
 
 
-def test_a_port_that_hangs_up_is_found_out_at_open(peer):
+def test_a_port_that_disconnects_is_found_out_at_open(peer):
     served = peer(lambda connection: connection.shutdown(socket.SHUT_RDWR))
     with pytest.raises(ConnectError, match="during the login"):
         open_switch(f"polatis+tl1://127.0.0.1:{served.port}")

@@ -303,14 +303,14 @@ def test_a_row_of_the_queue_that_is_cut():
         ("[E6[1AE6]] [W4[1AW4]]", None),
     ],
 )
-def test_published_lines_that_come_unasked(line, kind):
+def test_published_lines_that_come_unsolicited(line, kind):
     match = UNSOLICITED.match(line)
     assert match is not None
     assert match["kind"] == kind
 
 
 @pytest.mark.parametrize("line", [*PUBLISHED_ROWS, *PUBLISHED_AFM_ROWS, *ROME_BOARD, *AFM_BOARD, *PENDING])
-def test_what_belongs_to_a_reply_is_not_taken_for_unasked(line):
+def test_what_belongs_to_a_reply_is_not_taken_for_unsolicited(line):
     assert UNSOLICITED.match(line) is None
     assert RECOVERED.search(line) is None
 
@@ -548,8 +548,8 @@ def test_what_is_asked_and_in_which_order_for_one_circuit():
     assert guards == [4]
 
 
-def test_published_exchange_with_unasked_lines_in_the_middle():
-    """A line that came unasked stands before the command as the device repeats it."""
+def test_published_exchange_with_unsolicited_lines_in_the_middle():
+    """A line that came unsolicited stands before the command as the device repeats it."""
     made: list[str] = []
 
     def create() -> str:
@@ -956,10 +956,10 @@ def test_a_power_cut_in_the_middle_of_a_move(panel):
         await made.virtual.sleep(60)
         await made.twin.power_cycle(0.0)
 
-    trouble = made.loop.create_task(cut())
+    fault = made.loop.create_task(cut())
     with pytest.raises(OcsError) as caught:
         switch.apply(CrossConnects({1: 9, 2: 10}))
-    assert trouble.done()
+    assert fault.done()
     assert caught.value.report.pairs == {(1, 9): Status.DONE, (2, 10): Status.FAILED}
     assert made.truth() == {1: 9}
 
@@ -1022,9 +1022,9 @@ def test_an_outage_shorter_than_a_move_is_survived(panel):
         await made.virtual.sleep(60)
         made.twin.accept()
 
-    trouble = made.loop.create_task(outage())
+    fault = made.loop.create_task(outage())
     assert switch.connect({1: 9}).complete
-    assert trouble.done()
+    assert fault.done()
 
 
 def test_a_device_that_went_away_leaves_the_outcome_open(panel):
@@ -1035,10 +1035,10 @@ def test_a_device_that_went_away_leaves_the_outcome_open(panel):
         made.twin.drop_clients()
         await made.twin.refuse()
 
-    trouble = made.loop.create_task(outage())
+    fault = made.loop.create_task(outage())
     with pytest.raises(PartialApply) as caught:
         switch.connect({1: 9})
-    assert trouble.done()
+    assert fault.done()
     assert caught.value.report.pairs == {(1, 9): Status.UNKNOWN}
     made.run(made._made(made.twin.accept))
     assert switch.read().connections == CrossConnects({1: 9})
@@ -1080,7 +1080,7 @@ def test_a_device_that_has_fallen_silent(panel):
     assert switch.read().connections == CrossConnects()
 
 
-def test_an_idle_connection_is_made_anew_before_a_write(panel):
+def test_an_idle_connection_is_replaced_before_a_write(panel):
     switch, made = panel(idle_s="200")
     made.advance(1000)
     assert switch.connect({1: 9}).complete

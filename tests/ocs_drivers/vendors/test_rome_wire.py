@@ -112,7 +112,7 @@ def test_faults_on_a_real_wire(reach, family, front, fault, error, status):
 
 
 @every_way
-def test_sessions_that_were_ended_are_made_anew(reach, family, front):
+def test_sessions_that_were_ended_are_opened_again(reach, family, front):
     switch, twin = reach(family, front)
     twin.do("set_fault", fault="expire_session")
     assert switch.connect({1: 7}).complete

@@ -1,4 +1,4 @@
-"""Banks of 1xN switches: words and what they answer, addresses, selections, and the many makes of one driver."""
+"""Banks of 1xN switches: commands and answers, addresses, selections, and the many makes of one driver."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PLAIN = PRESETS["scpi"].commands
 BANKED = CommandSet(":ROUT{bank}:CHAN {channel}", ":ROUT{bank}:CHAN?", errors=":SYST:ERR?")
 
 
-# -- words and answers
+# -- commands and answers
 
 
 def test_published_words_of_a_leoni_eol():

@@ -35,7 +35,7 @@ PROTOCOLS: dict[str, tuple[str, str, dict[str, str]]] = {
     ),
 }
 SEQUENCES = {scheme: 8 if scheme.endswith("+serial") else 54 for scheme in PROTOCOLS}
-"""Sequences of at most `STEPS` steps; in memory a serial line is the same conversation as a TCP connection."""
+"""Sequences of at most `STEPS` steps; in memory a serial line is the same session as a TCP connection."""
 
 CUTS = {"close_connection", "half_open", "delay_reply", "refuse", "max_sessions"}
 """Faults that cut the link, after which a pair may be unknown."""

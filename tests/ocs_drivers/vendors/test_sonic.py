@@ -232,17 +232,17 @@ class TestFaults:
         assert told[1, 10] in ({"done", "unknown"} if truth else {"failed", "unknown"})
         assert switch.read().connections == CrossConnects(truth)
 
-    def test_a_broken_line_between_commands_is_mended(self, ocs, switch):
+    def test_a_broken_line_between_commands_is_repaired(self, ocs, switch):
         ocs.do("set_fault", fault="close_connection")
         switch.connect({1: 10})
         assert ocs.truth() == {1: 10}
 
-    def test_an_expired_session_is_mended(self, ocs, switch):
+    def test_an_expired_session_is_repaired(self, ocs, switch):
         ocs.do("set_fault", fault="expire_session")
         switch.connect({1: 10})
         assert ocs.truth() == {1: 10}
 
-    def test_an_idle_shell_is_mended(self, world):
+    def test_an_idle_shell_is_repaired(self, world):
         ocs = world("sonic", idle_s="180")
         with SonicOcs(ADDRESS, ocs.transport("cli"), timeout_s=5, clock=ocs.clock) as switch:
             ocs.advance(1000)

@@ -295,7 +295,7 @@ def test_a_refusal_of_the_second_half_does_not_hide_that_the_first_has_begun():
     assert report.outcomes[0].error is None
 
 
-def test_no_guard_is_asked_between_the_halves_of_one_deed(frame):
+def test_no_guard_is_asked_between_the_halves_of_one_write(frame):
     switch, made = frame()
     switch.connect({1: 26})
     guards: list[int] = []
@@ -398,7 +398,7 @@ def test_neighbours_stay_lit_and_loopback_is_allowed(frame):
     assert made.do("truth")["wear"]["1"] == 1
 
 
-def test_an_idle_connection_is_made_anew_before_a_write(frame):
+def test_an_idle_connection_is_replaced_before_a_write(frame):
     switch, made = frame()
     made.advance(1000)
     report = switch.apply(CrossConnects({1: 25}))
@@ -526,7 +526,7 @@ class Refusal(Exception):
     pass
 
 
-def test_a_guard_that_changes_its_mind_stops_before_the_robot_is_told(frame):
+def test_a_guard_that_changes_its_mind_stops_before_the_robot_is_commanded(frame):
     switch, made = frame()
     asked: list[int] = []
 
@@ -674,9 +674,9 @@ def test_an_outage_shorter_than_a_move_is_survived(frame):
         await made.virtual.sleep(30)
         made.twin.accept()
 
-    trouble = made.loop.create_task(outage())
+    fault = made.loop.create_task(outage())
     assert switch.apply(CrossConnects({1: 25})).complete
-    assert trouble.done()
+    assert fault.done()
 
 
 def test_a_device_that_went_away_leaves_the_outcome_open(frame):
@@ -687,10 +687,10 @@ def test_a_device_that_went_away_leaves_the_outcome_open(frame):
         made.twin.drop_clients()
         await made.twin.refuse()
 
-    trouble = made.loop.create_task(outage())
+    fault = made.loop.create_task(outage())
     with pytest.raises(PartialApply) as caught:
         switch.apply(CrossConnects({1: 25}))
-    assert trouble.done()
+    assert fault.done()
     assert caught.value.report.pairs == {(1, 25): Status.UNKNOWN}
     made.run(made._made(made.twin.accept))
     assert switch.read().connections == CrossConnects({1: 25})
@@ -729,10 +729,10 @@ def test_a_power_cut_in_the_middle_of_a_move(frame):
         await made.twin.power_cycle(0.0)
 
     switch.connect({1: 25})
-    trouble = made.loop.create_task(cut())
+    fault = made.loop.create_task(cut())
     with pytest.raises(OcsError) as caught:
         switch.connect({2: 26})
-    assert trouble.done()
+    assert fault.done()
     assert caught.value.report.pairs == {(2, 26): Status.FAILED}
     assert made.truth() == {1: 25}
 

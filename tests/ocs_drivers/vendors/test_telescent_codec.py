@@ -1,4 +1,4 @@
-"""The table of a Telescent in the words of the contract."""
+"""The table of a Telescent in the types of the contract."""
 
 from __future__ import annotations
 
