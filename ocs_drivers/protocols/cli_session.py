@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import ConnectError, ConnectionLost, LoginFailed, OcsError, TransportError
-from ocs_drivers.model import Event
 from ocs_drivers.protocols.cli import CliEvent, Decoder, Line, Prompt, command_bytes
+from ocs_drivers.protocols.session import TransportSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
 from ocs_drivers.transports import wire
 from ocs_drivers.transports.transport import Transport, lost
 
 _T = TypeVar("_T")
 
-EVENTS_KEPT = 1024
 CLOSE_TIMEOUT_S = 0.5
 """Time that closing may take; the device notices by itself."""
 
@@ -46,7 +43,7 @@ class Login:
             )
 
 
-class CliSession:
+class CliSession(TransportSession):
     """Commands and replies at a prompt; several threads may share it.
 
     A reply is what stands between the command as the device repeats it and the next prompt. Set `echoes` to
@@ -75,10 +72,7 @@ class CliSession:
         echoes: bool = True,
         line_end: bytes = b"\r",
     ) -> None:
-        self._transport = transport
-        self._device = device
-        self._timeout_s = timeout_s
-        self._clock = clock
+        super().__init__(transport, device=device, timeout_s=timeout_s, clock=clock)
         self._unsolicited = unsolicited
         self._login = login
         self._idle_limit_s = idle_limit_s
@@ -88,66 +82,16 @@ class CliSession:
         self._line_end = line_end
         asking = (login.user_prompt, login.password_prompt) if login else ()
         self._prompts = _any_of(prompt, pager, *asking)
-        self._lock = threading.RLock()
         self._decoder = Decoder(self._prompts)
         self._waiting: deque[CliEvent] = deque()
-        self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
-        self._event_count = 0
         self._used_s = clock.now()
-        self._connections = 0
-        self._in_use = False
-
-    def open(self) -> None:
-        """Connect and wait for the prompt. Raises `ConnectError`, `LoginFailed`, `Timeout`, `ProtocolDesync`."""
-        with self._lock:
-            self._transport.close()
-            self._connect()
-            self._in_use = True
-
-    def close(self) -> None:
-        """Log out, where the device wants it, and close the connection; does nothing when closed."""
-        with self._lock:
-            self._in_use = False
-            if self._transport.is_open and self._logout:
-                deadline = Deadline(min(CLOSE_TIMEOUT_S, self._timeout_s), self._clock)
-                with contextlib.suppress(OcsError):
-                    self._type(self._logout, deadline)
-            self._transport.close()
-
-    @property
-    def in_use(self) -> bool:
-        """True from `open` to `close`; the next exchange replaces a broken connection."""
-        return self._in_use
-
-    @property
-    def event_count(self) -> int:
-        """Number of unsolicited lines that have come in since it was made."""
-        return self._event_count
-
-    @property
-    def connections(self) -> int:
-        """Number of connections made."""
-        return self._connections
-
-    def lock(self) -> AbstractContextManager[object]:
-        """Return a re-entrant lock that holds off the commands of other threads over several of ours."""
-        return self._lock
-
-    def disconnect(self) -> None:
-        """Drop the connection, for the next exchange to make a new one."""
-        with self._lock:
-            self._transport.close()
 
     def ready(self) -> None:
         """Make sure that there is a fresh connection at its prompt, before a write; takes in what waits."""
         with self._lock:
-            if not self._in_use:
-                raise lost(self._device, "it is closed; open the switch first")
             if self._idle_limit_s is not None and self._clock.now() - self._used_s >= self._idle_limit_s:
                 self._transport.close()
-            self._collect()
-            if not self._transport.is_open:
-                self._connect()
+            super().ready()
 
     def ask(
         self, command: str, decode: Callable[[tuple[str, ...]], _T], *, timeout_s: float | None = None
@@ -179,20 +123,17 @@ class CliSession:
         except ConnectionLost:
             return self.ask(command, decode)
 
-    def events(self, since: int) -> tuple[Event, ...]:
-        """Return the unsolicited lines after number `since`, with those that wait on the connection now."""
-        with self._lock:
-            if self._in_use:
-                self._collect()
-            return tuple(event for event in self._events if event.number > since)
-
     # -- connecting
 
-    def _connect(self) -> None:
+    def _log_out(self) -> None:
+        if self._transport.is_open and self._logout:
+            deadline = Deadline(min(CLOSE_TIMEOUT_S, self._timeout_s), self._clock)
+            with contextlib.suppress(OcsError):
+                self._type(self._logout, deadline)
+
+    def _start(self) -> None:
         self._decoder = Decoder(self._prompts)
         self._waiting.clear()
-        self._transport.open(self._timeout_s)
-        self._connections += 1
         try:
             with self._closing_on_failure(""):
                 self._reach_prompt(Deadline(self._timeout_s, self._clock))
@@ -225,7 +166,7 @@ class CliSession:
             event = self._next(deadline)
             if isinstance(event, Line):
                 if not (after_user and self._login and event.text == self._login.credentials.user):
-                    self._keep(event.text)
+                    self._keep_line(event.text)
             elif not self._turns_page(event, deadline):
                 return event.text
 
@@ -246,7 +187,7 @@ class CliSession:
         lines: list[str] = []
         while (line := self._next_line(deadline)) is not None:
             if self._unsolicited is not None and self._unsolicited.match(line):
-                self._keep(line)
+                self._keep_line(line)
             else:
                 lines.append(line)
         self._used_s = self._clock.now()
@@ -261,7 +202,7 @@ class CliSession:
             elif _same(event.text, command):
                 return
             else:
-                self._keep(event.text)
+                self._keep_line(event.text)
 
     def _next_line(self, deadline: Deadline) -> str | None:
         """Return the next line of a reply; None at its end."""
@@ -313,25 +254,13 @@ class CliSession:
         while self._waiting:
             event = self._waiting.popleft()
             if isinstance(event, Line):
-                self._keep(event.text)
+                self._keep_line(event.text)
             elif self._asks_for_login(event):
                 self._transport.close()
 
-    def _keep(self, line: str) -> None:
+    def _keep_line(self, line: str) -> None:
         match = self._unsolicited.match(line) if self._unsolicited else None
-        kind = (match.groupdict().get("kind") if match else None) or "line"
-        self._event_count += 1
-        self._events.append(Event(self._event_count, self._clock.now(), kind, (line,)))
-
-    @contextmanager
-    def _closing_on_failure(self, sent: str) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            self._transport.close()
-            if isinstance(error, OcsError):
-                error.locate(device=self._device, sent=sent)
-            raise
+        self._keep_event((match.groupdict().get("kind") if match else None) or "line", (line,))
 
 
 def _any_of(*patterns: re.Pattern[str] | None) -> re.Pattern[str]:

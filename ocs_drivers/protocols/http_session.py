@@ -12,9 +12,8 @@ A request that changes something is never sent twice, but where the device refus
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -40,9 +39,10 @@ from ocs_drivers.protocols.http import (
     Request,
     basic_authorization,
 )
+from ocs_drivers.protocols.session import TransportSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
 from ocs_drivers.transports import wire
-from ocs_drivers.transports.transport import Transport, lost
+from ocs_drivers.transports.transport import Transport
 
 _T = TypeVar("_T")
 
@@ -50,7 +50,7 @@ _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _TEXT_SHOWN = 200
 
 
-class HttpSession:
+class HttpSession(TransportSession):
     """Requests and replies on one kept connection; several threads may share it.
 
     A lock is held over each exchange. Whatever breaks an exchange closes the connection, so that a late
@@ -68,73 +68,21 @@ class HttpSession:
         clock: Clock = SYSTEM_CLOCK,
         longest_body_bytes: int = LONGEST_BODY_BYTES,
     ) -> None:
-        self._transport = transport
-        self._clock = clock
-        self._device = device
+        super().__init__(transport, device=device, timeout_s=timeout_s, clock=clock)
         self._credentials = credentials
-        self._timeout_s = timeout_s
         self._longest_body_bytes = longest_body_bytes
         self._host = urlsplit(device).netloc or "switch"
-        self._lock = threading.RLock()
         self._http: HttpConnection | None = None
         self._cookies = CookieJar()
-        self._connections = 0
         self._answered = False
         self._accepted = False
-        self._in_use = False
 
     def open(self) -> None:
         """Connect. Nothing is asked yet: the driver's first request finds out who is there, and logs in."""
         with self._lock:
-            self._transport.close()
             self._cookies.clear()
             self._answered = self._accepted = False
-            self._connect()
-            self._in_use = True
-
-    def close(self) -> None:
-        """Close the connection and forget the login; further requests raise `ConnectionLost` until opened again."""
-        with self._lock:
-            self._in_use = False
-            self._cookies.clear()
-            self.disconnect()
-
-    def disconnect(self) -> None:
-        """Drop the connection, for the next request to make a new one."""
-        with self._lock:
-            self._transport.close()
-
-    @property
-    def in_use(self) -> bool:
-        """True from `open` to `close`; the next exchange replaces a broken connection."""
-        return self._in_use
-
-    @property
-    def event_count(self) -> int:
-        """None ever: a server speaks only when spoken to."""
-        return 0
-
-    @property
-    def connections(self) -> int:
-        """Number of connections made; when it grows, another device may answer at the address."""
-        return self._connections
-
-    def lock(self) -> AbstractContextManager[object]:
-        """Return a re-entrant lock that holds off the requests of other threads over several of ours."""
-        return self._lock
-
-    def ready(self) -> None:
-        """Make sure that there is a fresh connection, before a write. Nothing is sent.
-
-        A connection the device has closed, or that holds bytes nobody asked for, is replaced.
-        """
-        with self._lock:
-            if not self._in_use:
-                raise lost(self._device, "it is closed; open the switch first")
-            if self._transport.is_open and self._transport.has_input():
-                self._transport.close()
-            if not self._transport.is_open:
-                self._connect()
+            super().open()
 
     def request(
         self,
@@ -220,9 +168,10 @@ class HttpSession:
             received=reply.text[:_TEXT_SHOWN],
         )
 
-    def _connect(self) -> None:
-        self._transport.open(self._timeout_s)
-        self._connections += 1
+    def _log_out(self) -> None:
+        self._cookies.clear()
+
+    def _start(self) -> None:
         self._http = HttpConnection(longest_body_bytes=self._longest_body_bytes)
 
     def _ask(self, request: Request, again: bool, deadline: Deadline) -> HttpReply:

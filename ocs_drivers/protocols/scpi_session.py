@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -14,12 +13,12 @@ from ocs_drivers.errors import (
     ConnectError,
     ConnectionLost,
     DeviceError,
-    OcsError,
     ProtocolDesync,
     TransportError,
 )
 from ocs_drivers.model import Identity
 from ocs_drivers.protocols import scpi
+from ocs_drivers.protocols.session import TransportSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
 from ocs_drivers.transports import wire
 from ocs_drivers.transports.transport import Transport, lost
@@ -46,7 +45,7 @@ class Dialect:
 STANDARD = Dialect()
 
 
-class ScpiSession:
+class ScpiSession(TransportSession):
     """Questions and answers on one connection; several threads may share it.
 
     A lock is held over each exchange, so that an answer reaches who asked. Whatever goes wrong in an
@@ -63,41 +62,11 @@ class ScpiSession:
         clock: Clock = SYSTEM_CLOCK,
         dialect: Dialect = STANDARD,
     ) -> None:
-        self._transport = transport
+        super().__init__(transport, device=device, timeout_s=timeout_s, clock=clock)
         self._dialect = dialect
-        self._clock = clock
-        self._device = device
-        self._timeout_s = timeout_s
-        self._lock = threading.RLock()
         self._reader = scpi.ReplyReader()
         self._replies: deque[str] = deque()
         self._known: Identity | None = None
-        self._connections = 0
-        self._in_use = False
-
-    def open(self) -> Identity:
-        """Connect and ask who is there; a port that is open but not a switch is found out here."""
-        with self._lock:
-            self._transport.close()
-            identity = self._connect()
-            self._in_use = True
-            return identity
-
-    def close(self) -> None:
-        """Close the connection; further queries raise `ConnectionLost` until opened again."""
-        with self._lock:
-            self._in_use = False
-            self._transport.close()
-
-    def disconnect(self) -> None:
-        """Drop the connection, for the next question to make a new one."""
-        with self._lock:
-            self._transport.close()
-
-    @property
-    def in_use(self) -> bool:
-        """True from `open` to `close`; the next exchange replaces a broken connection."""
-        return self._in_use
 
     @property
     def identity(self) -> Identity:
@@ -106,33 +75,7 @@ class ScpiSession:
             raise lost(self._device, "it was never opened")
         return self._known
 
-    @property
-    def event_count(self) -> int:
-        """None ever: SCPI instruments speak only when spoken to."""
-        return 0
-
-    @property
-    def connections(self) -> int:
-        """Number of connections made."""
-        return self._connections
-
-    def lock(self) -> AbstractContextManager[object]:
-        """Return a re-entrant lock that holds off the queries of other threads over several of ours."""
-        return self._lock
-
-    def ready(self) -> None:
-        """Make sure that there is a fresh connection, before a write. Nothing that matters is sent.
-
-        A connection the device has closed, or that holds bytes nobody asked for, is replaced.
-        """
-        with self._lock:
-            if not self._in_use:
-                raise lost(self._device, "it is closed; open the switch first")
-            self._take_line_ends()
-            if not self._transport.is_open:
-                self._connect()
-
-    def _take_line_ends(self) -> None:
+    def _collect(self) -> None:
         """Take in the LF of a CRLF that came after its CR; close a connection where anything else waits."""
         if not self._transport.is_open or not self._transport.has_input():
             return
@@ -211,11 +154,10 @@ class ScpiSession:
             sent=sent,
         )
 
-    def _connect(self) -> Identity:
+    def _start(self) -> None:
+        """Ask who is there; a port that is open but not a switch is found out here."""
         self._reader = scpi.ReplyReader()
         self._replies.clear()
-        self._transport.open(self._timeout_s)
-        self._connections += 1
         try:
             with self._replies_to(self._dialect.identity, self._timeout_s) as next_reply:
                 identity = self._dialect.decode_identity(next_reply())
@@ -226,7 +168,6 @@ class ScpiSession:
                 hint="It may serve one client at a time, or the port may belong to something else.",
             ) from error
         self._check_same_device(identity)
-        return identity
 
     def _check_same_device(self, identity: Identity) -> None:
         if self._known is not None and self._known.serial != identity.serial:
@@ -248,19 +189,14 @@ class ScpiSession:
 
     @contextmanager
     def _replies_to(self, command: str, timeout_s: float) -> Iterator[Callable[[], str]]:
-        """Send a command and give its replies one by one; any failure, also Ctrl-C, closes the connection."""
+        """Send a command and give its replies one by one."""
         deadline = Deadline(timeout_s, self._clock)
-        try:
+        with self._closing_on_failure(command):
             wire.sent(self._device, command)
             self._transport.send(command.encode("ascii") + self._dialect.terminator, deadline)
             yield lambda: self._next_reply(deadline)
             if self._replies:
                 raise ProtocolDesync("more replies than questions", received=self._replies[0])
-        except BaseException as error:
-            self._transport.close()
-            if isinstance(error, OcsError):
-                error.locate(device=self._device, sent=command)
-            raise
 
     def _next_reply(self, deadline: Deadline) -> str:
         while not self._replies:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -24,15 +22,14 @@ from ocs_drivers.errors import (
     TransportError,
     Unsupported,
 )
-from ocs_drivers.model import Event
 from ocs_drivers.protocols import tl1
+from ocs_drivers.protocols.session import TransportSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
 from ocs_drivers.transports import wire
-from ocs_drivers.transports.transport import Transport, lost
+from ocs_drivers.transports.transport import Transport
 
 _T = TypeVar("_T")
 
-EVENTS_KEPT = 1024
 CLOSE_TIMEOUT_S = 0.5
 """Time that closing waits for the device to end the login; it times out there anyway."""
 
@@ -71,7 +68,7 @@ def _matches(pattern: re.Pattern[str] | None, reply: tl1.Reply) -> bool:
 STANDARD = Dialect()
 
 
-class Tl1Session:
+class Tl1Session(TransportSession):
     """Commands and replies on one connection; several threads may share it.
 
     Replies are matched by correlation tag; reports that arrive in between are kept for `events`. A lock is
@@ -89,65 +86,12 @@ class Tl1Session:
         dialect: Dialect = STANDARD,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._transport = transport
+        super().__init__(transport, device=device, timeout_s=timeout_s, clock=clock)
         self._dialect = dialect
-        self._clock = clock
-        self._device = device
         self._credentials = credentials
-        self._timeout_s = timeout_s
-        self._lock = threading.RLock()
         self._decoder = tl1.Decoder()
         self._replies: deque[tl1.Reply] = deque()
-        self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
-        self._event_count = 0
         self._tag = 0
-        self._connections = 0
-        self._in_use = False
-
-    def open(self) -> None:
-        """Connect and log in. Raises `ConnectError`, `LoginFailed`, `DeviceError` (no session left)."""
-        with self._lock:
-            self._transport.close()
-            self._connect()
-            self._in_use = True
-
-    def close(self) -> None:
-        """Log out, so that the device has a session free, and close the connection."""
-        with self._lock:
-            self._in_use = False
-            if self._transport.is_open:
-                with contextlib.suppress(OcsError):
-                    logout = self._command("CANC-USER", aid=self._credentials.user)
-                    self._converse(logout, Deadline(min(CLOSE_TIMEOUT_S, self._timeout_s), self._clock))
-            self._transport.close()
-
-    @property
-    def in_use(self) -> bool:
-        """True from `open` to `close`; the next exchange replaces a broken connection."""
-        return self._in_use
-
-    @property
-    def event_count(self) -> int:
-        """Number of reports that have come in since it was made."""
-        return self._event_count
-
-    @property
-    def connections(self) -> int:
-        """Number of connections made."""
-        return self._connections
-
-    def lock(self) -> AbstractContextManager[object]:
-        """Return a re-entrant lock that holds off the commands of other threads over several of ours."""
-        return self._lock
-
-    def ready(self) -> None:
-        """Make sure that there is a fresh connection with a login, before a write."""
-        with self._lock:
-            if not self._in_use:
-                raise lost(self._device, "it is closed; open the switch first")
-            self._collect()
-            if not self._transport.is_open:
-                self._connect()
 
     def ask(
         self,
@@ -176,8 +120,8 @@ class Tl1Session:
                 self._renew_login()
                 before_resending()
                 reply = self._send(command, timeout_s)
-            self._refuse(reply, command.text)
-            with self._closing_on_failure(command.text):
+            self._check_reply(reply, command.text)
+            with self._closing_on_failure(wire.redact(command.text)):
                 return decode(reply.lines)
 
     def ask_again(
@@ -189,23 +133,16 @@ class Tl1Session:
         except ConnectionLost:
             return self.ask(verb, decode, aid=aid, positional=positional)
 
-    def events(self, since: int) -> tuple[Event, ...]:
-        """Return the reports after number `since`, with those that wait on the connection now."""
-        with self._lock:
-            if self._in_use:
-                self._collect()
-            return tuple(event for event in self._events if event.number > since)
+    def _log_out(self) -> None:
+        """End the login, so that the device has a session free."""
+        if self._transport.is_open:
+            with contextlib.suppress(OcsError):
+                logout = self._command("CANC-USER", aid=self._credentials.user)
+                self._converse(logout, Deadline(min(CLOSE_TIMEOUT_S, self._timeout_s), self._clock))
 
-    def disconnect(self) -> None:
-        """Drop the connection, for the next command to make a new one."""
-        with self._lock:
-            self._transport.close()
-
-    def _connect(self) -> None:
+    def _start(self) -> None:
         self._decoder = tl1.Decoder()
         self._replies.clear()
-        self._transport.open(self._timeout_s)
-        self._connections += 1
         try:
             self._login()
         except ConnectionLost as error:
@@ -240,7 +177,7 @@ class Tl1Session:
                 received=_denial_text(reply),
                 hint="Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or give credentials.",
             )
-        self._refuse(reply, wire.redact(command.text))
+        self._check_reply(reply, wire.redact(command.text))
 
     def _renew_login(self) -> None:
         try:
@@ -255,7 +192,7 @@ class Tl1Session:
             hint="Check that the account still exists and has not been logged in elsewhere.",
         )
 
-    def _refuse(self, reply: tl1.Reply, sent: str) -> None:
+    def _check_reply(self, reply: tl1.Reply, sent: str) -> None:
         """Raise what a denial or a partial completion means."""
         if reply.completion in {"COMPLD", "DELAY", "RTRV"}:
             return
@@ -289,7 +226,7 @@ class Tl1Session:
 
     def _converse(self, command: tl1.Command, deadline: Deadline) -> tl1.Reply:
         """Send one command and wait for all of its reply, pages joined."""
-        with self._closing_on_failure(command.text):
+        with self._closing_on_failure(wire.redact(command.text)):
             wire.sent(self._device, command.text)
             self._transport.send(command.text.encode("ascii") + b"\r\n", deadline)
             pages = [self._next_reply(str(command.tag), deadline)]
@@ -322,21 +259,10 @@ class Tl1Session:
             if isinstance(event, tl1.Reply):
                 self._replies.append(event)
             elif isinstance(event, tl1.Autonomous):
-                self._event_count += 1
-                self._events.append(Event(self._event_count, self._clock.now(), event.verb, event.lines))
+                self._keep_event(event.verb, event.lines)
             elif event.code in {"NA", "NG", "RL"}:
                 refusal = f"refused with {event.code} before it was read"
                 self._replies.append(tl1.Reply(event.tag, "DENY", event.code, (), (refusal,)))
-
-    @contextmanager
-    def _closing_on_failure(self, sent: str) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            self._transport.close()
-            if isinstance(error, OcsError):
-                error.locate(device=self._device, sent=wire.redact(sent))
-            raise
 
 
 def _denial_text(reply: tl1.Reply) -> str:
