@@ -39,9 +39,14 @@ def simulated_switch(
     )
 
 
+def family_of(scheme: str) -> str:
+    """Return the name that the twins have for the family of a scheme."""
+    return _FAMILY_OF.get(scheme, scheme.partition("+")[0])
+
+
 def _twin(scheme: str, name: str, address: Address) -> dict[str, str]:
     """Return the addresses of the twin of that name, started when it is not there."""
-    family = _FAMILY_OF.get(scheme, scheme.partition("+")[0])
+    family = family_of(scheme)
     options = [f"--{key}={value}" for key, value in sorted(address.options.items())]
     command = [sys.executable, "-m", "sim.twins", family, f"--name={name}", *options]
     with _starting:

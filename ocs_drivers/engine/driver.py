@@ -9,6 +9,7 @@ apply, connect, disconnect              loops over those: `ocs_drivers.engine.tr
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -89,6 +90,17 @@ class Session(Protocol):
         """Make sure of a fresh connection with a login; takes in what waits. Raises `ConnectionLost` when closed."""
 
 
+def _with_new_names(session: Session) -> Session:
+    """Let a session of a third party have the names of the release before."""
+    for former, name in (("turn", "lock"), ("hang_up", "disconnect")):
+        if not hasattr(session, name):
+            warnings.warn(
+                f"{type(session).__name__}.{former} is now {name}", DeprecationWarning, stacklevel=4
+            )
+            setattr(session, name, getattr(session, former))
+    return session
+
+
 class _Watched:
     """The caller's guard, and what it raised when it stopped a step that had begun."""
 
@@ -126,7 +138,7 @@ class SwitchDriver(ABC):
         self._address = address
         self._timeout_s = timeout_s
         self._clock = clock
-        self._session = session
+        self._session = _with_new_names(session)
         self._writing = DeviceLock(*lock_names(address))
         self._identity: Identity | None = None
         self._capabilities: Capabilities | None = None

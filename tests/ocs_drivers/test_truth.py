@@ -19,8 +19,9 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from schemes import BANKS, SCHEMES
 
-from ocs_drivers import CrossConnects, OcsError, Status, known_schemes
+from ocs_drivers import CrossConnects, OcsError, Status
 from ocs_drivers.errors import Conflict, PortError, Unsupported
 
 pytestmark = pytest.mark.slow
@@ -34,28 +35,11 @@ FAMILY_STEPS = 2050
 SELDOM = {"poll_s": "20"}
 """A robot's move of a minute is looked at three times, which is as good as twenty times here."""
 
-PROTOCOLS: dict[str, tuple[str, str, dict[str, str]]] = {
-    # scheme of the address -> family, front, options of the address
-    "polatis+scpi": ("polatis", "scpi", {}),
-    "polatis+tl1": ("polatis", "tl1", {}),
-    "polatis+serial": ("polatis", "serial", {}),
-    "polatis+rest": ("polatis", "rest", {}),
-    "calient+tl1": ("calient", "tl1", {}),
-    "calient+rest": ("calient", "rest", {}),
-    "glimmerglass+tl1": ("glimmerglass", "tl1", {}),
-    "telescent+cli": ("telescent", "cli", SELDOM),
-    "rome+cli": ("rome", "cli", SELDOM),
-    "rome+telnet": ("rome", "telnet", SELDOM),
-    "afm+cli": ("afm", "cli", SELDOM),
-    "afm+telnet": ("afm", "telnet", SELDOM),
-    "sonic-ocs": ("sonic", "cli", {}),
-    "manual": ("manual", "operator", {}),
-}
+PROTOCOLS = {scheme: twin for scheme, twin in SCHEMES.items() if scheme not in BANKS}
+OPTIONS = dict.fromkeys(("telescent", "rome", "afm"), SELDOM)
+"""Options of the addresses of a family."""
 ONE_FAMILY = {name: {"rome", "afm"} for name in ("rome", "afm")}
 """Wave2Wave ROME and FiberZone AFM are one driver with two dialects."""
-
-BANKS = {"dicon+scpi", "dicon+serial", "mosw+scpi", "scpi-1xn", "scpi-1xn+serial"}
-"""Banks of 1xN switches: an input is always somewhere, so they have a test of their own."""
 
 CUTS = {"close_connection", "half_open", "delay_reply", "refuse"}
 """Faults that cut the link, after which a pair may be unknown."""
@@ -235,7 +219,7 @@ class TruthMachine(RuleBasedStateMachine):
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("scheme", PROTOCOLS)
 def test_the_target_is_held_or_the_report_tells_the_truth(scheme, world, open_in_memory):
-    family, front, options = PROTOCOLS[scheme]
+    family, front = PROTOCOLS[scheme]
     met: Counter[str] = Counter()
     kin = ONE_FAMILY.get(family, {family})
     protocols = sum(row[0] in kin for row in PROTOCOLS.values())
@@ -243,7 +227,7 @@ def test_the_target_is_held_or_the_report_tells_the_truth(scheme, world, open_in
 
     def make(self: TruthMachine, boot_mode: str) -> tuple[Any, Any]:
         made = world(family, size=(SIZE, SIZE), settings={"boot_mode": boot_mode})
-        return made, open_in_memory(made, scheme, front, **options)
+        return made, open_in_memory(made, scheme, front, **OPTIONS.get(family, {}))
 
     machine = type("Machine", (TruthMachine,), {"make": make, "met": met})
     run_state_machine_as_test(
@@ -267,7 +251,3 @@ def test_the_target_is_held_or_the_report_tells_the_truth(scheme, world, open_in
     fired = {what.removeprefix("fault "): times for what, times in met.items() if what.startswith("fault ")}
     assert sum(fired.values()) >= enough / 10
     assert {name for name, times in fired.items() if not times} <= UNMET_HERE | UNMET_BY.get(scheme, set())
-
-
-def test_every_protocol_that_an_address_can_name_is_tried():
-    assert set(PROTOCOLS) | BANKS == set(known_schemes())

@@ -7,20 +7,21 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from schemes import SCHEMES
 
 from ocs_drivers import CrossConnects, Status
 from ocs_drivers.errors import Conflict, ConnectionLost, PartialApply, PortBusy
 from ocs_drivers.model import Step
 
 SIZE = 8
-FRONTS = {
-    "polatis+scpi": ("polatis", "scpi"),
-    "polatis+tl1": ("polatis", "tl1"),
-    "polatis+rest": ("polatis", "rest"),
-    "calient+tl1": ("calient", "tl1"),
-    "calient+rest": ("calient", "rest"),
-    "glimmerglass+tl1": ("glimmerglass", "tl1"),
-}
+CONTROLLED = (
+    "polatis+scpi",
+    "polatis+tl1",
+    "polatis+rest",
+    "calient+tl1",
+    "calient+rest",
+    "glimmerglass+tl1",
+)
 NAME_ONE_END = ["polatis+tl1", "polatis+rest"]
 """Their commands to remove a circuit name its input, whatever that is connected to."""
 
@@ -32,7 +33,7 @@ def bench(world, open_in_memory) -> Callable[..., tuple[Any, Any]]:
     def make(scheme: str, *, switch_time_s: float = 0.01, **options: str) -> tuple[Any, Any]:
         if scheme.endswith("rest"):
             pytest.importorskip("h11")
-        family, front = FRONTS[scheme]
+        family, front = SCHEMES[scheme]
         made = world(family, size=(SIZE, SIZE), settings={"switch_time_s": switch_time_s}, **options)
         return made, open_in_memory(made, scheme, front)
 
@@ -70,7 +71,7 @@ def test_a_removal_takes_down_the_circuit_that_was_planned_and_no_other(bench, s
     assert made.truth() == {1: 12}
 
 
-@pytest.mark.parametrize("scheme", FRONTS)
+@pytest.mark.parametrize("scheme", CONTROLLED)
 def test_a_line_that_was_down_meanwhile_hides_no_change(bench, scheme):
     made, switch = bench(scheme)
     switch.connect({1: 9})
@@ -82,7 +83,7 @@ def test_a_line_that_was_down_meanwhile_hides_no_change(bench, scheme):
     assert made.truth() == {1: 12}
 
 
-@pytest.mark.parametrize("scheme", FRONTS)
+@pytest.mark.parametrize("scheme", CONTROLLED)
 def test_a_step_older_than_the_last_read_is_a_conflict(bench, scheme):
     made, switch = bench(scheme)
     step = stale_removal(made, switch)
@@ -324,7 +325,7 @@ def test_a_guard_that_stops_a_step_half_way_leaves_a_report(bench):
     assert made.truth() == {}
 
 
-@pytest.mark.parametrize("scheme", FRONTS)
+@pytest.mark.parametrize("scheme", CONTROLLED)
 def test_a_guard_that_stops_a_step_before_its_first_byte_is_heard_as_it_is(bench, scheme):
     made, switch = bench(scheme)
 

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+import schemes
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
@@ -19,22 +20,10 @@ BANKS, CHANNELS = 2, 6
 STEPS = 50
 
 SIZE = {"banks": str(BANKS), "channels": str(CHANNELS)}
-PROTOCOLS: dict[str, tuple[str, str, dict[str, str]]] = {
-    "dicon+scpi": ("dicon", "scpi", SIZE),
-    "dicon+serial": ("dicon", "serial", SIZE),
-    "mosw+scpi": ("mosw", "scpi", SIZE),
-    "scpi-1xn": (
-        "scpi-1xn",
-        "scpi",
-        {**SIZE, "set": ":ROUT{bank}:CHAN {channel}", "query": ":ROUT{bank}:CHAN?", "errors": ":SYST:ERR?"},
-    ),
-    "scpi-1xn+serial": (
-        "scpi-1xn",
-        "serial",
-        {**SIZE, "set": ":ROUT{bank}:CHAN {channel}", "query": ":ROUT{bank}:CHAN?"},
-    ),
-}
-SEQUENCES = {scheme: 8 if scheme.endswith("+serial") else 54 for scheme in PROTOCOLS}
+SPELT_OUT = {"set": ":ROUT{bank}:CHAN {channel}", "query": ":ROUT{bank}:CHAN?"}
+OPTIONS = {"scpi-1xn": {**SPELT_OUT, "errors": ":SYST:ERR?"}, "scpi-1xn+serial": SPELT_OUT}
+"""Options of the addresses, on top of the size."""
+SEQUENCES = {scheme: 8 if scheme.endswith("+serial") else 54 for scheme in schemes.BANKS}
 """Sequences of at most `STEPS` steps; in memory a serial line is the same session as a TCP connection."""
 
 CUTS = {"close_connection", "half_open", "delay_reply", "refuse", "max_sessions"}
@@ -155,9 +144,10 @@ class BankMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("scheme", PROTOCOLS)
+@pytest.mark.parametrize("scheme", sorted(schemes.BANKS))
 def test_every_bank_stands_where_it_was_sent_or_the_report_tells_the_truth(scheme, world, open_in_memory):
-    family, front, options = PROTOCOLS[scheme]
+    family, front = schemes.SCHEMES[scheme]
+    options = SIZE | OPTIONS.get(scheme, {})
     met: Counter[str] = Counter()
 
     def make(self: BankMachine) -> tuple[Any, Any]:
