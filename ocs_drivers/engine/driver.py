@@ -83,6 +83,9 @@ class Session(Protocol):
     def connections(self) -> int:
         """Number of connections made; when it grows, messages may have been missed in between."""
 
+    def events(self, since: int) -> tuple[Event, ...]:
+        """Return the unsolicited messages after number `since`; asked for where the device sends any."""
+
     def lock(self) -> AbstractContextManager[object]:
         """Return a re-entrant lock that holds off other threads over several exchanges."""
 
@@ -256,6 +259,17 @@ class SwitchDriver(ABC):
         yield
         if self._session.connections != connections:
             raise lost(self._address, "between two questions of one read")
+
+    def _check_possible(self, pairs: Iterable[tuple[int, int]], received: str = "") -> CrossConnects:
+        """Return the circuits that were read. Raises `ProtocolDesync` for those that the switch cannot have."""
+        try:
+            connections = CrossConnects(pairs)
+            planning.check_target(connections, None, self.capabilities)
+        except (ValueError, OcsError) as error:
+            raise ProtocolDesync(
+                f"circuits that this switch cannot have: {error}", received=received
+            ) from error
+        return connections
 
     def _retried(self, ask: Callable[[], _T]) -> _T:
         """Return the answer to something that may be asked twice."""
@@ -481,9 +495,13 @@ class SwitchDriver(ABC):
         raise self._unsupported("shutters", ports)
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
-        """Return nothing, for devices that never send an unsolicited message."""
-        del since
-        return ()
+        """Return the unsolicited messages after number `since`, where the device sends any.
+
+        They report alarms and changes by anybody, us included.
+        """
+        if self._capabilities is None or not self._capabilities.async_events:
+            return ()
+        return self._session.events(since)
 
     def _unsupported(self, what: str, ports: Iterable[int] = ()) -> Unsupported:
         return Unsupported(

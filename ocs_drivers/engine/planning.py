@@ -14,7 +14,7 @@ from ocs_drivers.errors import (
     Unsupported,
     WrongSide,
 )
-from ocs_drivers.model import Capabilities, CrossConnects, PortState, Snapshot, Step
+from ocs_drivers.model import Capabilities, CrossConnects, PortInfo, PortState, Side, Snapshot, Step
 
 Pair = tuple[int, int]
 
@@ -97,6 +97,20 @@ def _check_banks(target: Mapping[int, int], capabilities: Capabilities, device: 
                 ports=(source, output),
                 hint=f"Its bank has outputs {first}..{first + width - 1}.",
             )
+
+
+def plain_ports(capabilities: Capabilities) -> dict[int, PortInfo]:
+    """Return all ports as enabled, named by their number on their side.
+
+    >>> [(port.number, port.side.value, port.name) for port in plain_ports(Capabilities(1, 2)).values()]
+    [(1, 'in', '1'), (2, 'out', '1'), (3, 'out', '2')]
+    """
+    inputs, outputs = range(1, capabilities.inputs + 1), range(1, capabilities.outputs + 1)
+    places = [(Side.IN, n) for n in inputs] + [(Side.OUT, n) for n in outputs]
+    return {
+        number: PortInfo(number, side, PortState.ENABLED, name=str(n))
+        for number, (side, n) in enumerate(places, 1)
+    }
 
 
 def plan(

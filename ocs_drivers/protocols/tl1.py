@@ -86,6 +86,11 @@ def port_list(ports: Iterable[int]) -> str:
     return "&".join(map(str, ports))
 
 
+def ignore(lines: tuple[str, ...]) -> None:
+    """Ignore the lines of a reply that holds nothing of interest."""
+    del lines
+
+
 def port_range(first: int, last: int) -> str:
     """Format ports as a TL1 range.
 

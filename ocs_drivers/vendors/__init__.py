@@ -7,5 +7,5 @@
     options      what the options of an address set, timeouts among it
 
 A folder has of these what it needs, and modules of its own for what only this vendor has. Vendors do not import
-each other; what several of them share is in `banks` (switches made of 1xN switches).
+each other; what several of them share is in `banks` (switches made of 1xN switches) and `tl1_driver`.
 """

@@ -97,7 +97,6 @@ def with_decoded(events: Iterable[Any], decode: Callable[[Any], Any]) -> list[An
 
 _FOUR = calient_ports.Names(["1.1.1", "1.1.2", "1.1.3", "1.1.4"])
 _TL1_DECODERS: tuple[Decode, ...] = (
-    polatis_tl1.nothing,
     lambda lines: polatis_tl1.decode_identity(lines, lines),
     polatis_tl1.decode_size,
     polatis_tl1.decode_pairs,
@@ -105,7 +104,6 @@ _TL1_DECODERS: tuple[Decode, ...] = (
     polatis_tl1.decode_shutters,
     polatis_tl1.decode_configured_ports,
     polatis_tl1.decode_attenuation,
-    calient_tl1.nothing,
     calient_tl1.decode_identity,
     lambda lines: calient_snapshot(calient_tl1.decode_circuits(lines)),
     calient_tl1.decode_ports,

@@ -20,6 +20,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-switch.md"
 MOST_LINES = 150
 
 
+MOST_LINES_OF_TL1, MOST_FILES = 130, 5
+ROWS = 2
+"""A row in the table of families, and one in pyproject.toml."""
+TL1_FILES = ("codec", "driver", "")
+
+
 def blocks(language: str) -> list[str]:
     return re.findall(
         rf"^```{language}\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
@@ -60,7 +66,7 @@ class PrismaDevice:
 @needs("socket")
 def prisma(peer, monkeypatch):
     """The driver of the page, installed as its entry point says, and its device."""
-    (source,) = blocks("python")
+    source, *_ = blocks("python")
     module = ModuleType("prisma.driver")
     exec(compile(source, str(PAGE), "exec"), module.__dict__)
     monkeypatch.setitem(sys.modules, "prisma", ModuleType("prisma"))
@@ -96,8 +102,10 @@ class TestPrisma(SwitchContract):
 
 
 def test_the_page_stays_under_its_length():
-    (source,) = blocks("python")
+    source, *tl1 = blocks("python")
     assert len(source.splitlines()) < MOST_LINES
+    assert sum(len(block.splitlines()) for block in tl1) + ROWS <= MOST_LINES_OF_TL1
+    assert len(tl1) + ROWS <= MOST_FILES
 
 
 def test_the_scheme_is_known(prisma):
@@ -110,3 +118,71 @@ def test_a_refusal_is_an_error_with_the_devices_words(prisma):
     with open_switch(url) as switch, pytest.raises(DeviceError, match="not today") as caught:
         switch.connect({1: 9})
     assert caught.value.ports == (1, 9)
+
+
+class LumenDevice:
+    """What the section on TL1 says, on a socket; it knows one account."""
+
+    def __init__(self) -> None:
+        self.outputs: dict[int, int] = {}
+        self.reports = 0
+
+    def serve(self, connection: socket.socket) -> None:
+        with connection.makefile("rwb") as lines:
+            for line in lines:
+                verb, _, aid, tag, *rest = line.decode().strip().rstrip(";").split(":")
+                completion, text = self.answer(verb, aid, rest)
+                report = self.report() if verb in {"ENT-CRS", "DLT-CRS"} and completion == "COMPLD" else ""
+                body = "".join(f'   "{line}"\r\n' for line in text)
+                reply = f"\r\n   LUMEN 26-01-31 12:00:00\r\nM  {tag} {completion}\r\n{body};"
+                lines.write((report + reply).encode())
+                lines.flush()
+
+    def report(self) -> str:
+        self.reports += 1
+        return f"\r\n   LUMEN 26-01-31 12:00:00\r\nA  {self.reports} REPT DBCHG\r\n;"
+
+    def answer(self, verb: str, aid: str, rest: list[str]) -> tuple[str, list[str]]:
+        if verb == "ACT-USER":
+            return ("COMPLD", []) if (aid, rest[-1]) == ("admin", "admin") else ("DENY", ["PIUI"])
+        if verb == "CANC-USER":
+            return "COMPLD", []
+        if verb == "RTRV-NE":
+            return "COMPLD", ["LUMEN,16,0042,2.0"]
+        if verb == "RTRV-CRS":
+            return "COMPLD", [f"{source},{output}" for source, output in self.outputs.items()]
+        inputs, *outputs = [[int(number) for number in ports.split("&")] for ports in aid.split(",")]
+        if verb == "DLT-CRS":
+            for source in inputs:
+                self.outputs.pop(source, None)
+            return "COMPLD", []
+        if set(inputs) & set(self.outputs) or set(outputs[0]) & set(self.outputs.values()):
+            return "DENY", ["SRCN", "in use"]
+        self.outputs.update(zip(inputs, outputs[0], strict=True))
+        return "COMPLD", []
+
+
+@pytest.fixture
+@needs("socket")
+def lumen(peer, monkeypatch):
+    """The address of a Lumen, whose folder is made of the page."""
+    _, *sources = blocks("python")
+    package = ModuleType("ocs_drivers.vendors.lumen")
+    package.__path__ = []
+    monkeypatch.setitem(sys.modules, package.__name__, package)
+    for name, source in zip(TL1_FILES, sources, strict=True):
+        module = ModuleType(f"{package.__name__}.{name}") if name else package
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        exec(compile(source, str(PAGE), "exec"), module.__dict__)
+        setattr(package, name or "__doc__", module if name else package.__doc__)
+    row = {"lumen+tl1": "ocs_drivers.vendors.lumen:tl1_switch"}
+    monkeypatch.setattr(families, "FAMILIES", {**families.FAMILIES, **row})
+    return f"lumen+tl1://127.0.0.1:{peer(LumenDevice().serve).port}"
+
+
+class TestLumen(SwitchContract):
+    @pytest.fixture
+    @needs("socket")
+    def switch(self, lumen):
+        with open_switch(lumen) as switch:
+            yield switch

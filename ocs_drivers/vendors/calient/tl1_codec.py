@@ -25,10 +25,6 @@ _KEYWORD = re.compile(r"(?:^|[:,])(\w+)=([^,]*)", re.ASCII)
 _PORT = re.compile(r"(\d+\.\d+\.\d+):", re.ASCII)
 
 
-def nothing(lines: Lines) -> None:
-    """Ignore a reply that holds nothing of interest."""
-
-
 def decode_identity(lines: Lines) -> Identity:
     """Decode the reply to `RTRV-NE`.
 

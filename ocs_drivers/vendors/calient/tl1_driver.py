@@ -21,6 +21,7 @@ from typing import TypeVar
 from ocs_drivers.contract import Guard
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.model import Capabilities, Event, Identity, Step
+from ocs_drivers.protocols import tl1
 from ocs_drivers.protocols.tl1_session import Dialect, Tl1Session
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport
@@ -112,10 +113,6 @@ class CalientTl1(CalientSwitch):
         """Ask something about all ports, which must be those of the beginning."""
         return self._session.ask_again(verb, lambda lines: self._names.of_all(decode(lines)), aid="0")
 
-    def events(self, since: int = 0) -> tuple[Event, ...]:
-        """Return the alarms and changes that the device reported after number `since`."""
-        return self._session.events(since)
-
     def _tells_of_change(self, event: Event) -> bool:
         return any(word in event.kind for word in _CHANGED)
 
@@ -127,7 +124,7 @@ class CalientTl1(CalientSwitch):
                 guard()
             if verb == "ACT-CRS":
                 self._await(step.pairs.pairs)
-            self._session.ask(verb, tl1_codec.nothing, aid=aid, positional=positional, before_resending=guard)
+            self._session.ask(verb, tl1.ignore, aid=aid, positional=positional, before_resending=guard)
 
     def _commands(self, step: Step) -> list[tuple[str, str, str]]:
         """Return verb, access identifier and positional parameters of each command of a step."""

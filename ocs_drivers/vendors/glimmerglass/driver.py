@@ -12,12 +12,10 @@ from collections.abc import Collection, Iterable, Mapping
 from ocs_drivers.contract import Guard
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.engine import planning
-from ocs_drivers.engine.driver import SwitchDriver
-from ocs_drivers.errors import OcsError, ProtocolDesync, TransportError
+from ocs_drivers.errors import ProtocolDesync, TransportError
 from ocs_drivers.model import (
     Capabilities,
     CrossConnects,
-    Event,
     Identity,
     PortInfo,
     PortState,
@@ -26,10 +24,12 @@ from ocs_drivers.model import (
     Snapshot,
     Step,
 )
-from ocs_drivers.protocols.tl1_session import Dialect, Tl1Session
+from ocs_drivers.protocols import tl1
+from ocs_drivers.protocols.tl1_session import Dialect
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.glimmerglass import codec
+from ocs_drivers.vendors.tl1_driver import Tl1Driver
 
 OPERATION_MODES: Mapping[str, str] = {"": "", "sync": "OPMODE=Sync", "async": "OPMODE=Async"}
 """What is sent with every connection, by the option of the address."""
@@ -41,16 +41,18 @@ DIALECT = Dialect(
 LONGEST_MOVE_S = 0.5
 
 
-class GlimmerglassTl1(SwitchDriver):
+class GlimmerglassTl1(Tl1Driver):
     """One Glimmerglass over TL1, on any transport; `open` before use.
 
-    A circuit in the state `fault` is connected, but dark. `timeout_s` bounds every wait for an answer; a
-    write is given the device's own switching time on top.
+    A circuit in the state `fault` is connected, but dark. `operation_mode` is one of `OPERATION_MODES`.
     """
 
-    _session: Tl1Session
+    dialect = DIALECT
     poll_s = 0.1
     after_loss = "watch"
+    _inputs = 0
+    _arriving: frozenset[tuple[int, int]] = frozenset()
+    _settled_s = 0.0
 
     def __init__(
         self,
@@ -62,19 +64,8 @@ class GlimmerglassTl1(SwitchDriver):
         operation_mode: str = "",
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._session = Tl1Session(
-            transport,
-            device=address,
-            credentials=credentials,
-            timeout_s=timeout_s,
-            dialect=DIALECT,
-            clock=clock,
-        )
-        super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
+        super().__init__(address, transport, credentials=credentials, timeout_s=timeout_s, clock=clock)
         self._mode = OPERATION_MODES[operation_mode]
-        self._inputs = 0
-        self._arriving: frozenset[tuple[int, int]] = frozenset()
-        self._settled_s = 0.0
 
     def _discover(self) -> tuple[Identity, Capabilities]:
         identity, self._inputs, outputs = self._session.ask("rtrv-system-info", codec.decode_system)
@@ -123,7 +114,7 @@ class GlimmerglassTl1(SwitchDriver):
     def _read(self) -> Snapshot:
         """Return what is connected, and the ports that cannot be used."""
         with self._session.lock():
-            connections, _ = self._connections()
+            connections = self._connections()
             with self._same_line():
                 rows = self._port_rows()
         unfit = {number: PortState.FAILED for number, row in rows.items() if not row.healthy}
@@ -131,24 +122,21 @@ class GlimmerglassTl1(SwitchDriver):
 
     def _look_again(self, step: Step) -> Snapshot:
         """Count what the step was to make when its mirrors have arrived; every other circuit when it is reported."""
-        connections, arriving = self._noted(self._connections)
+        connections, arriving = self._noted(self._circuits)
         self._arriving = arriving & step.after.pairs & step.pairs.pairs
         return Snapshot(CrossConnects(connections.pairs - self._arriving), self._clock.now())
 
-    def _connections(self) -> tuple[CrossConnects, frozenset[tuple[int, int]]]:
+    def _connections(self) -> CrossConnects:
+        return self._circuits()[0]
+
+    def _circuits(self) -> tuple[CrossConnects, frozenset[tuple[int, int]]]:
         """Return all circuits, and those of them whose mirrors are still on their way."""
         return self._session.ask_again("rtrv-crs-fiber", self._decode, aid="all")
 
     def _decode(self, lines: tuple[str, ...]) -> tuple[CrossConnects, frozenset[tuple[int, int]]]:
         circuits = codec.decode_circuits(lines)
         pairs = {(circuit.source, circuit.output + self._inputs): circuit for circuit in circuits}
-        try:
-            connections = CrossConnects(list(pairs))
-            planning.check_target(connections, None, self.capabilities)
-        except (ValueError, OcsError) as error:
-            raise ProtocolDesync(
-                f"circuits that this switch cannot have: {error}", received=" | ".join(lines)[:200]
-            ) from error
+        connections = self._check_possible(list(pairs), " | ".join(lines)[:200])
         return connections, frozenset(pair for pair, circuit in pairs.items() if not circuit.made)
 
     # -- changing
@@ -161,7 +149,7 @@ class GlimmerglassTl1(SwitchDriver):
         try:
             self._session.ask(
                 "ent-crs-fiber" if adding else "dlt-crs-fiber",
-                _nothing,
+                tl1.ignore,
                 aid=codec.fibre_pairs(self._own(step.pairs.items())),
                 keywords=self._mode if adding else "",
                 timeout_s=self._timeout_s + step.estimated_s,
@@ -196,14 +184,6 @@ class GlimmerglassTl1(SwitchDriver):
             known[output] = circuit.output_power or known.get(output)
         return {port: known.get(port) for port in ports}
 
-    def events(self, since: int = 0) -> tuple[Event, ...]:
-        """Return the alarms, events and changes that the device reported after number `since`."""
-        return self._session.events(since)
-
     def _desync(self, what: str, ports: Iterable[int]) -> ProtocolDesync:
         self._session.disconnect()
         return ProtocolDesync(what, device=self.address, ports=ports)
-
-
-def _nothing(lines: tuple[str, ...]) -> None:
-    """Ignore a reply that holds nothing of interest."""

@@ -15,6 +15,7 @@ from ocs_drivers.model import (
     ApplyReport,
     Capabilities,
     CrossConnects,
+    Event,
     Identity,
     PortInfo,
     PortState,
@@ -64,12 +65,17 @@ class PanelSession:
 
     @property
     def event_count(self) -> int:
-        """None ever: he is asked."""
+        """Always 0: a person is asked."""
         return 0
+
+    def events(self, since: int) -> tuple[Event, ...]:
+        """Return nothing: a person is asked."""
+        del since
+        return ()
 
     @property
     def connections(self) -> int:
-        """None that counts: cords stay as they are while nobody is there."""
+        """Always 0: cords stay as they are while nobody is there."""
         return 0
 
     def lock(self) -> AbstractContextManager[object]:

@@ -17,7 +17,7 @@ from ocs_drivers.contract import Guard, unguarded
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.engine import planning, transaction
 from ocs_drivers.engine.driver import SwitchDriver
-from ocs_drivers.errors import AnotherDevice, DeviceError, OcsError, ProtocolDesync
+from ocs_drivers.errors import AnotherDevice, DeviceError, ProtocolDesync
 from ocs_drivers.model import (
     Capabilities,
     CrossConnects,
@@ -153,12 +153,7 @@ class PolatisRest(SwitchDriver):
         return snapshot
 
     def _decode(self, document: object) -> CrossConnects:
-        connections = rest_codec.decode_pairs(document)
-        try:
-            planning.check_target(connections, None, self.capabilities)
-        except OcsError as error:
-            raise ProtocolDesync(f"ports this switch does not have: {error}") from error
-        return connections
+        return self._check_possible(rest_codec.decode_pairs(document).items())
 
     def _begin(self, step: Step, guard: Guard) -> None:
         self._check_same_device()

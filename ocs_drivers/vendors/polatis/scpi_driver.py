@@ -111,12 +111,7 @@ class PolatisScpi(SwitchDriver):
         return dict(enumerate(states, 1))
 
     def _decode(self, reply: str) -> CrossConnects:
-        connections = scpi_codec.decode_connections(reply)
-        try:
-            planning.check_target(connections, None, self.capabilities)
-        except OcsError as error:
-            raise ProtocolDesync(f"ports this switch does not have: {error}", received=reply) from error
-        return connections
+        return self._check_possible(scpi_codec.decode_connections(reply).items(), reply)
 
     def _perform(self, step: Step, guard: Guard) -> None:
         timeout_s = self._timeout_s + step.estimated_s

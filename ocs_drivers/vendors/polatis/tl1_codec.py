@@ -24,11 +24,6 @@ _STATES = {
 _MODES = frozenset({"none", "absolute", "relative", "converged"})
 
 
-def nothing(lines: Lines) -> None:
-    """Ignore a reply that holds nothing of interest."""
-    del lines
-
-
 def decode_identity(network_element: Lines, inventory: Lines) -> Identity:
     """Decode the replies to `RTRV-NETYPE` (vendor,model,type,version) and `RTRV-INV` (SN=...).
 

@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ocs_drivers.contract import Guard, unguarded
-from ocs_drivers.credentials import Credentials
 from ocs_drivers.engine import planning
-from ocs_drivers.engine.driver import SwitchDriver
-from ocs_drivers.errors import DeviceError, OcsError, ProtocolDesync, Unsupported
+from ocs_drivers.errors import DeviceError, ProtocolDesync, Unsupported
 from ocs_drivers.model import (
     Attenuation,
     Capabilities,
     CrossConnects,
-    Event,
     Identity,
     PortInfo,
     PortState,
@@ -27,40 +24,21 @@ from ocs_drivers.model import (
     Snapshot,
     Step,
 )
+from ocs_drivers.protocols import tl1
 from ocs_drivers.protocols.tl1 import port_list, port_range
-from ocs_drivers.protocols.tl1_session import Tl1Session
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock
-from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.polatis import tl1_codec
 from ocs_drivers.vendors.polatis.readings import chunks, power_reading
+from ocs_drivers.vendors.tl1_driver import Tl1Driver
 
 MAX_PORTS_PER_QUERY = 256
 
 
-class PolatisTl1(SwitchDriver):
-    """One Polatis over TL1, on any transport; `open` before use.
+class PolatisTl1(Tl1Driver):
+    """One Polatis over TL1, on any transport; `open` before use."""
 
-    `timeout_s` bounds every wait for an answer; a write is given the device's own switching time on top.
-    """
-
-    _session: Tl1Session
     after_loss = "settle"
-
-    def __init__(
-        self,
-        address: str,
-        transport: Transport,
-        *,
-        credentials: Credentials,
-        timeout_s: float,
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
-        self._session = Tl1Session(
-            transport, device=address, credentials=credentials, timeout_s=timeout_s, clock=clock
-        )
-        super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
-        self._monitored: frozenset[int] = frozenset()
-        self._tells_shutters = True
+    _monitored: frozenset[int] = frozenset()
+    _tells_shutters = True
 
     def _discover(self) -> tuple[Identity, Capabilities]:
         """Ask for identity, size, power monitors and attenuators."""
@@ -121,12 +99,10 @@ class PolatisTl1(SwitchDriver):
                 unfit = self._unfit()
         return Snapshot(connections, self._clock.now(), unfit)
 
-    def _look_again(self, step: Step) -> Snapshot:
-        del step
-        return Snapshot(self._noted(self._connections), self._clock.now())
-
     def _connections(self) -> CrossConnects:
-        return self._session.ask_again("RTRV-PATCH", self._decode)
+        return self._session.ask_again(
+            "RTRV-PATCH", lambda lines: self._check_possible(tl1_codec.decode_pairs(lines).items())
+        )
 
     def _unfit(self) -> dict[int, PortState]:
         try:
@@ -135,14 +111,6 @@ class PolatisTl1(SwitchDriver):
             self._tells_shutters, states = False, {}
         return {port: state for port, state in states.items() if state is not PortState.ENABLED}
 
-    def _decode(self, lines: tuple[str, ...]) -> CrossConnects:
-        connections = tl1_codec.decode_pairs(lines)
-        try:
-            planning.check_target(connections, None, self.capabilities)
-        except OcsError as error:
-            raise ProtocolDesync(f"ports this switch does not have: {error}") from error
-        return connections
-
     def _must_look(self, step: Step) -> bool:
         """Read before a removal always: it would take down whatever its inputs are connected to by now."""
         return step.kind == "remove" or super()._must_look(step)
@@ -150,7 +118,7 @@ class PolatisTl1(SwitchDriver):
     def _perform(self, step: Step, guard: Guard) -> None:
         verb, aid = self._command_of(step)
         timeout_s = self._timeout_s + step.estimated_s
-        self._session.ask(verb, tl1_codec.nothing, aid=aid, timeout_s=timeout_s, before_resending=guard)
+        self._session.ask(verb, tl1.ignore, aid=aid, timeout_s=timeout_s, before_resending=guard)
 
     def _command_of(self, step: Step) -> tuple[str, str]:
         if step.kind == "remove":
@@ -204,7 +172,7 @@ class PolatisTl1(SwitchDriver):
         with self._writing, self._session.lock():
             self._session.ready()
             guard()
-            self._session.ask(verb, tl1_codec.nothing, aid=aid, keywords=keywords, before_resending=guard)
+            self._session.ask(verb, tl1.ignore, aid=aid, keywords=keywords, before_resending=guard)
 
     def _not_done(self, ports: Collection[int], what: str) -> DeviceError:
         return DeviceError(
@@ -213,10 +181,6 @@ class PolatisTl1(SwitchDriver):
             ports=ports,
             hint="Look at these ports on the device.",
         )
-
-    def events(self, since: int = 0) -> tuple[Event, ...]:
-        """Return the reports of alarms and of changes by anybody, us included, after number `since`."""
-        return self._session.events(since)
 
     def _ask_identity(self) -> Identity:
         network_element = self._session.ask("RTRV-NETYPE", tuple)

@@ -26,7 +26,6 @@ from ocs_drivers.errors import (
 from ocs_drivers.model import (
     Capabilities,
     CrossConnects,
-    Event,
     Identity,
     PortInfo,
     Side,
@@ -165,10 +164,6 @@ class RomeCli(SwitchDriver):
             )
             for port, row in enumerate(table.ports, 1)
         }
-
-    def events(self, since: int = 0) -> tuple[Event, ...]:
-        """Return unsolicited lines: moves that began, succeeded, were skipped or failed, whoever asked."""
-        return self._session.events(since)
 
     # -- planning
 
