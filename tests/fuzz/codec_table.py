@@ -81,7 +81,7 @@ def _read(decode: Decode, told: Any) -> Any:
 
 
 def taken(feed: Callable[[bytes], Iterable[Any]], pieces: Iterable[bytes]) -> Iterator[Any]:
-    """The events of all pieces, and `DESYNC` where the codec refuses one."""
+    """Return the events of all pieces, and `DESYNC` where the codec refuses one."""
     try:
         for piece in pieces:
             yield from feed(piece)
@@ -197,7 +197,7 @@ _SCREEN_DECODERS: tuple[Decode, ...] = (
 
 
 def hear_screen(pieces: Sequence[bytes]) -> list[Any]:
-    """The lines up to each prompt, and what every family makes of them behind the echo; then the lines left over."""
+    """Return the lines up to each prompt, as every family decodes them behind the echo; then the lines left over."""
     lines: list[str] = []
     heard: list[Any] = []
     for event in taken(cli.Decoder(_PROMPT).feed, pieces):
@@ -215,7 +215,7 @@ def hear_screen(pieces: Sequence[bytes]) -> list[Any]:
 
 
 def hear_telnet(pieces: Sequence[bytes]) -> list[Any]:
-    """All the text and all the answers: how much of each comes at once depends on the pieces."""
+    """Return all the text and all the answers: how much of each comes at once depends on the pieces."""
     negotiator = telnet.Negotiator()
     events = list(taken(lambda piece: [negotiator.feed(piece)], pieces))
     if events[-1:] == [DESYNC]:
@@ -227,7 +227,7 @@ def hear_telnet(pieces: Sequence[bytes]) -> list[Any]:
 
 
 def hear_http(pieces: Sequence[bytes]) -> list[Any]:
-    """The reply to one GET, after which the device closes the connection."""
+    """Return the reply to one GET, after which the device closes the connection."""
     connection = http.HttpConnection()
     connection.request(http.Request("GET", "/x", (("Host", "h"),)))
     waiting = [*filter(None, pieces), b""]
@@ -265,7 +265,7 @@ _JSON_DECODERS: tuple[Decode, ...] = (
 
 
 def hear_json(pieces: Sequence[bytes]) -> list[Any]:
-    """The body of a reply, decoded for both families that speak REST."""
+    """Return the body of a reply, decoded for both families that speak REST."""
     try:
         document = http.HttpReply(200, b"".join(pieces)).json()
     except ProtocolDesync:
@@ -277,7 +277,7 @@ def hear_json(pieces: Sequence[bytes]) -> list[Any]:
 
 
 def recorded(*names: str) -> tuple[bytes, ...]:
-    """What devices said in the transcripts, between one thing that they were told and the next."""
+    """Return what devices sent in the transcripts, between one command and the next."""
     texts = [(TRANSCRIPTS / f"{name}.jsonl").read_text(encoding="utf-8") for name in names]
     entries = [json.loads(line) for text in texts for line in text.splitlines()]
     turns = groupby((entry for entry in entries if "data" in entry), key=itemgetter("what"))
@@ -286,7 +286,7 @@ def recorded(*names: str) -> tuple[bytes, ...]:
 
 
 def bodies(*names: str) -> tuple[bytes, ...]:
-    """The bodies of recorded HTTP replies."""
+    """Return the bodies of recorded HTTP replies."""
     return tuple(body for reply in recorded(*names) if (body := reply.partition(b"\r\n\r\n")[2]))
 
 
@@ -397,7 +397,7 @@ CODECS: dict[str, Codec] = {
 
 
 def files() -> list[str]:
-    """The files of all codecs, from the root of the repository."""
+    """Return the files of all codecs, from the root of the repository."""
     found = {module.__file__ or "" for codec in CODECS.values() for module in codec.modules}
     return sorted(str(Path(file).relative_to(ROOT)) for file in found)
 

@@ -28,7 +28,7 @@ NUMBERS = (b"0", b"007", b"-29.55", b"1e999", b"nan", b"9" * 12, b"9" * 600)
 
 
 class Edges:
-    """Which pairs of lines of some modules have been executed one after the other."""
+    """Pairs of lines of some modules that have been executed one after the other."""
 
     def __init__(self, modules: Sequence[ModuleType]) -> None:
         self._files = {module.__file__ for module in modules}
@@ -57,7 +57,7 @@ class Edges:
 
 
 def changed(data: bytes, other: bytes, tokens: Sequence[bytes], rng: random.Random) -> bytes:
-    """The bytes with a few changes."""
+    """Return the bytes with a few changes."""
     for _ in range(rng.randint(1, 4)):
         at, end = sorted((rng.randint(0, len(data)), rng.randint(0, len(data))))
         kind = rng.randrange(6)
@@ -84,13 +84,13 @@ def split(data: bytes, rng: random.Random) -> list[bytes]:
 
 
 def tokens_of(codec: Codec) -> list[bytes]:
-    """The words and marks of its seeds, and numbers that are none."""
+    """Return the words and marks of its seeds, and numbers that are none."""
     words = {token for data in codec.seeds for token in re.findall(rb"\w+|\W", data)}
     return sorted({*words, *NUMBERS})
 
 
 def is_refused(heard: Sequence[Any], whole: Sequence[Any]) -> bool:
-    """Whether the codec refused the pieces; it must then refuse the whole, and else hear the same in it."""
+    """Return True if the codec refused the pieces; it must then refuse the whole, and else give the same for it."""
     refused = list(heard[-1:]) == [DESYNC]
     alike = list(whole[-1:]) == [DESYNC] if refused else repr(heard) == repr(whole)
     assert alike, "it matters how the bytes were split"

@@ -56,7 +56,7 @@ def test_every_word_reads_something_of_what_devices_said():
 
 
 def replies_of(name: str, seed: bytes) -> list[list[object]]:
-    """What the decoders made of each reply of a seed."""
+    """Return what the decoders made of each reply of a seed."""
     heard = CODECS[name].heard([seed])
     if name == "rest_json":
         return [heard]
@@ -123,7 +123,7 @@ def test_a_document_nested_beyond_sense_is_refused_however_deep_python_can_go(br
 
 
 def hear_fault(pieces):
-    """A codec with a fault behind three conditions: only inputs kept on the way lead there."""
+    """Act as a codec with a fault behind three conditions: only inputs kept on the way lead there."""
     text = b"".join(pieces)
     if text[:1] == b"<":
         if text[1:2] == b"<":

@@ -152,7 +152,7 @@ class Twin:
         return reply
 
     def truth(self) -> dict[int, int]:
-        """What is really connected."""
+        """Return what is really connected."""
         return dict(self.do("truth")["connections"])
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ def separate_lines_process() -> Iterator[Twin]:
 
 @pytest.fixture
 def twin(twin_process: Twin) -> Iterator[Twin]:
-    """The shared small twin: no faults, nothing connected, ports enabled."""
+    """Yield the shared small twin: no faults, nothing connected, ports enabled."""
     yield twin_process
     twin_process.do("clear_fault", fault="all")
     twin_process.do("operator", disconnect=list(range(1, 9)))
@@ -214,7 +214,7 @@ def own_lock_directory(tmp_path_factory, monkeypatch) -> None:
 
 @pytest.fixture
 def quick_disk() -> Iterator[str]:
-    """A directory in memory, where the system has one: files are flushed there in no time."""
+    """Yield a directory in memory, where the system has one: files are flushed there in no time."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="lightbed-", dir=memory) as directory:
         yield directory
@@ -222,7 +222,7 @@ def quick_disk() -> Iterator[str]:
 
 @pytest.fixture
 def open_in_memory(monkeypatch, quick_disk) -> Callable[..., Any]:
-    """Opens a driver by its scheme on a twin in memory: `open_in_memory(world, "calient+tl1", "tl1", key="value")`.
+    """Open a driver by its scheme on a twin in memory: `open_in_memory(world, "calient+tl1", "tl1", key="value")`.
 
     The drivers are made by their factories as ever; only the wire and the machine's clock are replaced.
     """

@@ -33,7 +33,7 @@ def blocks(language: str) -> list[str]:
 
 
 class PrismaDevice:
-    """What the table of the page says, on a socket."""
+    """The device of the page's table, on a socket."""
 
     def __init__(self) -> None:
         self.outputs: dict[int, int] = {}
@@ -65,7 +65,7 @@ class PrismaDevice:
 @pytest.fixture
 @needs("socket")
 def prisma(peer, monkeypatch):
-    """The driver of the page, installed as its entry point says, and its device."""
+    """Install the driver of the page as its entry point says, and make its device."""
     source, *_ = blocks("python")
     module = ModuleType("prisma.driver")
     exec(compile(source, str(PAGE), "exec"), module.__dict__)
@@ -121,7 +121,7 @@ def test_a_refusal_is_an_error_with_the_devices_words(prisma):
 
 
 class LumenDevice:
-    """What the section on TL1 says, on a socket; it knows one account."""
+    """The device of the section on TL1, on a socket; it knows one account."""
 
     def __init__(self) -> None:
         self.outputs: dict[int, int] = {}
@@ -165,7 +165,7 @@ class LumenDevice:
 @pytest.fixture
 @needs("socket")
 def lumen(peer, monkeypatch):
-    """The address of a Lumen, whose folder is made of the page."""
+    """Return the address of a Lumen, whose folder is made of the page."""
     _, *sources = blocks("python")
     package = ModuleType("ocs_drivers.vendors.lumen")
     package.__path__ = []

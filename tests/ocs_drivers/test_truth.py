@@ -89,7 +89,7 @@ configurations = st.permutations(range(SIZE + 1, 2 * SIZE + 1)).flatmap(
 
 
 def fields_of(name: str, main: str) -> st.SearchStrategy[dict[str, Any]]:
-    """What may be said with a fault."""
+    """Return the fields that may come with a fault."""
     if name == "swap_fibres":
         return inputs_pair.map(lambda two: {"pair": two})
     if name == "lossy":
@@ -170,7 +170,7 @@ class TruthMachine(RuleBasedStateMachine):
         self.world.do("clear_fault", fault="all")
 
     def hold(self, report: Any, scope: frozenset[int] | None, fault: str) -> None:
-        """An apply that ends without an error: the switch holds the target, and what was made has its light."""
+        """Check an apply that ends without an error: the switch holds the target, and what was made has its light."""
         told, target = self.world.do("truth"), report.target
         held = {source: output for source, output in told["connections"] if scope is None or source in scope}
         assert held == dict(target), f"done, and the switch holds {held}, {fault!r}"
@@ -179,7 +179,7 @@ class TruthMachine(RuleBasedStateMachine):
             assert {tuple(pair) for pair in told["lit"]} >= made, f"done while mirrors move, {fault!r}"
 
     def check_in_spite_of(self, meddled: list[int], report: Any, target: CrossConnects, truth: Any) -> None:
-        """With somebody else at work: nothing is called done that is not, nor failed but by what he touched."""
+        """Check with somebody else at work: nothing is called done that is not, nor failed but by what he touched."""
         for pair, status in report.pairs.items() if report else ():
             as_wanted = (pair in truth.items()) == (pair in target.pairs)
             assert status is not Status.UNKNOWN
@@ -203,7 +203,7 @@ class TruthMachine(RuleBasedStateMachine):
             assert truth == dict(report.read_back.connections)  # also where a cord went to the wrong place
 
     def watched(self) -> bool:
-        """Whether a read tells what others do; a panel that a person patches only knows what was confirmed."""
+        """Return True if a read shows what others do; a panel that a person patches only knows what was confirmed."""
         return bool(self.switch.capabilities.reads_back)
 
     def operator_connects(self, pair: list[int]) -> None:

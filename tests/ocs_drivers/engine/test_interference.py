@@ -1,4 +1,4 @@
-"""What comes between a plan and its end: another controller, a cut line, a guard that changes its mind."""
+"""Events between a plan and its end: another controller, a cut line, a guard that changes its mind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAME_ONE_END = ["polatis+tl1", "polatis+rest"]
 
 @pytest.fixture
 def bench(world, open_in_memory) -> Callable[..., tuple[Any, Any]]:
-    """A twin and an open driver on virtual time: `bench("calient+tl1", switch_time_s=3.0, moving="UMA")`."""
+    """Make a twin and an open driver on virtual time: `bench("calient+tl1", switch_time_s=3.0, moving="UMA")`."""
 
     def make(scheme: str, *, switch_time_s: float = 0.01, **options: str) -> tuple[Any, Any]:
         if scheme.endswith("rest"):
@@ -41,7 +41,7 @@ def bench(world, open_in_memory) -> Callable[..., tuple[Any, Any]]:
 
 
 def stale_removal(made: Any, switch: Any) -> Step:
-    """A step that removes 1->9, planned before somebody else moved input 1 to output 12."""
+    """Return a step that removes 1->9, planned before somebody else moved input 1 to output 12."""
     switch.connect({1: 9})
     (step,) = switch.plan(CrossConnects(), switch.read(), [1])
     made.do("operator", disconnect=[1], connect=[[1, 12]])
@@ -49,7 +49,7 @@ def stale_removal(made: Any, switch: Any) -> Step:
 
 
 def once(act: Callable[[], object]) -> Callable[[], None]:
-    """A guard that does something before the first write."""
+    """Return a guard that does something before the first write."""
     done: list[object] = []
     return lambda: done or done.append(act())
 

@@ -31,7 +31,7 @@ scopes = st.frozensets(st.integers(1, SIZE), max_size=SIZE - 1)
 
 
 def after(steps, seen):
-    """What the steps make of `seen`, each applied as its device would; outputs never double."""
+    """Return what the steps make of `seen`, each applied as its device would; outputs never double."""
     now = seen
     for step in steps:
         assert step.before == now

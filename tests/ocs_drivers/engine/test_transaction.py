@@ -73,14 +73,14 @@ class Memory:
         return judge(step, self.read(), error=error)
 
     def _after_loss(self, step: Step, error: OcsError):
-        """Judged by reading where that is possible; the command is not sent again."""
+        """Judge by reading where that is possible; the command is not sent again."""
         try:
             return judge(step, self.read(), error=error)
         except ConnectionLost:
             return judge(step, None, error=error)
 
     def _obeying(self, step: Step) -> CrossConnects:
-        """What is held after the command: it names pairs, and leaves all others as they are."""
+        """Return what is held after the command: it names pairs, and leaves all others as they are."""
         if step.kind == "replace":
             return step.after
         if step.kind == "remove":
@@ -206,7 +206,7 @@ def test_a_scoped_step_does_not_answer_for_others():
 
 
 def meddled_with(change, held, target, scope=None):
-    """The switch and the error after an apply during which somebody else changes it, just before the first write."""
+    """Return the switch and the error after an apply, just before whose first write somebody else changes it."""
     switch = Memory(held)
 
     def guard() -> None:
@@ -297,7 +297,7 @@ def test_the_target_is_held_or_the_report_tells_the_truth():
 
 
 def meddled(held: CrossConnects, target: CrossConnects, taken: set[int]) -> CrossConnects:
-    """`held` after somebody took away the circuits of some inputs and joined the first two ports nobody wants."""
+    """Return `held` after somebody removed the circuits of some inputs and joined the first two ports nobody wants."""
     left = CrossConnects({source: output for source, output in held.items() if source not in taken})
     used = {port for pair in held.pairs | target.pairs for port in pair}
     free_in = [port for port in range(1, SIZE + 1) if port not in used]

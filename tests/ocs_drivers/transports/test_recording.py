@@ -17,7 +17,7 @@ TRANSCRIPTS = sorted((Path(__file__).parents[1] / "transcripts").glob("*.jsonl")
 
 
 def use(switch) -> dict[str, object]:
-    """What is done in every recording, and what came of it."""
+    """Do what is done in every recording, and return what came of it."""
     size = switch.capabilities
     pairs = {1: size.inputs + 2, 2: size.inputs + 1} if size.bank_outputs is None else {1: size.inputs + 2}
     report = switch.connect(pairs)

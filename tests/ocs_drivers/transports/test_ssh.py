@@ -143,7 +143,7 @@ def device(tmp_path, monkeypatch) -> Iterator[Device]:
 
 
 def read(transport, wanted: bytes) -> bytes:
-    """What comes up to and with `wanted`."""
+    """Return what comes up to and with `wanted`."""
     got = b""
     while wanted not in got:
         got += transport.receive(Deadline(10))

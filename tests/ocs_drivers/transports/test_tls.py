@@ -31,7 +31,7 @@ from ocs_drivers.transports.transport import SocketTransport
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory) -> tuple[Path, Path]:
-    """A certificate that a switch made for itself, for 127.0.0.1."""
+    """Make a certificate as a switch makes one for itself, for 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "switch")])
     now = dt.datetime.now(dt.UTC)

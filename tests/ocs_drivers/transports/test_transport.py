@@ -17,7 +17,7 @@ from ocs_drivers.transports.transport import SocketTransport
 
 @pytest.fixture(params=["socket", "visa"])
 def transport(request):
-    """Makes transports of either kind, and closes them."""
+    """Make transports of either kind, and close them."""
     if request.param == "visa":
         pytest.importorskip("pyvisa_py")
     made = []

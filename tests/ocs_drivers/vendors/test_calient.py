@@ -46,7 +46,7 @@ DRIVERS = {"tl1": CalientTl1, "tl1-interactive": CalientTl1, "rest": CalientRest
 
 @pytest.fixture
 def bench(world) -> Any:
-    """A driver on a twin in memory: `bench(front, **options of the twin)`."""
+    """Make a driver on a twin in memory: `bench(front, **options of the twin)`."""
     opened = []
 
     def make(front: str = "tl1", *, settings: Any = None, **options: str) -> tuple[Any, Any]:
@@ -75,7 +75,7 @@ all_fronts = pytest.mark.parametrize("front", list(DRIVERS))
 
 
 def said(made: Any, *verbs: str) -> list[str]:
-    """What was sent to the twin and begins with one of these words: whole commands, or the first line of requests."""
+    """Return what was sent to the twin and begins with one of these words: commands, or the first line of requests."""
     entries = made.do("transcript")["entries"]
     lines = [line for e in entries if e["direction"] == "in" for line in e["data"].splitlines()]
     return [line for line in lines if line.startswith(verbs)]
@@ -86,13 +86,13 @@ def writes(made: Any) -> list[str]:
 
 
 def armed_once(made: Any, **fault: Any) -> Callable[[], None]:
-    """A guard that sets a fault before the first write."""
+    """Return a guard that sets a fault before the first write."""
     armed: list[Any] = []
     return lambda: armed or armed.append(made.do("set_fault", **fault))
 
 
 def on_write(number: int, act: Callable[[], object]) -> Callable[[], None]:
-    """A guard that does something before the n-th write command."""
+    """Return a guard that does something before the n-th write command."""
     asked: list[int] = []
 
     def guard() -> None:
@@ -739,7 +739,7 @@ class EngineersMachine(RuleBasedStateMachine):
         assert set(truth.items()) ^ set(before.items()) <= set(pairs)
 
     def outside(self, scope: frozenset[int]) -> set[str]:
-        """Provisioned circuits with an input that is not in the scope."""
+        """Return the provisioned circuits with an input that is not in the scope."""
         pending = self.switch.read().pending
         return {move.request for move in pending if move.pair[0] not in scope}
 

@@ -1,4 +1,4 @@
-"""What the Calient drivers say and understand: published dialogues byte by byte, rows, documents, echoes, any noise."""
+"""Both codecs of a Calient: published dialogues byte by byte, rows, documents, echoes, any noise."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def switch(twin, front) -> Any:
 
 
 def armed_once(twin: Any, **fault: Any) -> Callable[[], None]:
-    """A guard that sets a fault before the first write."""
+    """Return a guard that sets a fault before the first write."""
     armed: list[Any] = []
     return lambda: armed or armed.append(twin.do("set_fault", **fault))
 

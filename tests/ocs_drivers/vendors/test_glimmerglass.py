@@ -256,7 +256,7 @@ def test_port_and_options_of_an_address():
 
 @pytest.fixture
 def frame(world) -> Iterator[Callable[..., tuple[GlimmerglassTl1, Any]]]:
-    """A driver on a twin in memory."""
+    """Make a driver on a twin in memory."""
     opened = []
 
     def make(*, operation_mode: str = "", **options: Any) -> tuple[GlimmerglassTl1, Any]:
@@ -285,7 +285,7 @@ def commands(made: Any, verb: str) -> list[str]:
 
 
 def armed_once(made: Any, **fault: Any) -> Callable[[], None]:
-    """A guard that sets a fault before the first write."""
+    """Return a guard that sets a fault before the first write."""
     armed: list[Any] = []
     return lambda: armed or armed.append(made.do("set_fault", **fault))
 

@@ -21,7 +21,7 @@ from ocs_drivers.vendors.manual.panel_file import Panel, PanelFile
 
 @pytest.fixture
 def panel(world, open_in_memory):
-    """A panel 8x8 with its scripted person, on the virtual clock; a cord takes him 30 s."""
+    """Make a panel 8x8 with its scripted person, on the virtual clock; a cord takes him 30 s."""
     made = world("manual")
     return made, open_in_memory(made, "manual", "operator")
 

@@ -45,7 +45,7 @@ def test_addresses():
 
 
 def armed_once(made: Any, **fault: Any) -> Callable[[], None]:
-    """A guard that sets a fault before the first write."""
+    """Return a guard that sets a fault before the first write."""
     armed: list[Any] = []
     return lambda: armed or armed.append(made.do("set_fault", **fault))
 

@@ -59,7 +59,7 @@ class TestPolatisRest(SwitchContract):
 
 @pytest.fixture
 def lab(world, open_in_memory):
-    """A twin and an open driver on virtual time; whatever a test asks for by name."""
+    """Make a twin and an open driver on virtual time; whatever a test asks for by name."""
 
     def make(**options: str) -> tuple[Any, Any]:
         made = world("polatis", size=(8, 8), **options)
@@ -69,7 +69,7 @@ def lab(world, open_in_memory):
 
 
 def requests(world: Any) -> list[str]:
-    """The request lines that the twin heard."""
+    """Return the request lines that the twin received."""
     entries = world.do("transcript", clear=True)["entries"]
     heard = [entry["data"] for entry in entries if entry["direction"] == "in" and entry["data"]]
     return [data.partition("\r\n")[0] for data in heard]
@@ -169,7 +169,7 @@ def test_labels_and_states_are_read_and_a_shutter_keeps_the_label(lab):
 def test_a_shutter_that_does_not_move_is_told(lab):
     world, switch = lab()
     world.do("set_fault", fault="drop_command")
-    with pytest.raises(DeviceError, match="not disabled though the device was told"):
+    with pytest.raises(DeviceError, match="not disabled though the device accepted the command"):
         switch.shutter([3], is_open=False)
 
 

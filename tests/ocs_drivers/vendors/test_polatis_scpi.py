@@ -37,7 +37,7 @@ def address_of(peer) -> str:
 
 @pytest.fixture
 def dialogue(peer, lines):
-    """A switch on a scripted 24x24, and what it was asked after the opening."""
+    """Make a switch on a scripted 24x24, and a list of what it was asked after the opening."""
 
     def start(answers, **options):
         script = lines(answers)

@@ -215,7 +215,7 @@ REPLIES = {
 
 @pytest.fixture
 def scripted(peer):
-    """Opens a driver on a peer that answers by verb; `{tag}` becomes the command's tag."""
+    """Open a driver on a peer that answers by verb; `{tag}` becomes the command's tag."""
     opened = []
 
     def start(replies=(), *, timeout_s=5.0, opening=True):

@@ -351,7 +351,7 @@ def panels(draw: Any) -> tuple[int, dict[int, int], set[int], list[int]]:
 
 
 def printed(panel: tuple[int, dict[int, int], set[int], list[int]], dialect: Any) -> list[str]:
-    """The rows of a panel in the columns of the captures."""
+    """Print the rows of a panel in the columns of the captures."""
     size, circuits, locked, counters = panel
     peers = {f"E{s}": f"W{o}" for s, o in circuits.items()} | {f"W{o}": f"E{s}" for s, o in circuits.items()}
     rows = []
@@ -622,7 +622,7 @@ def test_other_ports_than_when_it_was_opened():
 
 @pytest.fixture
 def panel(world) -> Iterator[Callable[..., tuple[RomeCli, Any]]]:
-    """Makes open switches of 8x8 with their world; `timeouts` and the twin's options by keyword."""
+    """Make open switches of 8x8 with their world; `timeouts` and the twin's options by keyword."""
     opened: list[RomeCli] = []
 
     def make(
@@ -659,7 +659,7 @@ every_front = pytest.mark.parametrize(("family", "front"), FRONTS, ids=["+".join
 
 
 def typed(made: Any) -> list[tuple[float, str]]:
-    """When which command was typed."""
+    """Return when which command was typed."""
     entries = made.do("transcript")["entries"]
     return [(entry["seconds"], entry["data"].strip()) for entry in entries if entry["direction"] == "in"]
 

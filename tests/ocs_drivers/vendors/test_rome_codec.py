@@ -1,4 +1,4 @@
-"""What ROME and AFM print, beyond the published captures: what cannot be, and what is passed over."""
+"""Output of ROME and AFM beyond the published captures: what cannot be, and what is passed over."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def idle(name: str) -> str:
 
 
 def table(*rows: str) -> Table:
-    """The table of a board with as many ports as are listed."""
+    """Decode the table of a board with as many ports as are listed."""
     east = sum(row.startswith("E") for row in rows)
     return decode_ports(rows, ROME, Board(Identity("", "", "", ""), east, len(rows) - east))
 
@@ -105,9 +105,9 @@ def test_whose_turn_it_is():
 @pytest.mark.parametrize(
     ("place", "line", "what"),
     [
-        (0, "nothing", "not told whole"),
-        (2, "something else", "command in process was not told"),
-        (3, "no rule", "not told whole"),
+        (0, "nothing", "robot is incomplete"),
+        (2, "something else", "command in process is missing"),
+        (3, "no rule", "robot is incomplete"),
         (6, "773     E1", "cannot be read"),
     ],
 )

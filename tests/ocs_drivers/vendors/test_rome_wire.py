@@ -22,7 +22,7 @@ Opened = tuple[RomeCli, Any]
 
 @pytest.fixture
 def reach(shared_twin) -> Iterator[Callable[..., Opened]]:
-    """An open switch on a real connection, and its twin in a process of its own."""
+    """Make an open switch on a real connection, and its twin in a process of its own."""
     opened: list[RomeCli] = []
 
     def open_one(family: str, front: str, **options: str) -> Opened:

@@ -169,7 +169,7 @@ def test_the_port_is_a_default():
 
 @pytest.fixture
 def frame(world) -> Iterator[Callable[..., tuple[BankSwitch, Any]]]:
-    """A driver on a twin in memory."""
+    """Make a driver on a twin in memory."""
     opened = []
 
     def make(
@@ -205,7 +205,7 @@ def sent(made: Any) -> list[str]:
 
 
 def armed_once(made: Any, **fault: Any) -> Callable[[], None]:
-    """A guard that sets a fault before the first write."""
+    """Return a guard that sets a fault before the first write."""
     armed: list[Any] = []
     return lambda: armed or armed.append(made.do("set_fault", **fault))
 

@@ -60,7 +60,7 @@ PORTS = st.integers(1, BANKS * (1 + CHANNELS)).map(lambda port: {"port": port})
 
 
 def fields_of(name: str, main: str) -> st.SearchStrategy[dict[str, Any]]:
-    """What may be said with a fault."""
+    """Return the fields that may come with a fault."""
     if main == "port" and name not in FIELDS:
         return PORTS
     return FIELDS.get(name, st.integers(1, 2).map(lambda count: {"count": count}))

@@ -1,4 +1,4 @@
-"""What SONiC-OCS says and understands: published tables and commands."""
+"""The codec of SONiC-OCS: published tables and commands."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_any_lines_are_a_table_or_a_desync(rows):
 
 
 def spelled_out(text: str) -> list[tuple[int, int]]:
-    """The pairs of a list, the long way."""
+    """Return the pairs of a list, the long way."""
     pairs = []
     for item in text.split(","):
         sides = [side.split("..") for side in item.split("-")]

@@ -335,7 +335,7 @@ def test_a_table_that_cannot_be_right(cells):
 
 @pytest.fixture
 def frame(world) -> Iterator[Callable[..., tuple[TelescentCli, Any]]]:
-    """Makes open switches of 24 ports with their world; `options` and the twin's options by keyword."""
+    """Make open switches of 24 ports with their world; `driver_options` and the twin's options by keyword."""
     opened: list[TelescentCli] = []
 
     def make(
@@ -355,7 +355,7 @@ def frame(world) -> Iterator[Callable[..., tuple[TelescentCli, Any]]]:
 
 
 def typed(made: Any) -> list[tuple[float, str]]:
-    """When which command was typed."""
+    """Return when which command was typed."""
     entries = made.do("transcript")["entries"]
     return [(entry["seconds"], entry["data"].strip()) for entry in entries if entry["direction"] == "in"]
 
@@ -818,7 +818,7 @@ def test_faults_over_ssh(twin, switch, fault, error, status):
 
 
 def test_a_session_that_the_device_ends_over_ssh(twin, switch):
-    """Whether the driver sees the end before or after it has sent the first command is a matter of luck."""
+    """The driver may see the end before or after it has sent the first command."""
     armed: list[Any] = []
     guard = lambda: armed or armed.append(twin.do("set_fault", fault="expire_session"))
     try:

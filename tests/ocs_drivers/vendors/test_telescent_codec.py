@@ -13,12 +13,12 @@ from ocs_drivers.vendors.telescent.table import Table
 
 pytestmark = pytest.mark.codec
 
-WORDS = CommandSet()
+COMMANDS = CommandSet()
 
 
 def table(*statuses: str) -> Table:
-    """A row of as many outputs, each with its own input."""
-    return Table(tuple(Cell(status, number) for number, status in enumerate(statuses)), WORDS)
+    """Return a row of as many outputs, each with its own input."""
+    return Table(tuple(Cell(status, number) for number, status in enumerate(statuses)), COMMANDS)
 
 
 def test_letters_are_states_of_outputs():
@@ -43,7 +43,7 @@ def test_what_is_to_be_cleared_is_still_there_and_what_is_to_be_made_not_yet():
 
 @pytest.mark.parametrize("number", [0, 7])
 def test_an_input_that_is_told_twice_or_does_not_exist_makes_no_table(number):
-    seen = Table((Cell("AL", 0), Cell("AL", number)), WORDS)
+    seen = Table((Cell("AL", 0), Cell("AL", number)), COMMANDS)
     with pytest.raises(ProtocolDesync, match="cannot be right"):
         assert seen.connections
 
@@ -60,21 +60,21 @@ def test_an_input_that_is_told_twice_or_does_not_exist_makes_no_table(number):
 )
 def test_rows_that_make_no_table(lines, what):
     with pytest.raises(ProtocolDesync, match=what):
-        decode_cells(lines, WORDS)
+        decode_cells(lines, COMMANDS)
 
 
 def test_an_allocated_input_has_an_output():
     with pytest.raises(ProtocolDesync, match="without an output"):
-        decode_input(["STATE = ALLOCATED_AND_LOCKED", "OUTPUT = none"], WORDS)
+        decode_input(["STATE = ALLOCATED_AND_LOCKED", "OUTPUT = none"], COMMANDS)
 
 
 def test_an_input_without_circuit_can_be_reserved():
-    assert decode_input(["STATE = UNALLOCATED_AND_LOCKED"], WORDS).is_reserved
-    assert not decode_input(["STATE = ALLOCATED_AND_LOCKED", "OUTPUT = 3"], WORDS).is_reserved
+    assert decode_input(["STATE = UNALLOCATED_AND_LOCKED"], COMMANDS).is_reserved
+    assert not decode_input(["STATE = ALLOCATED_AND_LOCKED", "OUTPUT = 3"], COMMANDS).is_reserved
 
 
 def test_fields_may_stand_anywhere_on_their_line():
-    found = decode_input(["   STATE=ALLOCATED_AND_UNLOCKED  ", "OUTPUT   =  12"], WORDS)
+    found = decode_input(["   STATE=ALLOCATED_AND_UNLOCKED  ", "OUTPUT   =  12"], COMMANDS)
     assert (found.state, found.output) == ("ALLOCATED_AND_UNLOCKED", 12)
 
 
@@ -82,5 +82,5 @@ def test_ports_are_counted_from_nought():
     numbering = Numbering(96)
     assert (numbering.name(1), numbering.name(97)) == ("0", "0")
     assert numbering.device_pair((3, 97)) == (2, 0)
-    assert WORDS.connecting(0, 5)[-1] == ("connect --force -in 0 -out 5", True)
-    assert WORDS.disconnecting(0, 5)[-1] == ("unallocate --force -out 5", True)
+    assert COMMANDS.connecting(0, 5)[-1] == ("connect --force -in 0 -out 5", True)
+    assert COMMANDS.disconnecting(0, 5)[-1] == ("unallocate --force -out 5", True)
