@@ -2,8 +2,7 @@
 
 open ──> _discover                      who answers, and what it can do
 read ──> _read                          retried on a new connection
-execute ──> ready, nobody else changed it, guard, _perform, then read until it is so or time is up; whatever
-            goes wrong once bytes are out is judged by reading, too
+execute ──> ready, nobody else changed it, guard, then the states of `step_execution`
 apply, connect, disconnect              loops over those: `ocs_drivers.engine.transaction`
 """
 
@@ -18,17 +17,14 @@ from typing import ClassVar, Literal, Protocol, Self, TypeVar
 from ocs_drivers.contract import Guard, unguarded
 from ocs_drivers.engine import planning, transaction
 from ocs_drivers.engine.device_lock import DeviceLock, lock_names
-from ocs_drivers.engine.transaction import judge
+from ocs_drivers.engine.step_execution import StepExecution, StepHooks
 from ocs_drivers.errors import (
     AnotherDevice,
-    Conflict,
     ConnectError,
     ConnectionLost,
     DeviceError,
     OcsError,
     ProtocolDesync,
-    Timeout,
-    TransportError,
     Unsupported,
 )
 from ocs_drivers.model import (
@@ -43,10 +39,9 @@ from ocs_drivers.model import (
     PortState,
     Power,
     Snapshot,
-    Status,
     Step,
 )
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import lost
 
 _T = TypeVar("_T")
@@ -102,21 +97,6 @@ def _with_new_names(session: Session) -> Session:
             )
             setattr(session, name, getattr(session, former))
     return session
-
-
-class _Watched:
-    """The caller's guard, and what it raised when it stopped a step that had begun."""
-
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
-        self.refusal: Exception | None = None
-
-    def __call__(self) -> None:
-        try:
-            self._guard()
-        except Exception as refusal:
-            self.refusal = refusal
-            raise
 
 
 class SwitchDriver(ABC):
@@ -299,41 +279,22 @@ class SwitchDriver(ABC):
         with self._writing, self._session.lock():
             self._begin(step, guard)
             self._known = None  # until the step is proven
-            started_s = self._clock.now()
-            failure = self._attempt(step, guard)
-            if isinstance(failure, TransportError) and self.after_loss == "settle":
-                arrived_s = started_s + self.capabilities.switch_time_s[1]
-                self._clock.sleep(max(arrived_s - self._clock.now(), 0.0))
-            outcome = self._prove(step, failure, started_s)
+            outcome = StepExecution(step, guard, self._hooks(), device=self._address, clock=self._clock).run()
             self._known = outcome.read_back
             return outcome
 
-    def _attempt(self, step: Step, guard: Guard) -> OcsError | None:
-        """Perform a step; gives what ended it early, be it the device, the line or the caller's guard.
-
-        Raises `Conflict` of a device that compared by itself, and so did nothing.
-        """
-        watched = _Watched(guard)
-        try:
-            self._perform(step, watched)
-        except Exception as failure:
-            if failure is watched.refusal:
-                return self._stopped(failure)
-            if isinstance(failure, OcsError) and not isinstance(failure, Conflict):
-                return failure
-            raise
-        return None
-
-    def _stopped(self, refusal: Exception) -> OcsError:
-        if isinstance(refusal, OcsError):
-            return refusal
-        stopped = OcsError(
-            f"the caller let no further command of the step be sent: {str(refusal) or type(refusal).__name__}",
-            device=self._address,
-            hint="Read the switch and plan again from what it holds.",
+    def _hooks(self) -> StepHooks:
+        return StepHooks(
+            perform=self._perform,
+            read_back=self._read_back,
+            look_again=self._look_again,
+            still_moving=self._still_moving,
+            explain=self._explain,
+            longest_s=self._longest_s,
+            pauses_s=self._pauses(),
+            settle_s=self.capabilities.switch_time_s[1] if self.after_loss == "settle" else 0.0,
+            watches_after_failure=self.after_loss == "watch",
         )
-        stopped.__cause__ = refusal
-        return stopped
 
     def _begin(self, step: Step, guard: Guard) -> None:
         """Do all that comes before the first byte: a fresh connection, nobody else's change, the caller's consent.
@@ -364,61 +325,12 @@ class SwitchDriver(ABC):
         """Return True if an unsolicited message says that the configuration was changed, by us or by somebody else."""
         return "DBCHG" in event.kind
 
-    def _prove(self, step: Step, failure: OcsError | None, started_s: float) -> Outcome:
-        """Read back until the step is done, has failed, or has taken too long."""
-        deadline: Deadline | None = None
-        pauses_s = self._pauses()
-        while True:
-            device_s = self._clock.now() - started_s
-            read_back, failure = self._look(step, failure)
-            error = failure and self._explain(failure, step)
-            outcome = judge(step, read_back, device_s=device_s, error=error)
-            if read_back is None or outcome.status is Status.DONE:
-                return outcome
-            deadline = deadline or Deadline(self._longest_s(read_back), self._clock)
-            try:
-                if not self._goes_on(step, read_back, failure):
-                    return outcome
-                self._wait(deadline, next(pauses_s))
-            except OcsError as fault:
-                says_more = failure is None or isinstance(fault, Timeout)
-                return judge(step, read_back, device_s=device_s, error=fault if says_more else failure)
-
-    def _look(self, step: Step, failure: OcsError | None) -> tuple[Snapshot | None, OcsError | None]:
-        """Return what the device holds, None when it no longer answers, and what has gone wrong so far."""
-        if not isinstance(failure, TransportError):
-            try:
-                read_back, objection = self._read_back(step)
-            except OcsError as broken:
-                failure = failure or broken
-            else:
-                return read_back, failure or objection
-        try:
-            return self._look_again(step), failure
-        except OcsError as again:
-            again.__context__ = failure
-            return None, failure
-
-    def _goes_on(self, step: Step, read_back: Snapshot, failure: OcsError | None) -> bool:
-        """Return True to read again after a step that is not done."""
-        return (failure is None or self.after_loss == "watch") and self._still_moving(step, read_back)
-
     def _pauses(self) -> Iterator[float]:
         """Yield ever longer pauses between reads: what is quick is seen soon, what is slow is not asked too often."""
         pause_s = FIRST_POLL_S
         while True:
             yield min(pause_s, self.poll_s)
             pause_s *= 2
-
-    def _wait(self, deadline: Deadline, pause_s: float) -> None:
-        """Let some time pass before the next read. Raises `Timeout` when there is none left."""
-        if deadline.passed:
-            raise Timeout(
-                f"the device is still moving after {deadline.timeout_s:.3g} s",
-                device=self._address,
-                hint="Look at the device; then read, and plan again from what it holds.",
-            )
-        self._clock.sleep(min(pause_s, max(deadline.remaining_s(), 0.001)))
 
     def _longest_s(self, first: Snapshot) -> float:
         """Return the longest time a step may take, with all moves that are ahead of it in a robot's queue."""
