@@ -8,15 +8,15 @@ apply, connect, disconnect              loops over those: `ocs_drivers.engine.tr
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from typing import ClassVar, Literal, Protocol, Self, TypeVar
+from contextlib import contextmanager
+from typing import ClassVar, Literal, Self, TypeVar
 
 from ocs_drivers.contract import Guard, unguarded
 from ocs_drivers.engine import planning, transaction
 from ocs_drivers.engine.device_lock import DeviceLock, lock_names
+from ocs_drivers.engine.session import Session, with_new_names
 from ocs_drivers.engine.step_execution import StepExecution, StepHooks
 from ocs_drivers.errors import (
     AnotherDevice,
@@ -54,51 +54,6 @@ FIRST_POLL_S = 0.02
 """Before the second read of a switch that is still moving; every further pause is twice as long."""
 
 
-class Session(Protocol):
-    """Session of a driver with its device; those of `ocs_drivers.protocols` are such."""
-
-    def open(self) -> object:
-        """Connect and log in."""
-
-    def close(self) -> None:
-        """Log out and close the connection; does nothing when closed."""
-
-    def disconnect(self) -> None:
-        """Drop the connection, for the next exchange to make a new one."""
-
-    @property
-    def in_use(self) -> bool:
-        """True from `open` to `close`."""
-
-    @property
-    def event_count(self) -> int:
-        """Number of unsolicited messages that have come in since it was made."""
-
-    @property
-    def connections(self) -> int:
-        """Number of connections made; when it grows, messages may have been missed in between."""
-
-    def events(self, since: int) -> tuple[Event, ...]:
-        """Return the unsolicited messages after number `since`; asked for where the device sends any."""
-
-    def lock(self) -> AbstractContextManager[object]:
-        """Return a re-entrant lock that holds off other threads over several exchanges."""
-
-    def ready(self) -> None:
-        """Make sure of a fresh connection with a login; takes in what waits. Raises `ConnectionLost` when closed."""
-
-
-def _with_new_names(session: Session) -> Session:
-    """Let a session of a third party have the names of the release before."""
-    for former, name in (("turn", "lock"), ("hang_up", "disconnect")):
-        if not hasattr(session, name):
-            warnings.warn(
-                f"{type(session).__name__}.{former} is now {name}", DeprecationWarning, stacklevel=4
-            )
-            setattr(session, name, getattr(session, former))
-    return session
-
-
 class SwitchDriver(ABC):
     """The vendor-independent half of a driver.
 
@@ -121,7 +76,7 @@ class SwitchDriver(ABC):
         self._address = address
         self._timeout_s = timeout_s
         self._clock = clock
-        self._session = _with_new_names(session)
+        self._session = with_new_names(session)
         self._writing = DeviceLock(*lock_names(address))
         self._identity: Identity | None = None
         self._capabilities: Capabilities | None = None

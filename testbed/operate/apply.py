@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.engine.device_lock import DeviceLock, lock_names
-from ocs_drivers.engine.transaction import report_of
+from ocs_drivers.engine.reports import report_of
 from ocs_drivers.errors import OcsError
 from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Snapshot, Status, Step
 from testbed.errors import ApplyFailed, DriftError, JournalError, RefusedToMove
