@@ -25,6 +25,7 @@ from ocs_drivers.errors import (
     DeviceError,
     OcsError,
     ProtocolDesync,
+    TransportError,
     Unsupported,
 )
 from ocs_drivers.model import (
@@ -41,7 +42,7 @@ from ocs_drivers.model import (
     Snapshot,
     Step,
 )
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
 from ocs_drivers.transports.transport import lost
 
 _T = TypeVar("_T")
@@ -171,6 +172,17 @@ class SwitchDriver(ABC):
         """Return the configuration the device holds now; read again, on new connections, after a broken line."""
         self._known = snapshot = self._noted(self._read)
         return snapshot
+
+    def _read_after_outage(self, outage_s: float) -> Snapshot:
+        """Read what the device holds, through a short outage of the network: a robot's move outlasts it."""
+        outage = Deadline(outage_s, self._clock)
+        while True:
+            try:
+                return self.read()
+            except TransportError:
+                if outage.passed:
+                    raise
+                self._clock.sleep(self.poll_s)
 
     def _noted(self, ask: Callable[[], _T]) -> _T:
         """Return the answer to something that tells all connections; reports and line breaks after it are news."""

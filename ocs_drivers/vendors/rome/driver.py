@@ -33,7 +33,7 @@ from ocs_drivers.model import (
     Step,
 )
 from ocs_drivers.protocols.cli_session import CliSession, Login
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.rome import codec, homing
 from ocs_drivers.vendors.rome.board import Board, decode_board
@@ -227,16 +227,8 @@ class RomeCli(SwitchDriver):
             self._move.lost = broken
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """Return what the device holds; a move outlasts a short outage of the network."""
         del step
-        outage = Deadline(self._timeouts.move_time_s[1], self._clock)
-        while True:
-            try:
-                return self.read(), None
-            except TransportError:
-                if outage.passed:
-                    raise
-                self._clock.sleep(self.poll_s)
+        return self._read_after_outage(self._timeouts.move_time_s[1]), None
 
     def _longest_s(self, first: Snapshot) -> float:
         """Return more than `_still_moving` gives a move: it raises the better error when the time is over."""

@@ -27,7 +27,7 @@ from ocs_drivers.model import (
     Step,
 )
 from ocs_drivers.protocols.cli_session import CliSession
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport, lost
 from ocs_drivers.vendors.telescent import codec
 from ocs_drivers.vendors.telescent.codec import CommandSet, InputReading
@@ -235,16 +235,8 @@ class TelescentCli(SwitchDriver):
         codec.check_accepted(lines, self._commands)
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """Return what the device holds; a move outlasts a short outage of the network."""
         del step
-        outage = Deadline(self._options.move_time_s[0], self._clock)
-        while True:
-            try:
-                return self.read(), None
-            except TransportError:
-                if outage.passed:
-                    raise
-                self._clock.sleep(self.poll_s)
+        return self._read_after_outage(self._options.move_time_s[0]), None
 
     def _pauses(self) -> Iterator[float]:
         """Return equal pauses between reads: a robot is never quick."""
