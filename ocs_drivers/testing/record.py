@@ -95,9 +95,9 @@ def write_record(record: Record, path: Path, *, sign_with: Path | None = None) -
     try:
         subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.CalledProcessError) as error:
-        said = (getattr(error, "stderr", "") or str(error)).strip()
+        reason = (getattr(error, "stderr", "") or str(error)).strip()
         raise RecordError(
-            f"the record {path} was written but could not be signed: {said}",
+            f"the record {path} was written but could not be signed: {reason}",
             hint="Give an OpenSSH private key that needs no passphrase or is in the agent.",
         ) from error
 

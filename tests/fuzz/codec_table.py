@@ -1,6 +1,6 @@
 """Every codec as one function from bytes to events: what the fuzzer and the tests of all codecs share.
 
-`Codec.heard` takes the pieces in which bytes arrive and gives the events in order, each with what the decoders of the
+`Codec.decode` takes the pieces in which bytes arrive and gives the events in order, each with what the decoders of the
 families make of it, and `DESYNC` last when the codec refused the rest. Any exception that it raises is a finding.
 
     .venv/bin/python tests/fuzz/codec_table.py        the files that codecs are made of, for coverage
@@ -57,12 +57,12 @@ Decode = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """One codec: how it hears, the modules it is made of, and bytes to begin with, recorded and written.
+    """One codec: its function, the modules it is made of, and bytes to begin with, recorded and written.
 
     `needs` is the library that it stands on.
     """
 
-    heard: Callable[[Sequence[bytes]], list[Any]]
+    decode: Callable[[Sequence[bytes]], list[Any]]
     modules: tuple[ModuleType, ...]
     seeds: tuple[bytes, ...]
     needs: str = ""
@@ -73,9 +73,9 @@ def read(decoders: Iterable[Decode], received: Any) -> list[Any]:
     return [_read(decode, received) for decode in decoders]
 
 
-def _read(decode: Decode, told: Any) -> Any:
+def _read(decode: Decode, received: Any) -> Any:
     try:
-        return decode(told)
+        return decode(received)
     except (ProtocolDesync, *REFUSALS) as error:
         return type(error).__name__
 
@@ -119,7 +119,7 @@ def calient_snapshot(circuits: list[calient_ports.Circuit]) -> Any:
     return calient_circuits.Circuits(_FOUR, circuits).snapshot(0.0, {})
 
 
-def hear_tl1(pieces: Sequence[bytes]) -> list[Any]:
+def events_of_tl1(pieces: Sequence[bytes]) -> list[Any]:
     return with_decoded(taken(tl1.Decoder().feed, pieces), decode_tl1)
 
 
@@ -149,7 +149,7 @@ _SCPI_DECODERS: tuple[Decode, ...] = (
 )
 
 
-def hear_scpi(pieces: Sequence[bytes]) -> list[Any]:
+def events_of_scpi(pieces: Sequence[bytes]) -> list[Any]:
     return with_decoded(taken(scpi.ReplyReader().feed, pieces), partial(read, _SCPI_DECODERS))
 
 
@@ -196,25 +196,25 @@ _SCREEN_DECODERS: tuple[Decode, ...] = (
 )
 
 
-def hear_screen(pieces: Sequence[bytes]) -> list[Any]:
+def events_of_screen(pieces: Sequence[bytes]) -> list[Any]:
     """Return the lines up to each prompt, as every family decodes them behind the echo; then the lines left over."""
     lines: list[str] = []
-    heard: list[Any] = []
+    events: list[Any] = []
     for event in taken(cli.Decoder(_PROMPT).feed, pieces):
         if isinstance(event, cli.Line):
             lines.append(event.text)
         elif event == DESYNC:
-            return [*heard, DESYNC]
+            return [*events, DESYNC]
         else:
-            heard.append((event, lines, read(_SCREEN_DECODERS, tuple(lines[1:]))))
+            events.append((event, lines, read(_SCREEN_DECODERS, tuple(lines[1:]))))
             lines = []
-    return [*heard, lines]
+    return [*events, lines]
 
 
 # -- telnet
 
 
-def hear_telnet(pieces: Sequence[bytes]) -> list[Any]:
+def events_of_telnet(pieces: Sequence[bytes]) -> list[Any]:
     """Return all the text and all the answers: how much of each comes at once depends on the pieces."""
     negotiator = telnet.Negotiator()
     events = list(taken(lambda piece: [negotiator.feed(piece)], pieces))
@@ -226,7 +226,7 @@ def hear_telnet(pieces: Sequence[bytes]) -> list[Any]:
 # -- HTTP and JSON
 
 
-def hear_http(pieces: Sequence[bytes]) -> list[Any]:
+def events_of_http(pieces: Sequence[bytes]) -> list[Any]:
     """Return the reply to one GET, after which the device closes the connection."""
     connection = http.HttpConnection()
     connection.request(http.Request("GET", "/x", (("Host", "h"),)))
@@ -264,7 +264,7 @@ _JSON_DECODERS: tuple[Decode, ...] = (
 )
 
 
-def hear_json(pieces: Sequence[bytes]) -> list[Any]:
+def events_of_json(pieces: Sequence[bytes]) -> list[Any]:
     """Return the body of a reply, decoded for both families that speak REST."""
     try:
         document = http.HttpReply(200, b"".join(pieces)).json()
@@ -281,8 +281,8 @@ def recorded(*names: str) -> tuple[bytes, ...]:
     texts = [(TRANSCRIPTS / f"{name}.jsonl").read_text(encoding="utf-8") for name in names]
     entries = [json.loads(line) for text in texts for line in text.splitlines()]
     turns = groupby((entry for entry in entries if "data" in entry), key=itemgetter("what"))
-    said = ["".join(entry["data"] for entry in turn) for what, turn in turns if what == "received"]
-    return tuple(dict.fromkeys(text.encode("latin-1") for text in said))
+    sent = ["".join(entry["data"] for entry in turn) for what, turn in turns if what == "received"]
+    return tuple(dict.fromkeys(text.encode("latin-1") for text in sent))
 
 
 def bodies(*names: str) -> tuple[bytes, ...]:
@@ -294,7 +294,7 @@ _HEAD = b"\r\n   OCS1 26-01-31 12:00:00\r\nM  1 "
 
 CODECS: dict[str, Codec] = {
     "tl1": Codec(
-        hear_tl1,
+        events_of_tl1,
         (tl1, polatis_tl1, calient_tl1, calient_ports, calient_circuits, glimmerglass),
         (
             *recorded("polatis+tl1", "calient+tl1", "glimmerglass+tl1"),
@@ -309,7 +309,7 @@ CODECS: dict[str, Codec] = {
         ),
     ),
     "scpi": Codec(
-        hear_scpi,
+        events_of_scpi,
         (scpi, polatis_scpi, banks),
         (
             *recorded("polatis+scpi", "polatis+serial"),
@@ -320,7 +320,7 @@ CODECS: dict[str, Codec] = {
         ),
     ),
     "cli": Codec(
-        hear_screen,
+        events_of_screen,
         (
             cli,
             rome,
@@ -360,7 +360,7 @@ CODECS: dict[str, Codec] = {
         ),
     ),
     "telnet": Codec(
-        hear_telnet,
+        events_of_telnet,
         (telnet,),
         (
             *recorded("afm+telnet"),
@@ -368,7 +368,7 @@ CODECS: dict[str, Codec] = {
         ),
     ),
     "http": Codec(
-        hear_http,
+        events_of_http,
         (http,),
         (
             *recorded("polatis+rest", "calient+rest"),
@@ -380,7 +380,7 @@ CODECS: dict[str, Codec] = {
         needs="h11",
     ),
     "rest_json": Codec(
-        hear_json,
+        events_of_json,
         (polatis_rest, calient_rest, calient_ports, calient_circuits),
         (
             *bodies("polatis+rest", "calient+rest"),

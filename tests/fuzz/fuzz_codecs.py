@@ -89,10 +89,10 @@ def tokens_of(codec: Codec) -> list[bytes]:
     return sorted({*words, *NUMBERS})
 
 
-def is_refused(heard: Sequence[Any], whole: Sequence[Any]) -> bool:
+def is_refused(events: Sequence[Any], whole: Sequence[Any]) -> bool:
     """Return True if the codec refused the pieces; it must then refuse the whole, and else give the same for it."""
-    refused = list(heard[-1:]) == [DESYNC]
-    alike = list(whole[-1:]) == [DESYNC] if refused else repr(heard) == repr(whole)
+    refused = list(events[-1:]) == [DESYNC]
+    alike = list(whole[-1:]) == [DESYNC] if refused else repr(events) == repr(whole)
     assert alike, "it matters how the bytes were split"
     return refused
 
@@ -108,8 +108,8 @@ def fuzz(name: str, quiet_s: float, least_inputs: int, seed: int) -> dict[str, o
         pieces, known = split(data, rng), len(edges.seen)
         try:
             with edges.watching():
-                heard = codec.heard(pieces)
-            refused += is_refused(heard, codec.heard([data]))
+                events = codec.decode(pieces)
+            refused += is_refused(events, codec.decode([data]))
         except Exception:
             print(f"FOUND in {name}: {pieces!r}", flush=True)
             raise
@@ -118,9 +118,15 @@ def fuzz(name: str, quiet_s: float, least_inputs: int, seed: int) -> dict[str, o
             news_s = time.monotonic()
             if not first:
                 corpus.append(data)
-    told = {"fuzz": name, "inputs": inputs, "refused": refused, "edges": len(edges.seen), "kept": len(corpus)}
+    report = {
+        "fuzz": name,
+        "inputs": inputs,
+        "refused": refused,
+        "edges": len(edges.seen),
+        "kept": len(corpus),
+    }
     now_s = time.monotonic()
-    return {**told, "ran_s": round(now_s - began_s), "quiet_s": round(now_s - news_s), "seed": seed}
+    return {**report, "ran_s": round(now_s - began_s), "quiet_s": round(now_s - news_s), "seed": seed}
 
 
 def main() -> None:

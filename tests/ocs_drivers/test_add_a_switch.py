@@ -45,20 +45,20 @@ class PrismaDevice:
                 lines.write(self.answer(line.decode().split()).encode() + b"\r\n")
                 lines.flush()
 
-    def answer(self, words: list[str]) -> str:
-        if words == ["WHO"]:
+    def answer(self, parts: list[str]) -> str:
+        if parts == ["WHO"]:
             return "PRISMA 8 SN 0042 FW 1.3"
-        if words == ["MAP"]:
+        if parts == ["MAP"]:
             return " ".join(f"{n}>{self.outputs.get(n, '-')}" for n in range(1, 9))
         if self.refuses:
             return f"NO {self.refuses}"
-        if words[0] == "SET":
-            source, output = map(int, words[1:])
+        if parts[0] == "SET":
+            source, output = map(int, parts[1:])
             if source in self.outputs or output in self.outputs.values():
                 return "NO in use"
             self.outputs[source] = output
         else:
-            self.outputs.pop(int(words[1]), None)
+            self.outputs.pop(int(parts[1]), None)
         return "OK"
 
 
@@ -112,7 +112,7 @@ def test_the_scheme_is_known(prisma):
     assert "prisma" in known_schemes()
 
 
-def test_a_refusal_is_an_error_with_the_devices_words(prisma):
+def test_a_refusal_is_an_error_with_the_devices_text(prisma):
     device, url = prisma
     device.refuses = "not today"
     with open_switch(url) as switch, pytest.raises(DeviceError, match="not today") as caught:

@@ -70,10 +70,10 @@ def test_no_password_reaches_the_wire_log(twin, caplog):
     caplog.set_level(logging.DEBUG, logger="ocs_drivers.wire")
     with open_switch(twin.tl1, credentials=("admin", "root")) as switch:
         switch.read()
-    said = [record.getMessage() for record in caplog.records]
-    assert any("> ACT-USER::admin:" in line and line.endswith("***;") for line in said)
-    assert any("< M " in line and "COMPLD" in line for line in said)
-    assert not [line for line in said if "root" in line]
+    logged = [record.getMessage() for record in caplog.records]
+    assert any("> ACT-USER::admin:" in line and line.endswith("***;") for line in logged)
+    assert any("< M " in line and "COMPLD" in line for line in logged)
+    assert not [line for line in logged if "root" in line]
 
 
 def test_unknown_schemes_name_the_known_ones():

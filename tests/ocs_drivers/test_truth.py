@@ -171,12 +171,12 @@ class TruthMachine(RuleBasedStateMachine):
 
     def hold(self, report: Any, scope: frozenset[int] | None, fault: str) -> None:
         """Check an apply that ends without an error: the switch holds the target, and what was made has its light."""
-        told, target = self.world.do("truth"), report.target
-        held = {source: output for source, output in told["connections"] if scope is None or source in scope}
+        truth, target = self.world.do("truth"), report.target
+        held = {source: output for source, output in truth["connections"] if scope is None or source in scope}
         assert held == dict(target), f"done, and the switch holds {held}, {fault!r}"
         if fault not in DARKENING:
             made = target.pairs & set(report.pairs)
-            assert {tuple(pair) for pair in told["lit"]} >= made, f"done while mirrors move, {fault!r}"
+            assert {tuple(pair) for pair in truth["lit"]} >= made, f"done while mirrors move, {fault!r}"
 
     def check_in_spite_of(self, meddled: list[int], report: Any, target: CrossConnects, truth: Any) -> None:
         """Check with somebody else at work: nothing is called done that is not, nor failed but by what he touched."""

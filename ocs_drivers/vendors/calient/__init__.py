@@ -15,6 +15,8 @@ from ocs_drivers.vendors.calient.driver import ACTIVATION_S
 from ocs_drivers.vendors.calient.rest_driver import CalientRest
 from ocs_drivers.vendors.calient.tl1_driver import CalientTl1
 
+__all__ = ["CalientRest", "CalientTl1", "rest_switch", "tl1_switch"]
+
 TL1_PORT = 3082
 """Raw TL1, for machines. The interactive port, 3083, is understood as well."""
 

@@ -22,6 +22,8 @@ from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.banks.driver import BankSwitch, flag_in, size_in
 from ocs_drivers.vendors.dicon.codec import COMMANDS, OPEN_STATE
 
+__all__ = ["serial_switch", "tcp_switch"]
+
 PORT = 5025
 BAUD = 9600
 

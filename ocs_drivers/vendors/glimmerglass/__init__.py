@@ -12,6 +12,8 @@ from ocs_drivers.errors import AddressError
 from ocs_drivers.transports.lines import tcp_line
 from ocs_drivers.vendors.glimmerglass.driver import OPERATION_MODES, GlimmerglassTl1
 
+__all__ = ["GlimmerglassTl1", "tl1_switch"]
+
 TL1_PORT = 10034
 """Where the device answers; older software on 10033, which an address can name."""
 

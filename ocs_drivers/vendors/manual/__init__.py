@@ -21,6 +21,8 @@ from ocs_drivers.vendors.manual.driver import ManualPanel
 from ocs_drivers.vendors.manual.panel_file import PanelFile
 from ocs_drivers.vendors.manual.prompts import LineOperator, Operator, TerminalOperator
 
+__all__ = ["ManualPanel", "PanelFile", "manual_panel"]
+
 DEFAULT_PATIENCE_S = 3600.0
 """How long a person may take for one cord."""
 

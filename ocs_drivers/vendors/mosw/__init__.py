@@ -16,6 +16,8 @@ from ocs_drivers.transports.lines import visa_line
 from ocs_drivers.vendors.banks.driver import BankSwitch, size_in
 from ocs_drivers.vendors.mosw.codec import COMMANDS
 
+__all__ = ["tcp_switch"]
+
 PORT = 8100
 """Where a MAP chassis answers SCPI; an assumption, so say otherwise in the address."""
 

@@ -21,6 +21,16 @@ from ocs_drivers.vendors.polatis.rest_driver import PolatisRest
 from ocs_drivers.vendors.polatis.scpi_driver import PolatisScpi
 from ocs_drivers.vendors.polatis.tl1_driver import PolatisTl1
 
+__all__ = [
+    "PolatisRest",
+    "PolatisScpi",
+    "PolatisTl1",
+    "rest_switch",
+    "scpi_switch",
+    "serial_switch",
+    "tl1_switch",
+]
+
 SCPI_PORT = 5025
 TL1_PORT = 3082
 REST_PORT = 8008

@@ -19,6 +19,8 @@ from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.banks.driver import BankSwitch, check_banks_apart, size_in
 from ocs_drivers.vendors.scpi_1xn.options import OPTIONS, commands_in, make_in
 
+__all__ = ["serial_switch", "tcp_switch"]
+
 PORT = 5025
 
 

@@ -158,16 +158,16 @@ def identity(lines: Lines) -> Identity:
 
 def done(lines: Lines) -> None:
     """Check that a `config` command succeeded. Raises `PermissionDenied` or `DeviceError` with the device's text."""
-    said = " ".join(lines)
-    if "Root privileges are required" in said:
+    text = " ".join(lines)
+    if "Root privileges are required" in text:
         raise PermissionDenied(
             "this account may not change the configuration",
-            received=said,
+            received=text,
             hint="Use an account that may use sudo, and leave out the option sudo=no.",
         )
     if not any(line.rstrip(".").endswith(SUCCEEDED) for line in lines):
-        word = re.match(r"\w+", said)
-        raise DeviceError(f"the device refused: {said}", device_code=word[0] if word else "silence")
+        word = re.match(r"\w+", text)
+        raise DeviceError(f"the device refused: {text}", device_code=word[0] if word else "silence")
 
 
 def nothing(lines: Lines) -> None:

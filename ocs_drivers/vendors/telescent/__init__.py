@@ -26,6 +26,8 @@ from ocs_drivers.vendors.telescent.codec import CommandSet
 from ocs_drivers.vendors.telescent.driver import TelescentCli
 from ocs_drivers.vendors.telescent.options import IDLE_LIMIT_S, MOVE_TIME_S, POLL_S, Options
 
+__all__ = ["CommandSet", "Options", "TelescentCli", "cli_switch"]
+
 CLI_PORT = 9871
 
 DEFAULT_ACCOUNT = Credentials("admin", "admin")

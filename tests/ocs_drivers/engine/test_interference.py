@@ -180,8 +180,8 @@ def test_a_read_that_had_to_reconnect_is_not_repeated_before_a_step(bench):
     made.do("transcript", clear=True)
     switch.execute(step)
     entries = made.do("transcript")["entries"]
-    heard = [entry["data"].split(":")[0] for entry in entries if entry["direction"] == "in"]
-    assert heard == ["ent-crs-fiber", "rtrv-crs-fiber"]
+    received = [entry["data"].split(":")[0] for entry in entries if entry["direction"] == "in"]
+    assert received == ["ent-crs-fiber", "rtrv-crs-fiber"]
 
 
 class Stranger:
@@ -283,7 +283,7 @@ def test_a_move_that_outlasts_all_patience_after_a_cut_is_unknown(bench, scheme)
 
 
 @pytest.mark.parametrize("scheme", ["calient+tl1", "calient+rest", "glimmerglass+tl1"])
-def test_a_command_that_was_never_heard_is_not_awaited_for_long(bench, scheme):
+def test_a_command_that_was_never_received_is_not_awaited_for_long(bench, scheme):
     made, switch = bench(scheme)
     began_s = made.clock.now()
     with pytest.raises(PartialApply) as caught:
@@ -326,7 +326,7 @@ def test_a_guard_that_stops_a_step_half_way_leaves_a_report(bench):
 
 
 @pytest.mark.parametrize("scheme", CONTROLLED)
-def test_a_guard_that_stops_a_step_before_its_first_byte_is_heard_as_it_is(bench, scheme):
+def test_a_guard_that_stops_a_step_before_its_first_byte_is_raised_as_it_is(bench, scheme):
     made, switch = bench(scheme)
 
     def guard() -> None:
@@ -344,7 +344,9 @@ def test_a_guard_that_stops_a_step_before_its_first_byte_is_heard_as_it_is(bench
     ("scheme", "family", "options"),
     [("rome+cli", "rome", {}), ("telescent+cli", "telescent", {"motion": "shown"})],
 )
-def test_nothing_to_do_is_not_said_while_a_queue_will_undo_it(world, open_in_memory, scheme, family, options):
+def test_nothing_to_do_is_not_reported_while_a_queue_will_undo_it(
+    world, open_in_memory, scheme, family, options
+):
     made = world(family, size=(SIZE, SIZE), **options)
     switch = open_in_memory(made, scheme, "cli")
     made.do("queue_job", kind="connect", pair=[1, 10], user="gui")

@@ -61,7 +61,7 @@ def test_a_post_without_a_body_says_so_and_a_get_does_not():
     assert b"Content-Length" not in HttpConnection().request(get())
 
 
-def test_without_h11_the_cure_is_named(monkeypatch):
+def test_without_h11_the_hint_is_named(monkeypatch):
     http._h11.cache_clear()
     monkeypatch.setitem(sys.modules, "h11", None)
     with pytest.raises(Unsupported, match=r"pip install 'lightbed\[rest\]'"):
@@ -371,7 +371,7 @@ def test_a_wrong_password_fails_once():
     assert len(line.sent) == 1
 
 
-def test_a_user_who_may_not_write_is_told_so():
+def test_a_user_who_may_not_write_gets_its_own_error():
     line = ScriptedLine(reply(403, b"read-only user"))
     with pytest.raises(PermissionDenied, match="read-only user"):
         session_on(line).send_json("PUT", "/x", {})
@@ -432,8 +432,8 @@ def test_the_log_shows_requests_and_answers_but_no_login(caplog):
     line = ScriptedLine(reply(200, b'{"a":1}', "Set-Cookie: SID=verysecret"))
     with caplog.at_level(logging.DEBUG, "ocs_drivers.wire"):
         session_on(line).send_json("PUT", "/x", {"b": 2})
-    said = [record.getMessage() for record in caplog.records]
-    assert said == [f'{DEVICE} > PUT /x {{"b":2}}', f"{DEVICE} < 200 Because", f'{DEVICE} < {{"a":1}}']
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged == [f'{DEVICE} > PUT /x {{"b":2}}', f"{DEVICE} < 200 Because", f'{DEVICE} < {{"a":1}}']
 
 
 def test_documents_are_sent_compactly_with_their_type():

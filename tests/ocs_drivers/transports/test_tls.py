@@ -103,13 +103,13 @@ def echo(certificate) -> Iterator[TlsEcho]:
 def test_a_certificate_of_the_named_authority_is_believed(echo, certificate):
     line = TlsTransport("127.0.0.1", echo.port, device="d", ca=str(certificate[0]))
     line.open(5)
-    for said in (b"one", b"two", b"x" * 100_000):
+    for sent in (b"one", b"two", b"x" * 100_000):
         assert not line.has_input()  # session tickets are TLS's own affair
-        line.send(said, Deadline(5))
-        heard = b""
-        while len(heard) < len(said):
-            heard += line.receive(Deadline(5))
-        assert heard == said
+        line.send(sent, Deadline(5))
+        received = b""
+        while len(received) < len(sent):
+            received += line.receive(Deadline(5))
+        assert received == sent
     line.close()
     assert not line.is_open
 
@@ -129,7 +129,7 @@ def test_insecure_accepts_any_and_says_so(echo, caplog):
     line.close()
 
 
-def test_a_disconnect_is_told_from_silence(echo, certificate):
+def test_a_disconnect_is_distinguished_from_silence(echo, certificate):
     line = TlsTransport("127.0.0.1", echo.port, device="d", ca=str(certificate[0]))
     line.open(5)
     line.send(b"hush", Deadline(5))

@@ -138,7 +138,7 @@ def test_a_deadline_counts_down_and_stays_at_zero():
     assert Deadline(-1).remaining_s() == 0
 
 
-def test_without_pyvisa_the_cure_is_named(monkeypatch):
+def test_without_pyvisa_the_hint_is_named(monkeypatch):
     from ocs_drivers.transports import visa
 
     monkeypatch.setitem(sys.modules, "pyvisa", None)

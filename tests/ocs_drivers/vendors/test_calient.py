@@ -74,7 +74,7 @@ both = pytest.mark.parametrize("front", ["tl1", "rest"])
 all_fronts = pytest.mark.parametrize("front", list(DRIVERS))
 
 
-def said(made: Any, *verbs: str) -> list[str]:
+def sent_commands(made: Any, *verbs: str) -> list[str]:
     """Return what was sent to the twin and begins with one of these words: commands, or the first line of requests."""
     entries = made.do("transcript")["entries"]
     lines = [line for e in entries if e["direction"] == "in" for line in e["data"].splitlines()]
@@ -82,7 +82,7 @@ def said(made: Any, *verbs: str) -> list[str]:
 
 
 def writes(made: Any) -> list[str]:
-    return said(made, "ENT-", "ACT-CRS", "CANC-CRS", "DLT-", "POST", "DELETE")
+    return sent_commands(made, "ENT-", "ACT-CRS", "CANC-CRS", "DLT-", "POST", "DELETE")
 
 
 def armed_once(made: Any, **fault: Any) -> Callable[[], None]:
@@ -131,8 +131,8 @@ def test_tl1_makes_a_pair_with_two_commands_and_removes_it_with_two(bench, front
     switch, made = bench(front)
     switch.connect({1: 10})
     switch.disconnect([1])
-    words = [command.split(":")[0] for command in writes(made)]
-    assert words == ["ENT-CRS", "ACT-CRS", "CANC-CRS", "DLT-CRS"]
+    verbs = [command.split(":")[0] for command in writes(made)]
+    assert verbs == ["ENT-CRS", "ACT-CRS", "CANC-CRS", "DLT-CRS"]
     assert made.truth() == {}
 
 
@@ -306,7 +306,7 @@ def test_what_is_provisioned_by_inputs_outside_the_scope_is_refused_before_a_byt
 
 
 @both
-def test_a_skipped_activation_is_waited_for_and_then_told(bench, front):
+def test_a_skipped_activation_is_waited_for_and_then_reported(bench, front):
     switch, made = bench(front)
     before_s = made.clock.now()
     with pytest.raises(DeviceError, match="was not activated") as caught:
@@ -390,7 +390,7 @@ def test_a_whole_configuration_at_once_is_beyond_it(bench, front):
 
 @pytest.mark.parametrize("item", [1, 2, 3])
 @pytest.mark.parametrize("rest_waits", ["yes", "no"])
-def test_an_item_that_fails_under_200_is_told_with_its_very_pair(bench, item, rest_waits):
+def test_an_item_that_fails_under_200_is_reported_with_its_very_pair(bench, item, rest_waits):
     switch, made = bench("rest", rest_waits=rest_waits)
     target = {1: 9, 2: 10, 3: 11}
     with pytest.raises(PartialApply) as caught:
@@ -492,10 +492,10 @@ def test_details_are_asked_for_where_the_summary_is_short(bench):
     assert short.ports()[2].state is PortState.FAILED
     made.do("transcript", clear=True)
     assert set(short.power([1, 9, 10])) == {1, 9, 10}
-    assert len(said(made, "GET /rest/ports/?id=detail&port=")) == 2
+    assert len(sent_commands(made, "GET /rest/ports/?id=detail&port=")) == 2
     made.do("transcript", clear=True)
     assert short.read().unfit == {}  # that would take a request for each port
-    assert said(made, "GET /rest/ports/?id=detail") == []
+    assert sent_commands(made, "GET /rest/ports/?id=detail") == []
     with pytest.raises(PortFailed):  # the device itself refuses
         short.connect({2: 9})
 
@@ -532,7 +532,7 @@ def test_a_line_cut_between_the_two_commands_is_repaired_by_the_next_apply(bench
         )
     assert [move.pair for move in switch.read().pending] == [(1, 9)]
     assert switch.apply(CrossConnects({1: 9})).complete
-    assert len(said(made, "ENT-CRS")) == 1
+    assert len(sent_commands(made, "ENT-CRS")) == 1
 
 
 @all_fronts
@@ -746,7 +746,7 @@ class EngineersMachine(RuleBasedStateMachine):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("front", ["tl1", "rest"])
-def test_engineers_circuits_are_respected_or_told(bench, front):
+def test_engineers_circuits_are_respected_or_reported(bench, front):
     met: Counter[str] = Counter()
     machine = type("Machine", (EngineersMachine,), {"make": lambda self: bench(front), "met": met})
     run_state_machine_as_test(

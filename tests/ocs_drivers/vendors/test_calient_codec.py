@@ -531,9 +531,9 @@ REPLY = b'\r\n   ocs1 26-01-31 12:00:00\r\nM  5 COMPLD\r\n   "RTRV-CRS:::"\r\n;\
 )
 def test_an_echo_in_any_pieces_is_taken_out_and_nothing_else(cuts, repeats, before):
     command = b"RTRV-CRS:::5::ALL;"
-    heard = before + (command + b"\r\n" if repeats else b"") + REPLY
-    edges = [0, *sorted(min(cut, len(heard)) for cut in cuts), len(heard)]
-    pieces = [heard[a:b] for a, b in itertools.pairwise(edges) if a < b]
+    received = before + (command + b"\r\n" if repeats else b"") + REPLY
+    edges = [0, *sorted(min(cut, len(received)) for cut in cuts), len(received)]
+    pieces = [received[a:b] for a, b in itertools.pairwise(edges) if a < b]
     line: Any = EchoCancelled(Pieces(pieces))  # type: ignore[arg-type]
     line.send(command + b"\r\n", None)
     got = b"".join(line.receive(None) for _ in range(len(pieces)))

@@ -155,7 +155,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("fault", "status"), FAULTS, ids=lambda value: str(value)[:70])
-def test_what_is_said_of_a_selection_is_so(switch, twin, fault, status):
+def test_what_is_reported_of_a_selection_is_so(switch, twin, fault, status):
     pair = (1, output(1, 4))
     try:
         report = switch.apply(CrossConnects([pair]), scope=[1], guard=armed_once(twin, **fault))

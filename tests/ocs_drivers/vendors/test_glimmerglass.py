@@ -231,7 +231,7 @@ def test_any_line_is_decoded_or_out_of_step(text, cut):
 
 
 @given(st.lists(st.tuples(st.integers(1, 999), st.integers(1, 999)), min_size=1, max_size=20))
-def test_pairs_are_said_as_they_are_read_back(pairs):
+def test_pairs_are_sent_as_they_are_read_back(pairs):
     inputs, outputs = (text.split("&") for text in codec.fibre_pairs(pairs).split(","))
     rows = tuple(f"IPORTID={i},OPORTID={o},CONNSTATE=steady" for i, o in zip(inputs, outputs, strict=True))
     assert [(circuit.source, circuit.output) for circuit in codec.decode_circuits(rows)] == pairs
@@ -330,7 +330,7 @@ def test_a_bad_port_is_refused_before_a_command_is_sent(frame):
 
 
 @pytest.mark.parametrize(("fault", "error"), [("fail_port", PortFailed), ("lock_port", DeviceError)])
-def test_a_denial_is_told_with_its_ports(frame, fault, error):
+def test_a_denial_is_reported_with_its_ports(frame, fault, error):
     switch, made = frame()
     with pytest.raises(error) as caught:
         switch.apply(CrossConnects({1: SIZE + 2}), guard=armed_once(made, fault=fault, port=SIZE + 2))
@@ -483,8 +483,8 @@ def test_swapped_fibres_do_not_show_in_the_configuration(frame):
 
 
 def test_power_of_unconnected_ports_comes_from_rows_of_ports_where_these_tell_it(frame):
-    told, _ = frame()
-    assert told.power([1]) == {1: Power(-0.3)}
+    switch, _ = frame()
+    assert switch.power([1]) == {1: Power(-0.3)}
     untold, _ = frame(port_power="no")
     untold.connect({2: 9})
     assert untold.power([1, 2]) == {1: None, 2: Power(-0.3)}

@@ -60,9 +60,11 @@ def test_removals_come_first_and_the_list_of_work_before_all(panel):
     switch.apply(CrossConnects({1: 9, 2: 10}))
     made.do("transcript", clear=True)
     switch.apply(CrossConnects({1: 10, 2: 9}))
-    said = "".join(e["data"] for e in made.do("transcript")["entries"] if e["direction"] == "in").splitlines()
-    assert said[0] == "panel panel: 4 moves. Answer each question with done, or with no and the reason."
-    assert [line.split(" ", 1)[1].split(" ")[0] for line in said if line[0].isdigit()] == [
+    lines = "".join(
+        e["data"] for e in made.do("transcript")["entries"] if e["direction"] == "in"
+    ).splitlines()
+    assert lines[0] == "panel panel: 4 moves. Answer each question with done, or with no and the reason."
+    assert [line.split(" ", 1)[1].split(" ")[0] for line in lines if line[0].isdigit()] == [
         "Remove",
         "Remove",
         "Connect",
@@ -70,7 +72,7 @@ def test_removals_come_first_and_the_list_of_work_before_all(panel):
     ]
 
 
-def test_what_he_refuses_is_failed_with_his_words(panel):
+def test_what_he_refuses_is_failed_with_his_reason(panel):
     made, switch = panel
     made.do("set_fault", fault="refuses")
     with pytest.raises(DeviceError, match="I cannot reach it") as caught:
@@ -89,7 +91,7 @@ def test_nobody_is_sent_to_a_panel_that_is_not_as_expected(panel):
 # -- a person who errs
 
 
-def test_a_mistake_is_found_out_by_the_probe_and_told_as_it_is(panel):
+def test_a_mistake_is_found_out_by_the_probe_and_reported_as_it_is(panel):
     made, switch = probing(panel)
     made.do("set_fault", fault="mistake")
     with pytest.raises(PartialApply, match="the light says otherwise") as caught:
@@ -234,14 +236,14 @@ def test_an_ended_terminal_leaves_the_doubt_for_the_next_time(tmp_path, monkeypa
 @pytest.mark.socket
 def test_a_colleague_with_netcat_is_enough(tmp_path):
     """Somebody else's client: a plain socket that answers `done` to what ends like an order."""
-    heard = []
+    received = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def colleague() -> None:
             connection, _ = listener.accept()
             with connection, connection.makefile("rw") as lines:
                 for line in lines:
-                    heard.append(line.rstrip())
+                    received.append(line.rstrip())
                     if line[0].isdigit():
                         lines.write("Done\r\n")
                         lines.flush()
@@ -252,8 +254,8 @@ def test_a_colleague_with_netcat_is_enough(tmp_path):
         with open_switch(f"manual://{tmp_path}/p.json?size=4x4&operator=127.0.0.1:{port}") as switch:
             assert switch.connect({1: 5, 2: 6}).complete
         thread.join(60)
-    assert heard[0] == "panel p: 2 moves. Answer each question with done, or with no and the reason."
-    assert heard[-2:] == ["1. Connect input 1 to output 5.", "2. Connect input 2 to output 6."]
+    assert received[0] == "panel p: 2 moves. Answer each question with done, or with no and the reason."
+    assert received[-2:] == ["1. Connect input 1 to output 5.", "2. Connect input 2 to output 6."]
 
 
 def test_labels_of_the_file_are_shown_to_the_person(tmp_path, monkeypatch, capsys):

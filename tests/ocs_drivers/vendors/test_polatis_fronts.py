@@ -91,8 +91,8 @@ def test_scpi_finds_an_unfit_port_before_a_byte_of_the_write(world, open_in_memo
     with pytest.raises(error) as caught:
         switch.apply(CrossConnects({1: 9}))
     assert caught.value.ports == (9,)
-    heard = [entry["data"] for entry in made.do("transcript")["entries"] if entry["direction"] == "in"]
-    assert heard == [":oxc:swit:conn:stat?;:oxc:swit:port:stat?\n"]
+    received = [entry["data"] for entry in made.do("transcript")["entries"] if entry["direction"] == "in"]
+    assert received == [":oxc:swit:conn:stat?;:oxc:swit:port:stat?\n"]
 
 
 @pytest.mark.parametrize("mode", ["DARK", "RESTORE", "AUTOSAVE"])
@@ -132,13 +132,13 @@ def test_a_stranger_reads_scpi_with_pyvisa(twin):
 
 def test_a_stranger_speaks_tl1_on_a_bare_socket(twin):
     host, port = twin.urls["tl1"].removeprefix("polatis+tl1://").split(":")
-    with socket.create_connection((host, int(port)), 5) as connection, connection.makefile("rb") as heard:
+    with socket.create_connection((host, int(port)), 5) as connection, connection.makefile("rb") as received:
 
         def ask(command: str) -> str:
             connection.sendall(command.encode() + b"\r\n")
             reply = b""
             while not reply.endswith(b";"):
-                reply += heard.read(1)
+                reply += received.read(1)
             return reply.decode()
 
         assert "M  1 COMPLD" in ask("ACT-USER::admin:1::root;")

@@ -71,8 +71,8 @@ def lab(world, open_in_memory):
 def requests(world: Any) -> list[str]:
     """Return the request lines that the twin received."""
     entries = world.do("transcript", clear=True)["entries"]
-    heard = [entry["data"] for entry in entries if entry["direction"] == "in" and entry["data"]]
-    return [data.partition("\r\n")[0] for data in heard]
+    received = [entry["data"] for entry in entries if entry["direction"] == "in" and entry["data"]]
+    return [data.partition("\r\n")[0] for data in received]
 
 
 def test_what_the_device_is_and_can_do(lab):
@@ -166,7 +166,7 @@ def test_labels_and_states_are_read_and_a_shutter_keeps_the_label(lab):
     assert switch.ports()[2].state is PortState.ENABLED
 
 
-def test_a_shutter_that_does_not_move_is_told(lab):
+def test_a_shutter_that_does_not_move_is_reported(lab):
     world, switch = lab()
     world.do("set_fault", fault="drop_command")
     with pytest.raises(DeviceError, match="not disabled though the device accepted the command"):
@@ -303,7 +303,7 @@ def test_a_garbled_answer_to_a_write_is_judged_by_reading(lab):
     assert isinstance(report.outcomes[0].error, ProtocolDesync)
 
 
-def test_silence_leaves_a_write_unknown_until_the_device_is_heard_again(lab):
+def test_silence_leaves_a_write_unknown_until_the_device_answers_again(lab):
     world, switch = lab()
     with pytest.raises(PartialApply) as caught:
         switch.apply(CrossConnects({1: 9}), guard=lambda: world.do("set_fault", fault="half_open") and None)
@@ -392,13 +392,13 @@ class Unit:
         self.nodes = {"product-information": PRODUCT, "port-config": {"port": ports}, **nodes}
 
     def __call__(self, connection: socket.socket) -> None:
-        with connection.makefile("rb") as heard:
-            while line := heard.readline():
+        with connection.makefile("rb") as received:
+            while line := received.readline():
                 length = 0
-                while header := heard.readline().strip():
+                while header := received.readline().strip():
                     name, _, value = header.decode().partition(": ")
                     length = int(value) if name == "Content-Length" else length
-                heard.read(length)
+                received.read(length)
                 node = line.split()[1].decode().rpartition("optical-switch:")[2]
                 connection.sendall(self.answer(node))
 

@@ -60,10 +60,10 @@ def line(terminal) -> Iterator[SerialTransport]:
 def test_bytes_go_both_ways_unchanged(terminal, line):
     every_byte = bytes(range(256))
     line.send(every_byte, Deadline(5))
-    heard = b""
-    while len(heard) < 256:
-        heard += os.read(terminal.master, 4096)
-    assert heard == every_byte
+    received = b""
+    while len(received) < 256:
+        received += os.read(terminal.master, 4096)
+    assert received == every_byte
     os.write(terminal.master, every_byte)
     answer = b""
     while len(answer) < 256:
@@ -99,17 +99,17 @@ def test_a_line_that_nobody_drains_is_a_timeout(line):
 
 
 def test_a_long_command_waits_for_room(terminal, line):
-    heard = bytearray()
+    received = bytearray()
 
     def drain() -> None:
-        while len(heard) < 200_000:
-            heard.extend(os.read(terminal.master, 65536))
+        while len(received) < 200_000:
+            received.extend(os.read(terminal.master, 65536))
 
     reader = threading.Thread(target=drain, daemon=True)
     reader.start()
     line.send(b"y" * 200_000, Deadline(20))
     reader.join(60)
-    assert heard == b"y" * 200_000
+    assert received == b"y" * 200_000
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_an_answer_that_comes_late_on_a_line_without_connections_meets_nobody(tw
             pytest.fail("the line never came to rest")
 
 
-def test_without_pyserial_the_cure_is_named(monkeypatch):
+def test_without_pyserial_the_hint_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "serial", None)
     with pytest.raises(Unsupported, match=r"pip install 'lightbed\[visa\]'"):
         open_switch("polatis+serial:/dev/null")

@@ -131,7 +131,7 @@ def test_a_closed_port_is_refused_in_the_plan(twin, switch):
     assert commands_of(twin, "ENT-PATCH") == []
 
 
-def test_a_failed_port_is_told_by_the_refusal(twin, switch):
+def test_a_failed_port_is_reported_by_the_refusal(twin, switch):
     twin.do("set_fault", fault="fail_port", port=9)
     with pytest.raises(DeviceError, match="SROF"):
         switch.connect({1: 9})

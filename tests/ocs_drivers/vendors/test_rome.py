@@ -263,7 +263,7 @@ def test_published_queues():
     )
 
 
-def test_a_request_for_ports_that_cannot_be_told_is_a_move_all_the_same():
+def test_a_request_for_ports_that_cannot_be_known_is_a_move_all_the_same():
     assert Request("connect", "Q1", "Q2").moves(FOUR_BY_FOUR) == (PendingMove("connect", None),)
 
 
@@ -434,7 +434,7 @@ def test_numbers_and_names_go_both_ways(east, west, data):
 # -- addresses
 
 
-def test_everything_can_be_said_in_an_address():
+def test_everything_can_be_set_in_an_address():
     pytest.importorskip("asyncssh")
     address = parse_address(
         "rome+cli://h:2222?move_s=45&longest_s=90&poll_s=2&idle_s=60&homing_s=300&grace_s=30"
@@ -443,7 +443,7 @@ def test_everything_can_be_said_in_an_address():
     assert rome_ssh(address).address.startswith("rome+cli://h:2222")
 
 
-def test_what_is_not_said_is_as_published_or_assumed():
+def test_what_is_not_set_is_as_published_or_assumed():
     pytest.importorskip("asyncssh")
     assert timeouts_in(parse_address("afm+telnet://h")) == Timeouts()
     assert (Timeouts().poll_s, Timeouts().move_time_s[1]) == (3.0, 120.0)
@@ -571,19 +571,19 @@ def test_published_exchange_with_unsolicited_lines_in_the_middle():
 
 
 def test_what_the_device_says_succeeded_is_believed_only_when_it_is_so():
-    said = "OK\r\nROME[OPER]# 08-05-2019 09:20 CONNECTION OPERATION SUCCEEDED:E3[1AE3]<->W4[1AW4] OP:connect"
-    switch, _ = scripted({"connection create E3 to W4": said})
+    reply = "OK\r\nROME[OPER]# 08-05-2019 09:20 CONNECTION OPERATION SUCCEEDED:E3[1AE3]<->W4[1AW4] OP:connect"
+    switch, _ = scripted({"connection create E3 to W4": reply})
     with pytest.raises(VerifyMismatch) as caught:
         switch.connect({3: 8})
     assert caught.value.missing == {3: 8}
 
 
 def test_published_validation_failure_ends_the_wait():
-    said = (
+    reply = (
         "08-05-2019 09:32 \r\nPorts details:\r\n[E3[1AE3]] [W4[1AW4]]\r\n"
         "08-05-2019 09:32 OPERATION VALIDATION FAILED:E3-W4 requestType=connect"
     )
-    switch, _ = scripted({"connection create E3 to W4": said})
+    switch, _ = scripted({"connection create E3 to W4": reply})
     with pytest.raises(DeviceError) as caught:
         switch.connect({3: 8})
     assert "OPERATION VALIDATION FAILED:E3-W4" in caught.value.received
@@ -786,7 +786,7 @@ def test_a_large_panel(panel):
 # -- other people
 
 
-def test_the_requests_of_others_are_told_and_waited_for(panel):
+def test_the_requests_of_others_are_reported_and_waited_for(panel):
     switch, made = panel()
     for number in (5, 6, 7):
         made.do("queue_job", kind="connect", pair=[number, 8 + number], user="gui", source="WEB")
@@ -940,7 +940,7 @@ def test_a_move_that_the_device_only_says_it_made(panel):
     assert made.clock.now() < 50
 
 
-def test_a_request_that_was_not_heard(panel):
+def test_a_request_that_was_not_received(panel):
     switch, made = panel()
     made.do("set_fault", fault="drop_command")
     with pytest.raises(VerifyMismatch):
@@ -996,14 +996,14 @@ def test_a_cut_line_never_makes_a_lie(panel, cut):
     assert made.truth() == truth  # nothing moves behind our back
 
 
-def test_a_move_that_was_heard_is_waited_for_although_the_line_broke(panel):
+def test_a_move_that_was_received_is_waited_for_although_the_line_broke(panel):
     switch, made = panel()
     cut = {"fault": "close_connection", "after_commands": 1, "executed": True}
     assert switch.apply(CrossConnects({1: 9}), guard=lambda: made.do("set_fault", **cut)).complete
     assert made.clock.now() == pytest.approx(41.5, abs=2)
 
 
-def test_a_move_that_was_perhaps_heard_is_unknown_soon(panel):
+def test_a_move_that_was_perhaps_received_is_unknown_soon(panel):
     switch, made = panel()
     cut = {"fault": "close_connection", "after_commands": 1, "executed": False}
     with pytest.raises(PartialApply, match="may still be made") as caught:

@@ -90,7 +90,7 @@ def test_states_that_make_a_port_unfit():
     assert found.ports[2].motion is Motion.OTHER
 
 
-def test_whose_turn_it_is():
+def test_which_move_is_next():
     queue = decode_queue(QUEUE)
     layout = Layout(("E1", "E2", "E3"), ("W1", "W2", "W3", "W4"))
     assert queue.moves(layout) == (
@@ -116,7 +116,7 @@ def test_a_queue_that_is_not_whole_is_no_queue(place, line, what):
         decode_queue([*QUEUE[:place], line, *QUEUE[place + 1 :]])
 
 
-def test_logical_ports_make_two_circuits_and_groups_none_that_can_be_told():
+def test_logical_ports_make_two_circuits_and_groups_none_that_can_be_known():
     layout = Layout(
         ("E1", "E2"), ("W1", "W2"), logical={"A1": ("E1", "W1"), "A2": ("E2", "W2"), "A3": ("E2",)}
     )
@@ -125,7 +125,7 @@ def test_logical_ports_make_two_circuits_and_groups_none_that_can_be_told():
     assert layout.pairs("A1", "A3") == layout.pairs("A1", "A9") == ()
 
 
-def test_ports_of_two_matrices_are_told_apart_where_the_device_tells_them():
+def test_ports_of_two_matrices_are_distinguished_where_the_device_reports_them():
     layout = Layout(("E1", "E2"), ("W1", "W2"), matrix={"E1": "A", "W1": "A", "W2": "B"})
     assert layout.is_one_matrix((1, 3))
     assert not layout.is_one_matrix((1, 4))

@@ -37,7 +37,7 @@ BANKED = CommandSet(":ROUT{bank}:CHAN {channel}", ":ROUT{bank}:CHAN?", errors=":
 # -- commands and answers
 
 
-def test_published_words_of_a_leoni_eol():
+def test_published_commands_of_a_leoni_eol():
     commands = PRESETS["leoni-eol"].commands
     assert (commands.selecting(1, 3), commands.asking(1), commands.identity) == ("ch3", "ch?", "firmware?")
     assert commands.terminator == b"\r\n"
@@ -71,7 +71,7 @@ def test_a_number_is_no_identity(reply):
         ({"select": "{channel", "query": "?"}, "expected '}'"),
     ],
 )
-def test_words_that_cannot_be_sent(commands, what):
+def test_commands_that_cannot_be_sent(commands, what):
     with pytest.raises(ValueError, match=what):
         CommandSet(**commands)
 
@@ -151,7 +151,7 @@ def test_addresses_without_sense(options):
     assert caught.value.hint
 
 
-def test_words_can_be_spelt_out():
+def test_commands_can_be_spelt_out():
     commands = commands_in(
         address("?channels=8&set=:SW {channel}&query=:SW?&idn=&errors=:ERR?&monitor=:P?&end=crlf")
     )
@@ -305,7 +305,7 @@ def test_an_ignored_command_is_a_mismatch_in_time(frame):
     assert made.truth() == {1: 3, 2: 7}
 
 
-def test_a_refusal_is_told_with_the_command(frame):
+def test_a_refusal_is_reported_with_the_command(frame):
     switch, made = frame()
     made.do("set_fault", fault="fail_port", port=4)
     with pytest.raises(DeviceError, match="Hardware error") as caught:
@@ -457,5 +457,5 @@ def test_a_leoni_eol_on_a_serial_line(shared_twin):
     assert twin.truth() == {1: 6}
 
 
-def test_power_is_told_in_dbm():
+def test_power_is_reported_in_dbm():
     assert decode_monitor("1,-100.000") == Power(-100.0, below_floor=True)

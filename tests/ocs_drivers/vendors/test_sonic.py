@@ -228,8 +228,8 @@ class TestFaults:
         outcome = switch.execute(step)
         ocs.do("clear_fault", fault="all")
         truth = ocs.truth()
-        told = {pair: status.value for pair, status in outcome.pairs.items()}
-        assert told[1, 10] in ({"done", "unknown"} if truth else {"failed", "unknown"})
+        reported = {pair: status.value for pair, status in outcome.pairs.items()}
+        assert reported[1, 10] in ({"done", "unknown"} if truth else {"failed", "unknown"})
         assert switch.read().connections == CrossConnects(truth)
 
     def test_a_broken_line_between_commands_is_repaired(self, ocs, switch):
@@ -372,7 +372,7 @@ class TestOverSsh:
         switch.apply(CrossConnects({1: 10, 2: 11}))
         assert process.truth() == {1: 10, 2: 11}
 
-    def test_a_write_that_is_cut_off_is_told_as_it_is(self, process, switch):
+    def test_a_write_that_is_cut_off_is_reported_as_it_is(self, process, switch):
         step = switch.plan(CrossConnects({1: 10}), switch.read())[0]
         switch._addition = lambda pairs: ["add 1A-2B safe"]
         process.do("set_fault", fault="close_connection", after_commands=1)

@@ -145,7 +145,7 @@ def test_what_is_no_table_is_a_desync(text):
         (lambda lines, names: codec.identity(lines), "Linux sonic 6.1"),
     ],
 )
-def test_words_that_nobody_has_heard_of_are_a_desync(decode, text):
+def test_states_that_nobody_knows_are_a_desync(decode, text):
     with pytest.raises(ProtocolDesync):
         decode(lines(text), NAMES)
 

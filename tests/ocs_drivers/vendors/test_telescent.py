@@ -115,7 +115,7 @@ def test_published_state_of_an_input():
 
 
 @pytest.mark.parametrize("lines", [[], ["STATE = "], ["STATE = ASLEEP"], ["STATE = ALLOCATED_AND_LOCKED"]])
-def test_an_input_whose_state_is_not_told(lines):
+def test_an_input_whose_state_is_not_reported(lines):
     with pytest.raises(ProtocolDesync):
         decode_input(lines, COMMANDS)
 
@@ -171,7 +171,7 @@ def test_any_lines_give_a_reading_or_an_error_of_ours(lines):
 # -- addresses
 
 
-def test_everything_can_be_said_in_an_address():
+def test_everything_can_be_set_in_an_address():
     address = parse_address(
         "telescent+cli://h:22?table=show+all&prompt=NTM%23&force=1&move_s=45&longest_s=600&poll_s=2&idle_s=60"
     )
@@ -179,7 +179,7 @@ def test_everything_can_be_said_in_an_address():
     assert options_in(address) == Options((45.0, 600.0), poll_s=2.0, idle_limit_s=60.0, force=True)
 
 
-def test_what_is_not_said_is_as_published():
+def test_what_is_not_set_is_as_published():
     pytest.importorskip("asyncssh")
     address = parse_address("telescent+cli://h")
     assert (commands_in(address), options_in(address)) == (CommandSet(), Options())
@@ -304,7 +304,7 @@ def test_no_guard_is_asked_between_the_halves_of_one_write(frame):
     assert made.truth() == {}
 
 
-def test_other_words():
+def test_other_commands():
     commands = CommandSet(table="show", input_state="show in", prompt=r"quali@ntm>")
     switch, script = scripted({"show": two_rows("A0"), "show in 24": "ERROR"}, commands=commands)
     assert switch.read().connections == CrossConnects({1: 25})
@@ -473,7 +473,7 @@ def test_the_moves_of_somebody_else_are_waited_for(frame):
     assert made.clock.now() == 240
 
 
-def test_the_queue_is_told_where_the_device_tells_it(frame):
+def test_the_queue_is_reported_where_the_device_reports_it(frame):
     switch, made = frame(motion="shown", driver_options=Options((60.0, 100.0)))
     made.do("operator", connect=[[3, 27]])
     for number in (10, 11, 12):
@@ -595,7 +595,7 @@ def test_a_failed_output_is_refused_before_anything_is_sent(frame):
         switch.connect({1: 25})
 
 
-def test_the_lock_that_a_half_heard_sequence_leaves_does_no_harm(frame):
+def test_the_lock_that_a_half_received_sequence_leaves_does_no_harm(frame):
     """`unlock` was dropped: the device refuses, nothing moves, and the next attempt succeeds."""
     switch, made = frame()
     switch.connect({1: 26})
@@ -642,7 +642,7 @@ def test_a_cut_line_never_makes_a_lie(frame, cut, motion):
     assert made.truth() == truth  # nothing moves behind our back
 
 
-def test_a_move_that_was_heard_is_waited_for_although_the_line_broke(frame):
+def test_a_move_that_was_received_is_waited_for_although_the_line_broke(frame):
     switch, made = frame()
     armed: list[Any] = []
     cut = {"fault": "close_connection", "after_commands": 3, "executed": True}
@@ -653,7 +653,7 @@ def test_a_move_that_was_heard_is_waited_for_although_the_line_broke(frame):
     assert made.clock.now() == pytest.approx(60, abs=5)
 
 
-def test_a_move_that_was_perhaps_heard_is_unknown(frame):
+def test_a_move_that_was_perhaps_received_is_unknown(frame):
     switch, made = frame()
     armed: list[Any] = []
     cut = {"fault": "close_connection", "after_commands": 3, "executed": False}
