@@ -97,6 +97,7 @@ def with_decoded(events: Iterable[Any], decode: Callable[[Any], Any]) -> list[An
 
 _FOUR = calient_ports.Names(["1.1.1", "1.1.2", "1.1.3", "1.1.4"])
 _TL1_DECODERS: tuple[Decode, ...] = (
+    tl1.ignore,
     lambda lines: polatis_tl1.decode_identity(lines, lines),
     polatis_tl1.decode_size,
     polatis_tl1.decode_pairs,
@@ -164,7 +165,7 @@ _SIXTY_FOUR = sonic_ports.Names(64)
 _TELESCENT = telescent.CommandSet()
 
 
-def rome_ports(dialect: rome_dialect.Dialect, ports_a_side: int, lines: Lines) -> Any:
+def decode_rome_ports(dialect: rome_dialect.Dialect, ports_a_side: int, lines: Lines) -> Any:
     board = rome_board.Board(_NOBODY, ports_a_side, ports_a_side)
     table = rome_table.decode_ports(lines, dialect, board)
     return table, table.unfit(), table.connections(())
@@ -178,10 +179,10 @@ def telescent_cells(lines: Lines) -> Any:
 _SCREEN_DECODERS: tuple[Decode, ...] = (
     lambda lines: rome_board.decode_board(lines, rome_dialect.ROME),
     lambda lines: rome_board.decode_board(lines, rome_dialect.AFM),
-    partial(rome_ports, rome_dialect.ROME, 1),
-    partial(rome_ports, rome_dialect.ROME, 8),
-    partial(rome_ports, rome_dialect.AFM, 1),
-    partial(rome_ports, rome_dialect.AFM, 8),
+    partial(decode_rome_ports, rome_dialect.ROME, 1),
+    partial(decode_rome_ports, rome_dialect.ROME, 8),
+    partial(decode_rome_ports, rome_dialect.AFM, 1),
+    partial(decode_rome_ports, rome_dialect.AFM, 8),
     lambda lines: rome_queue.decode_queue(lines).moves(_SIX),
     rome.check_accepted,
     lambda lines: rome.failure_of(lines, ("E6", "W4"), "connect"),
