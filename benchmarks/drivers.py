@@ -24,11 +24,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ocs_drivers import Credentials, CrossConnects, OpticalSwitch, open_switch, scpi
-from ocs_drivers.scpi_session import ScpiSession
-from ocs_drivers.tl1_session import Tl1Session
-from ocs_drivers.transport import SocketTransport
-from ocs_drivers.visa import VisaTransport
+from ocs_drivers import Credentials, CrossConnects, OpticalSwitch, open_switch
+from ocs_drivers.protocols import scpi
+from ocs_drivers.protocols.scpi_session import ScpiSession
+from ocs_drivers.protocols.tl1_session import Tl1Session
+from ocs_drivers.transports.transport import SocketTransport
+from ocs_drivers.transports.visa import VisaTransport
 
 ASKED_RATIO = 2.5
 ROUNDS, QUERIES = 40, 100

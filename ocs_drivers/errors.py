@@ -3,7 +3,7 @@
     OcsError
     ├── AddressError              the address cannot be understood                      (user)
     ├── CredentialsError          the file of accounts cannot be used                   (user)
-    ├── TransportError            the conversation itself failed                        (device)
+    ├── TransportError            the session itself failed                             (device)
     │   ├── ConnectError          nobody answers at the address
     │   │   └── AnotherDevice     somebody else answers than before
     │   ├── ConnectionLost        the device closed the line, or the line broke
@@ -98,7 +98,7 @@ class OcsError(LightbedError):
 
 
 def _listed(ports: tuple[int, ...]) -> str:
-    """Ports as people read them; the attribute keeps them all."""
+    """Format ports as people read them; the attribute keeps them all."""
     more = f" and {len(ports) - PORTS_SHOWN} more" if len(ports) > PORTS_SHOWN else ""
     return ", ".join(map(str, ports[:PORTS_SHOWN])) + more
 
@@ -122,7 +122,7 @@ class CredentialsError(OcsError):
 
 
 class TransportError(OcsError):
-    """The conversation with the device failed; what the device did is known only after a read."""
+    """The session with the device failed; what the device did is known only after a read."""
 
     code = "ocs.transport"
 
@@ -152,7 +152,7 @@ class Timeout(TransportError):
 
 
 class ProtocolDesync(TransportError):
-    """What came back is not the device's protocol; the line has been closed."""
+    """A reply that is not of the device's protocol; the connection has been closed."""
 
     code = "ocs.transport.desync"
 

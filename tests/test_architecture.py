@@ -25,6 +25,16 @@ VIOLATIONS = [
         "import ocs_drivers.errors",
     ),
     ("ocs_drivers imports lightbed only", "ocs_drivers/model.py", "import testbed.errors"),
+    (
+        "inside ocs_drivers: vendors over engine and protocols over transports",
+        "ocs_drivers/engine/planning.py",
+        "import ocs_drivers.vendors.polatis.readings",
+    ),
+    (
+        "inside rooms of ocs_drivers: sessions over codecs, no vendor over another",
+        "ocs_drivers/protocols/tl1.py",
+        "import ocs_drivers.protocols.tl1_session",
+    ),
     ("fpga imports lightbed only", "fpga/__init__.py", "import sim.models"),
     (
         "inside fpga: drivers over buses over registers over hardware over the language",
@@ -158,11 +168,11 @@ def imported_libraries(path: Path) -> set[str]:
 WIRES = {
     "lightbed/command_group.py": {"typer"},
     "lightbed/compiled.py": {"numba"},
-    "ocs_drivers/http.py": {"h11"},
-    "ocs_drivers/serial_port.py": {"serial"},
-    "ocs_drivers/ssh.py": {"asyncssh"},
-    "ocs_drivers/ssh_host_keys.py": {"asyncssh"},
-    "ocs_drivers/visa.py": {"pyvisa"},
+    "ocs_drivers/protocols/http.py": {"h11"},
+    "ocs_drivers/transports/serial_port.py": {"serial"},
+    "ocs_drivers/transports/ssh.py": {"asyncssh"},
+    "ocs_drivers/transports/ssh_host_keys.py": {"asyncssh"},
+    "ocs_drivers/transports/visa.py": {"pyvisa"},
     "sim/models/network/timeline.py": {"matplotlib"},
     "sim/models/network/traces.py": {"pyarrow"},
     "sim/twins/board/device.py": {"pynq"},

@@ -22,7 +22,7 @@ from typer.core import TyperGroup
 from ocs_drivers import CrossConnects, OpticalSwitch, Side, Status, open_switch
 from ocs_drivers.errors import Conflict, Unsupported
 from ocs_drivers.model import ApplyReport, PortInfo, Power, Snapshot
-from ocs_drivers.recording import recording
+from ocs_drivers.transports.recording import recording
 from testbed.cli.options import AsJson
 from testbed.cli.output import CHANGES, DONE, describe_report, print_json, print_lines, print_table
 from testbed.cli.switch_ports import PortNames, pairs_in_file

@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ocs_drivers.contract import OpticalSwitch
-from ocs_drivers.device_lock import DeviceLock, lock_names
+from ocs_drivers.engine.device_lock import DeviceLock, lock_names
+from ocs_drivers.engine.reports import report_of
 from ocs_drivers.errors import OcsError
 from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Snapshot, Status, Step
-from ocs_drivers.transaction import report_of
 from testbed.errors import ApplyFailed, DriftError, JournalError, RefusedToMove
 from testbed.lab.model import Lab
 from testbed.operate.model import ApplyResult, LabPlan, SwitchPlan

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from needs import needs
 
-from ocs_drivers import open_switch, planning
+from ocs_drivers import open_switch
 from ocs_drivers.contract import unguarded
+from ocs_drivers.engine import planning
+from ocs_drivers.engine.transaction import judge
 from ocs_drivers.errors import ConnectError
 from ocs_drivers.model import Capabilities, CrossConnects, Power, Snapshot
-from ocs_drivers.transaction import judge
 
 TESTBED12 = Path(__file__).parents[2] / "labs" / "testbed12.yaml"
 

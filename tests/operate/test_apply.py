@@ -389,7 +389,10 @@ def test_another_operation_on_the_same_switch_is_refused(testbed12, memory_switc
     """From the comparing read to the proving read a switch belongs to one operation of this machine."""
     switch = memory_switch()
     plan = plan_lab(testbed12, WIRING, {"ocs1": switch})
-    hold = "import sys, ocs_drivers.device_lock as d; d.DeviceLock(sys.argv[1]).__enter__(); print('held'); input()"
+    hold = (
+        "import sys; from ocs_drivers.engine.device_lock import DeviceLock; "
+        "DeviceLock(sys.argv[1]).__enter__(); print('held'); input()"
+    )
     with subprocess.Popen(
         [sys.executable, "-uc", hold, f"{switch.address}#operation"],
         stdin=subprocess.PIPE,
