@@ -25,8 +25,8 @@ from lightning.compiler import CompiledModel, Options, compile_network
 from lightning.evaluation import Dataset, load_dataset
 from lightning.evaluation.onnx_runtime import float32_session, int8_session
 from lightning.execution import Noise, open_executor
-from lightning.execution.brute import BruteMultiplier
-from lightning.execution.walk import WalkingExecutor
+from lightning.execution.interpreter import WalkingExecutor
+from lightning.execution.multipliers.per_readout import BruteMultiplier
 from lightning.networks import Network, load_network
 from lightning.networks.preprocess import preprocess
 from lightning.networks.reference import run_float

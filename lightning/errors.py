@@ -49,10 +49,10 @@ import warnings
 from typing import ClassVar
 
 from lightbed.errors import LightbedError, Who
-from lightning import neighbours
+from lightning import name_conflict
 
 # Here, because every module of ours imports this one, also when `lightning/__init__.py` is no longer ours.
-neighbours.refuse(__file__)
+name_conflict.check_installed(__file__)
 
 
 class LightningError(LightbedError):

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
-from lightning.devices import connect
 from lightning.errors import ScriptError
+from lightning.kit.connection import connect
 from lightning.optional import needed
 
 INTERRUPTED = 130

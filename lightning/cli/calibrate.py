@@ -19,9 +19,9 @@ from lightning.cli.output import DONE, ERROR, print_document
 from lightning.errors import AddressError, CalibrationError, LightningError, MissingLibrary
 
 if TYPE_CHECKING:
-    from lightning.calibration.document import Outcome
-    from lightning.calibration.guided import GuidedRun
-    from lightning.devices.identity import DeviceIdentity
+    from lightning.kit.calibration.document import Outcome
+    from lightning.kit.calibration.guided import GuidedRun
+    from lightning.kit.devices.identity import DeviceIdentity
 
 ROLES = ("laser", "bias", "meter")
 OWN = "bench"
@@ -67,9 +67,9 @@ def calibrate(
     that twin begins anew with every command and forgets what its supply was set to. The calibration is kept when
     all steps pass. For example: lightning calibrate --device sim://kit
     """
-    from lightning.calibration.guided import guided_run
-    from lightning.devices import connect
-    from lightning.devices.identity import identity_of
+    from lightning.kit.calibration.guided import guided_run
+    from lightning.kit.connection import connect
+    from lightning.kit.devices.identity import identity_of
 
     soc = connect(device)
     whose = identity_of(soc)
@@ -116,7 +116,7 @@ def instruments(named: dict[str, str], *, insisted: bool) -> Iterator[Any]:
     """
     opened = None
     if named:
-        from lightning.instruments import open_bench
+        from lightning.kit.instruments import open_bench
 
         try:
             opened = open_bench(named)
@@ -159,13 +159,13 @@ def _turn_paddles(brightness: Callable[[], float]) -> None:
 
 def _keep(run: GuidedRun, png: Path | None, whose: DeviceIdentity) -> Path | None:
     """Save what passed; the picture also of what did not, where there are sweeps."""
-    from lightning.calibration import store
+    from lightning.kit.calibration import store
 
     if png is not None and run.calibration is not None:
-        from lightning import pictures
-        from lightning.pictures.curves import kept_sweeps
+        from lightning.kit import plots
+        from lightning.kit.plots.curves import kept_sweeps
 
-        pictures.save(pictures.transfer_curves(kept_sweeps(run.calibration, run.raw), whose), png)
+        plots.save(plots.transfer_curves(kept_sweeps(run.calibration, run.raw), whose), png)
     if not run.passed or run.calibration is None:
         return None
     try:

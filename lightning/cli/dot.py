@@ -33,13 +33,13 @@ def dot(
     """
     import numpy as np
 
-    from lightning.devices import connect
-    from lightning.devices.identity import identity_of
+    from lightning.kit.connection import connect
+    from lightning.kit.devices.identity import identity_of
 
     rows, column = numbers(weights), numbers(inputs)
     soc = connect(device)
     whose = identity_of(soc)
-    from lightning.dot import VectorCore
+    from lightning.kit.dot import VectorCore
 
     found = np.asarray(VectorCore(soc).dot(rows, column, shots=shots))
     exact = np.round((rows * column).sum(axis=-1) / 255, 4)

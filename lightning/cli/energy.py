@@ -71,8 +71,8 @@ def energy(
 
 
 def _origin(compiled: CompiledModel) -> dict[str, Any]:
-    from lightning.compiler.archive import model_hash
     from lightning.compiler.compilation import toolkit_version
+    from lightning.compiler.lng_file.archive import model_hash
 
     return {
         "version": toolkit_version(),
@@ -94,8 +94,8 @@ def _shot_points(compiled: CompiledModel, data: str, limit: int) -> tuple[tuple[
 
 
 def _draw(png: Path, costs: list[Costs], points: tuple[ShotPoint, ...], exact: float, name: str) -> None:
-    from lightning.pictures.canvas import save
-    from lightning.pictures.energy import energy_bars, shot_noise_picture
+    from lightning.canvas import save
+    from lightning.costs.energy_plot import energy_bars, shot_noise_picture
 
     save(shot_noise_picture(points, name, exact) if points else energy_bars(costs, name), png)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lightning.evaluation.accuracy import Evaluation
     from lightning.evaluation.dataset import Dataset
     from lightning.evaluation.result import Provenance
-    from lightning.execution.seam import Noise
+    from lightning.execution.interface import Noise
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=f"{NAMES}.")]
 Seeds = Annotated[
@@ -69,11 +69,11 @@ def evaluate_command(
 
     For example: lightning evaluate weights.npz mnist:DIR --noise per-product --seeds 5
     """
-    from lightning.evaluation.dataset import load_dataset
-    from lightning.evaluation.doubts import doubts_of_clipping, doubts_of_data
+    from lightning.evaluation.datasets import load_dataset
     from lightning.evaluation.models import compiled_for
     from lightning.evaluation.result import prepared, rounded
-    from lightning.execution.seam import Noise
+    from lightning.evaluation.warnings import doubts_of_clipping, doubts_of_data
+    from lightning.execution.interface import Noise
 
     how.one_of("compare", compare or "onnxruntime", ("onnxruntime",))
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
@@ -171,7 +171,7 @@ def _table(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: Sequence
 
 
 def _say(origin: Provenance, dataset: Dataset, found: Sequence[Evaluation]) -> None:
-    from lightning.evaluation.doubts import activations_counted
+    from lightning.evaluation.warnings import activations_counted
 
     told = figures(found)
     document = origin.document

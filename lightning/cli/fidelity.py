@@ -11,12 +11,12 @@ import typer
 
 from lightning.cli.options import TWIN
 from lightning.errors import ConfigError, OutOfRange
-from lightning.execution.faults import EMULATOR, Faults
+from lightning.execution.quirks import EMULATOR, Faults
 
 if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
     from lightning.evaluation.result import Provenance
-    from lightning.execution.seam import Executor, Fidelity, Noise, Place
+    from lightning.execution.interface import Executor, Fidelity, Noise, Place
 
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A .lng, an .onnx, or an .npz of weights w1, w2, ...")
@@ -118,16 +118,16 @@ class Run:
         return replace(self._provenance(model, seeds), faults=names_of(self.faults))
 
     def _provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
-        from lightning.devices.identity import DeviceIdentity
         from lightning.evaluation.result import Provenance
+        from lightning.kit.devices.identity import DeviceIdentity
 
         if self.fidelity == "datapath":
             return Provenance(model, self.fidelity, seeds, device=DeviceIdentity(self.bus, simulated=True))
         if self.fidelity != "device":
             return Provenance(model, self.fidelity, seeds, self.noise)
-        from lightning.calibration.store import require
-        from lightning.devices.identity import identity_of
-        from lightning.execution.fitted import identity_of_calibration
+        from lightning.execution.multipliers.fitted import identity_of_calibration
+        from lightning.kit.calibration.store import require
+        from lightning.kit.devices.identity import identity_of
 
         calibration = identity_of_calibration(require(self.device))
         return Provenance(model, self.fidelity, seeds, None, identity_of(self.device), calibration)
@@ -146,7 +146,7 @@ def chosen(
     calibrated: bool = False,
 ) -> Run:
     """What the options amount to. Raises `OutOfRange` and `ConfigError` for what does not go together."""
-    from lightning.execution.seam import Fidelity
+    from lightning.execution.interface import Fidelity
 
     told = calibrated or any(each is not None for each in (place, sigma, mean))
     kind = one_of("fidelity", fidelity or ("noisy" if told else "exact"), get_args(Fidelity))
@@ -211,7 +211,7 @@ def noise_of(
 ) -> Noise:
     """As given, as measured on the prototype, or as a device's calibration has it."""
     from lightning.compiler.measured import MEASURED_SIGMA
-    from lightning.execution.seam import Noise, Place
+    from lightning.execution.interface import Noise, Place
 
     where: Place = one_of("noise", place or "per-product", get_args(Place))
     if not calibrated:
@@ -221,8 +221,8 @@ def noise_of(
             "--calibrated takes sigma and mean from a calibration, and others are given",
             hint="Leave --sigma and --mean out",
         )
-    from lightning.calibration.store import require
-    from lightning.execution.fitted import noise_of_calibration
+    from lightning.execution.multipliers.fitted import noise_of_calibration
+    from lightning.kit.calibration.store import require
 
     return replace(noise_of_calibration(require(_connected(device))), place=where, average=average)
 
@@ -235,6 +235,6 @@ def one_of(option: str, word: str, known: tuple[str, ...]) -> Any:
 
 
 def _connected(device: str | None) -> Any:
-    from lightning.devices import connect
+    from lightning.kit.connection import connect
 
     return connect(device or os.environ.get("LIGHTBED_DEVICE") or TWIN)

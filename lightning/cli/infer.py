@@ -15,7 +15,7 @@ from lightning.cli.output import DONE, print_document, saturation, warn
 if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
     from lightning.evaluation.images import Raw
-    from lightning.execution.seam import Answers
+    from lightning.execution.interface import Answers
 
 Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="A picture (.png), or an .npy of raw values.")]
 Resize = Annotated[bool, typer.Option("--resize", help="Scale a picture of another size.")]
@@ -55,8 +55,8 @@ def infer(
     For example: lightning infer model.lng seven.png --fidelity noisy
     """
     from lightning.compiler.source import load_or_compile
-    from lightning.evaluation.doubts import doubts_of_clipping
     from lightning.evaluation.images import read_input
+    from lightning.evaluation.warnings import doubts_of_clipping
 
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
     seed = run.seed_of(seed)
@@ -89,8 +89,8 @@ def _answered(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: i
 
 
 def _doubts(compiled: CompiledModel, image: Path, raw: Raw) -> Iterator[str]:
-    from lightning.evaluation.doubts import doubts_of_data
     from lightning.evaluation.images import loses_colours
+    from lightning.evaluation.warnings import doubts_of_data
 
     yield from doubts_of_data(compiled, image.name, raw)
     if loses_colours(image, compiled.network):

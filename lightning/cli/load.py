@@ -139,8 +139,8 @@ def _number(model: str) -> int:
 
 
 def _draw(outcomes: Sequence[Outcome], about: str, png: Path) -> None:
-    from lightning.pictures import save
-    from lightning.pictures.latency import latencies
+    from lightning.kit.plots import save
+    from lightning.load.latency_plot import latencies
 
     save(latencies(outcomes, about), png)
 

@@ -23,9 +23,9 @@ def multiply(a: First, b: Second, device: Device = TWIN, shots: Shots = 4, *, as
 
     For example: lightning multiply 100 50 --device sim://kit
     """
-    from lightning.compute import LightningCompute
-    from lightning.devices import connect
-    from lightning.devices.identity import identity_of
+    from lightning.kit.compute import LightningCompute
+    from lightning.kit.connection import connect
+    from lightning.kit.devices.identity import identity_of
 
     soc = connect(device)
     compute = LightningCompute(soc, shots=shots)

@@ -25,7 +25,7 @@ def _drawable(file: Path | None) -> Path | None:
     """Refused before the work, whose result would be lost with it."""
     if file is None:
         return None
-    from lightning.pictures.canvas import checked_file
+    from lightning.canvas import checked_file
 
     return checked_file(file)
 

@@ -15,7 +15,7 @@ from lightbed.errors import with_former_keys
 from lightning.errors import DarkWarning, LightningError, SaturationWarning
 
 if TYPE_CHECKING:
-    from lightning.devices.identity import DeviceIdentity
+    from lightning.kit.devices.identity import DeviceIdentity
 
 DONE = 0
 ERROR = 1

@@ -14,8 +14,8 @@ from lightning.cli.output import DONE, marked, print_document, saturation, write
 from lightning.errors import ConfigError, LightningError, NotCalibrated, OutOfRange
 
 if TYPE_CHECKING:
-    from lightning.config import Configuration
-    from lightning.waveform import Waveform
+    from lightning.kit.config import Configuration
+    from lightning.kit.waveform import Waveform
 
 Values = Annotated[
     list[int] | None, typer.Argument(metavar="[VALUES]...", help="Of modulators 0 to 3, each 0 to 255.")
@@ -51,8 +51,8 @@ def scope(
     session is kept, also when it fails, and anybody can look at it again with --device replay://FILE. For example:
     lightning scope 100 50 --png waveform.png
     """
-    from lightning.control import LightningControl
-    from lightning.devices import connect
+    from lightning.kit.connection import connect
+    from lightning.kit.control import LightningControl
 
     soc = connect(device)
     config = configured(values or [], settings or [], soc if device.startswith("replay://") else None)
@@ -80,7 +80,7 @@ def configured(values: list[int], settings: list[str], recording: Any = None) ->
 
     Raises `ConfigError` and what `Configuration` raises.
     """
-    from lightning.config import Configuration
+    from lightning.kit.config import Configuration
 
     if len(values) > 4:
         raise OutOfRange(f"{len(values)} values are given", hint="Give at most four, one per modulator")
@@ -114,7 +114,7 @@ def _recorded(soc: Any, file: Path | None) -> Iterator[Any]:
     if file is None:
         yield soc
         return
-    from lightning.devices.recording import record
+    from lightning.kit.recordings.recording import record
 
     with record(soc, file) as recorded:
         yield recorded
@@ -122,7 +122,7 @@ def _recorded(soc: Any, file: Path | None) -> Iterator[Any]:
 
 def decoded(waveform: Waveform) -> tuple[int | None, str]:
     """The product (0..255) or the sum of two (0..510), or why there is none."""
-    from lightning.signal_processing import LightningSignalProcessing
+    from lightning.kit.signal_processing import LightningSignalProcessing
 
     try:
         return LightningSignalProcessing().decode(waveform), ""
@@ -134,9 +134,9 @@ def decoded(waveform: Waveform) -> tuple[int | None, str]:
 
 def draw(waveform: Waveform, result: int | None, file: Path) -> None:
     """Save the picture."""
-    from lightning import pictures
+    from lightning.kit import plots
 
-    pictures.save(pictures.waveform(waveform, decoded=result), file)
+    plots.save(plots.waveform(waveform, decoded=result), file)
 
 
 def _operands(waveform: Waveform) -> str:

@@ -50,7 +50,7 @@ def sensitivity(
 
     For example: lightning sensitivity model.lng digits --loss 1 --png layers.png
     """
-    from lightning.evaluation.dataset import load_dataset
+    from lightning.evaluation.datasets import load_dataset
     from lightning.evaluation.models import compiled_for
     from lightning.evaluation.sensitivity import sensitivity as look
 
@@ -75,8 +75,8 @@ def sensitivity(
 
 
 def _draw(png: Path, found: Sensitivity, model: str, data: str) -> None:
-    from lightning.pictures import save
-    from lightning.pictures.sensitivity import layer_losses
+    from lightning.evaluation.sensitivity_plot import layer_losses
+    from lightning.kit.plots import save
 
     save(layer_losses(found, model, data), png)
 

@@ -81,7 +81,7 @@ def serve(
         lambda model: run.open(model, seed), directory, lambda model: _origin(run.provenance(model, (seed,)))
     )
     from lightning.serving import server
-    from lightning.serving.hot import MEBIBYTE, Infer, Limits
+    from lightning.serving.http.fast_path import MEBIBYTE, Infer, Limits
 
     limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
     infer = Infer(repository, limits)

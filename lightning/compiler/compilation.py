@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lightning.compiler.model import CompiledModel
 from lightning.compiler.options import Options
-from lightning.compiler.published import published_layers
+from lightning.compiler.schemes.published import published_layers
 from lightning.errors import CompileError, InputError
 from lightning.networks.network import Network
 
@@ -35,7 +35,7 @@ def compile_network(
     if options.scheme == "published":
         layers, seen = published_layers(network), {}
     else:
-        from lightning.compiler.scaled import scaled_layers
+        from lightning.compiler.schemes.scaled import scaled_layers
 
         raw = _needed(network, samples)
         layers, seen = scaled_layers(network, raw, options), _origin_of_samples(raw)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,5 @@ class CompiledModel:
 
     def save(self, path: str | Path) -> None:
         """Write a `.lng` file. Raises `ModelFileError` where it cannot be written."""
-        from lightning.compiler.archive import save_model
-
-        save_model(self, path)
+        # By name, because the file format stands above the model.
+        import_module("lightning.compiler").save_model(self, path)

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.archive import load_model
 from lightning.compiler.compilation import compile_network
+from lightning.compiler.lng_file.archive import load_model
 from lightning.compiler.lowering import photonic_nodes
 from lightning.compiler.model import CompiledModel
 from lightning.compiler.options import Options

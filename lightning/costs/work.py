@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lightning.compiler.cycles import work_of
+from lightning.compiler.datapath.cycles import work_of
 from lightning.compiler.hardware import LayerWork
 from lightning.compiler.model import CompiledModel
 

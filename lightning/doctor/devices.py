@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from lightning import checks, profiles
-from lightning.calibration import store
-from lightning.config import Settings
-from lightning.devices import connect
-from lightning.devices.identity import identity_of
 from lightning.doctor.finding import Finding, found_by
 from lightning.errors import LightningError, NotCalibrated, ProgramError
+from lightning.kit import checks, profiles
+from lightning.kit.calibration import store
+from lightning.kit.config import Settings
+from lightning.kit.connection import connect
+from lightning.kit.devices.identity import identity_of
 
 
 def device(address: str) -> Iterator[Finding]:
@@ -41,7 +41,7 @@ def exposure(address: str) -> Finding:
     """Whether the way to the device leads through Pyro4 over a network."""
     if not address.startswith("qick://") or address == "qick://local":
         return Finding("network", "ok", f"{address} needs no Pyro4")
-    from lightning.devices.board import parse
+    from lightning.kit.devices.board import parse
 
     try:
         at = parse(address)
@@ -137,7 +137,7 @@ def _clocks(soc: Any) -> Finding:
 
 def _shots(soc: Any) -> Finding:
     """A dark acquisition on the last readout: the program is loaded, and its shots are counted."""
-    from lightning.programs import build
+    from lightning.kit.programs import build
 
     settings = Settings(readouts=(len(soc["readouts"]) - 1,), channels=_generators(soc), soft_avgs=1)
     words = dict.fromkeys(settings.driven.values(), 0)
@@ -152,8 +152,8 @@ def _generators(soc: Any) -> tuple[int | None, ...]:
 
 def _light(soc: Any) -> Finding:
     """Known products, decoded: dark fibres and drifted biases show here."""
-    from lightning.calibration.drift import drift
-    from lightning.compute import LightningCompute
+    from lightning.kit.calibration.drift import drift
+    from lightning.kit.compute import LightningCompute
 
     try:
         compute = LightningCompute(soc)

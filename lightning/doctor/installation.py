@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from lightning import neighbours
-from lightning.calibration import store
+from lightning import name_conflict
 from lightning.doctor.finding import Finding, State
 from lightning.doctor.purposes import purposes
+from lightning.kit.calibration import store
 
 QICK = (0, 2, 436)
 """The version that programs here are made for, and tested with."""
@@ -39,9 +39,9 @@ def environment() -> Iterator[Finding]:
 
 def name_clash(path: Sequence[str]) -> Finding:
     """PyTorch Lightning is a package of the same name."""
-    found = neighbours.foreign(path)
+    found = name_conflict.foreign(path)
     if found:
-        return Finding("name", "bad", f"another package named lightning: {found}", neighbours.HINT)
+        return Finding("name", "bad", f"another package named lightning: {found}", name_conflict.HINT)
     return Finding("name", "ok", "no other package is named lightning (PyTorch Lightning would be)")
 
 

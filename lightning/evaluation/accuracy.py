@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lightning.errors import InputError
 from lightning.evaluation.dataset import Classes, Dataset, Raw
 from lightning.evaluation.images import fitted
-from lightning.execution.seam import Executor, classes_of
+from lightning.execution.interface import Executor, classes_of
 from lightning.networks.network import Network
 
 BATCH = 256

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lightning.compiler import CompiledModel
-from lightning.compiler.archive import model_hash
 from lightning.compiler.compilation import toolkit_version
-from lightning.devices.identity import DeviceIdentity
-from lightning.execution.seam import Fidelity, Noise
+from lightning.compiler.lng_file.archive import model_hash
+from lightning.execution.interface import Fidelity, Noise
+from lightning.kit.devices.identity import DeviceIdentity
 from lightning.networks.network import Preprocessing
 
 MODELLED = DeviceIdentity("model of light", simulated=True)

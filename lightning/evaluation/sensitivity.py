@@ -20,10 +20,10 @@ from lightning.errors import OutOfRange
 from lightning.evaluation.accuracy import evaluate
 from lightning.evaluation.dataset import Dataset
 from lightning.execution import open_executor
-from lightning.execution.exact import exact_multiplier
-from lightning.execution.noisy import NoisyMultiplier
-from lightning.execution.seam import Activations, Executor, Keys, Multiplier, Noise
-from lightning.execution.walk import WalkingExecutor
+from lightning.execution.interface import Activations, Executor, Keys, Multiplier, Noise
+from lightning.execution.interpreter import WalkingExecutor
+from lightning.execution.multipliers.exact import exact_multiplier
+from lightning.execution.multipliers.noisy import NoisyMultiplier
 
 PRECISE = 1.05
 """The bearable noise is found to 5 %."""

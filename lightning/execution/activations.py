@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lightning.compiler.model import FULL, Floats, Integers, PhotonicLayer
-from lightning.execution.seam import Activations
+from lightning.execution.interface import Activations
 
 
 def quantised(real: Floats, layer: PhotonicLayer) -> tuple[Activations, int]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import InputError
-from lightning.execution.seam import Keys
+from lightning.execution.interface import Keys
 from lightning.networks.network import Network
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.compiler.model import Geometry
-from lightning.execution.seam import Activations
+from lightning.execution.interface import Activations
 from lightning.networks.patches import patches as images_as_rows
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lightning.compiler.model import Integers
 from lightning.errors import InputError
-from lightning.execution.seam import Activations
+from lightning.execution.interface import Activations
 
 EXPONENTS = (1, 3, 7, 20, 55, 148, 403, 1096, 2980, 8103, 22026, 59874)
 """exp(0) .. exp(11) in the log-softmax block, rounded to whole numbers: exp(11) is 59874.14."""

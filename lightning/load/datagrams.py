@@ -18,8 +18,8 @@ from lightning.load.outcome import WAITING, Outcome, Traces, traces_of
 from lightning.load.schedule import Times, poisson_schedule
 from lightning.load.sending import BLOCK, HEADER_FIELDS, Outbox
 from lightning.load.targets import Target
-from lightning.serving.many import SLOT, Inbox
-from lightning.serving.packets import MAGIC, Code, Kind
+from lightning.serving.packets.codec import MAGIC, Code, Kind
+from lightning.serving.packets.mmsg import SLOT, Inbox
 
 GRACE_NS = 500_000_000
 """How long answers are waited for after the last request was due."""

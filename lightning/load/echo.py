@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from lightning.load.http_messages import message_length
 from lightning.load.targets import Target
-from lightning.serving.many import ADDRESS, SLOT, Inbox, address_of
+from lightning.serving.packets.mmsg import ADDRESS, SLOT, Inbox, address_of
 
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{"outputs": []}'
 HOST = "127.0.0.1"

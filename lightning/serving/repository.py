@@ -12,8 +12,8 @@ from typing import Any
 
 from lightning.compiler.model import CompiledModel
 from lightning.errors import ModelFileError, ServingError, UnknownModel
-from lightning.execution.seam import Executor
-from lightning.serving.loaded import SLOW, Loaded
+from lightning.execution.interface import Executor
+from lightning.serving.model_instance import SLOW, Loaded
 from lightning.serving.turns import Turn
 
 Source = str | Path | CompiledModel

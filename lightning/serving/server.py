@@ -16,11 +16,11 @@ from typing import Self
 import uvicorn
 
 from lightning.errors import ServingError
-from lightning.serving.datagrams import DatagramServer
-from lightning.serving.hot import Infer
-from lightning.serving.http import Service
-from lightning.serving.metrics import ReadPackets
-from lightning.serving.v2 import Document
+from lightning.serving.http.app import Service
+from lightning.serving.http.fast_path import Infer
+from lightning.serving.http.metrics import ReadPackets
+from lightning.serving.http.v2 import Document
+from lightning.serving.packets.server import DatagramServer
 
 BACKLOG = 2048
 """Clients that may be waiting to be connected."""

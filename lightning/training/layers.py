@@ -102,7 +102,7 @@ class PhotonicForward:
         return rows if self._is_dense else rows.reshape(-1, 1, 1)
 
     def _noise(self, sums: Tensor, steps: Tensor, weights: Tensor) -> Tensor:
-        """One draw for each sum, of the variance of all its readouts; see `lightning.execution.seam.Noise`."""
+        """One draw for each sum, of the variance of all its readouts; see `lightning.execution.interface.Noise`."""
         noise = self.emulation.noise
         drawn = torch.randn(sums.shape, generator=self.generator)
         if noise.place == "per-output":

@@ -12,8 +12,8 @@ from lightning.errors import CompileError
 from lightning.optional import needed
 from lightning.training.emulation import Emulation
 from lightning.training.layers import PhotonicForward
+from lightning.training.outliers import StrayProducts, strays_of
 from lightning.training.ranges import FixedRange, ShiftedRange
-from lightning.training.strays import StrayProducts, strays_of
 
 torch = needed("torch", "to train networks")
 

@@ -9,11 +9,11 @@ import pytest
 from libraries import skip_without
 from needs import needs
 
-from lightning.calibration import store
-from lightning.calibration.steps import STEPS
 from lightning.cli import run_app
-from lightning.devices.identity import DeviceIdentity
 from lightning.errors import AddressError, LightningError
+from lightning.kit.calibration import store
+from lightning.kit.calibration.measurement.steps import STEPS
+from lightning.kit.devices.identity import DeviceIdentity
 
 for library in ("qick", "typer", "pyvisa", "matplotlib"):
     skip_without(library, reason="the guided run needs lightbed[kit]")
@@ -161,13 +161,13 @@ def test_a_board_brings_no_instruments():
 
 
 def test_without_pyvisa_a_twin_is_calibrated_without_instruments(monkeypatch):
-    import lightning.instruments
+    import lightning.kit.instruments
     from lightning.errors import MissingLibrary
 
     def missing(resources):
         raise MissingLibrary("pyvisa is needed")
 
-    monkeypatch.setattr(lightning.instruments, "open_bench", missing)
+    monkeypatch.setattr(lightning.kit.instruments, "open_bench", missing)
     with module.instruments({"laser": "GPIB::5"}, insisted=False) as bench:
         assert bench is None
     with pytest.raises(MissingLibrary), module.instruments({"laser": "GPIB::5"}, insisted=True):

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from libraries import skip_without
 
-from lightning.calibration import store
 from lightning.cli import COMMANDS, run_app
+from lightning.kit.calibration import store
 
 for library in ("qick", "typer"):
     skip_without(library, reason="the command line needs lightbed[kit]")
@@ -127,8 +127,8 @@ def test_a_device_that_cannot_be_used_is_a_named_error(device, code):
 
 
 def test_a_board_whose_counter_stands_still_is_left(monkeypatch):
-    from lightning.devices import guard
-    from lightning.devices.deadline import Patience
+    from lightning.kit.devices import guard
+    from lightning.kit.devices.deadline import Patience
 
     monkeypatch.setattr(guard, "SIMULATED", Patience(progress_s=0.2))
     error = refused("multiply", "1", "2", "--device", "sim://kit?fault=stuck_counter")
@@ -179,7 +179,7 @@ def test_a_sweep_in_which_no_curve_is_found_says_so(monkeypatch):
     def flat(*args, **options):
         raise ValueError("a fringe needs 16 finite points or more")
 
-    monkeypatch.setattr("lightning.calibration.transfer.sweep_all", flat)
+    monkeypatch.setattr("lightning.kit.calibration.measurement.transfer.sweep_all", flat)
     error = refused("sweep", "0")
     assert error["code"] == "calibration"
     assert "16 finite points" in error["message"]
@@ -307,7 +307,7 @@ def test_an_interruption_has_a_code_of_its_own(monkeypatch):
     def interrupted(address):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lightning.devices.connect", interrupted)
+    monkeypatch.setattr("lightning.kit.connection.connect", interrupted)
     assert ran("multiply", "1", "2") == (130, "", "")
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from libraries import skip_without
 
-from lightning import doctor, profiles
-from lightning.calibration import store
+from lightning import doctor
 from lightning.doctor import devices, installation, purposes
+from lightning.kit import profiles
+from lightning.kit.calibration import store
 
 skip_without("qick", reason="a device is a QickConfig: pip install 'lightbed[kit]'")
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from lightning.compiler import CompiledModel, Hardware, Options, compile_network, load_model, model_hash
-from lightning.compiler import archive as lng
-from lightning.compiler.archive import packed, unpacked
+from lightning.compiler.lng_file import archive as lng
+from lightning.compiler.lng_file.archive import packed, unpacked
 from lightning.errors import CompileError, ModelFileError
 from lightning.networks.network import Node
 

@@ -367,7 +367,7 @@ def test_a_picture_that_cannot_be_is_refused_before_the_work(weak, bright_blocks
     def never(*_):
         raise AssertionError("the work began")
 
-    monkeypatch.setattr("lightning.evaluation.dataset.load_dataset", never)
+    monkeypatch.setattr("lightning.evaluation.datasets.load_dataset", never)
     words = ("sensitivity", weak("fc2"), bright_blocks, "--png")
     assert refused(*words, tmp_path / "bad.xyz")[0] == "picture"
     assert refused(*words, tmp_path / "nowhere" / "a.png")[0] == "picture"

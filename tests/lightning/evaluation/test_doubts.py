@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lightning.compiler import compile_network, load_or_compile
-from lightning.evaluation.doubts import (
+from lightning.evaluation.warnings import (
     activations_counted,
     doubts_of_clipping,
     doubts_of_data,

@@ -9,8 +9,8 @@ from libraries import skip_without
 skip_without("matplotlib", reason="pictures are drawn by matplotlib: pip install 'lightbed[kit]'")
 
 from lightning.evaluation.sensitivity import LayerLoss, Sensitivity, Tried
+from lightning.evaluation.sensitivity_plot import layer_losses
 from lightning.execution import Noise
-from lightning.pictures.sensitivity import layer_losses
 
 
 @pytest.fixture

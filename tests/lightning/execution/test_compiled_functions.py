@@ -7,7 +7,7 @@ import pytest
 
 numba = pytest.importorskip("numba")
 
-from lightning.execution.compiled import compiled
+from lightning.execution.kernels.compiled import compiled
 
 
 def twice(number):
@@ -45,5 +45,5 @@ def test_nothing_is_kept_where_numba_has_changed_inside(monkeypatch):
 
 @pytest.mark.process
 def test_kernels_can_be_imported_without_being_translated():
-    code = "import numba; numba.config.DISABLE_JIT = 1; import lightning.execution.chain_kernels"
+    code = "import numba; numba.config.DISABLE_JIT = 1; import lightning.execution.kernels.chain"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=100)

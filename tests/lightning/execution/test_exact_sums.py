@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from lightning.compiler import CompiledModel, Geometry, PhotonicLayer
 from lightning.execution import open_executor
-from lightning.execution.exact import CompiledMultiplier, ExactMultiplier
+from lightning.execution.interpreter import WalkingExecutor
+from lightning.execution.multipliers.exact import CompiledMultiplier, ExactMultiplier
 from lightning.execution.patches import patches, pixels
-from lightning.execution.walk import WalkingExecutor
 from lightning.networks.network import Network, Node, Preprocessing
 from lightning.networks.operations import apply
 
@@ -236,7 +236,7 @@ def test_images_go_through_in_parts_that_do_not_matter(random_model, monkeypatch
     model = random_model(5, (30, 10, 4))
     images = np.random.default_rng(2).integers(0, 256, (7, 30)).astype(np.float32)
     whole = WalkingExecutor(model, ExactMultiplier()).run(images).scores
-    monkeypatch.setattr("lightning.execution.walk.MOST_IMAGES", 2)
+    monkeypatch.setattr("lightning.execution.interpreter.MOST_IMAGES", 2)
     assert WalkingExecutor(model, ExactMultiplier()).run(images).scores.tolist() == whole.tolist()
 
 

@@ -11,12 +11,13 @@ stats = library("scipy.stats")
 
 from lightning.compiler import Hardware
 from lightning.errors import OutOfRange
-from lightning.execution import Faults, Noise, noisy, open_executor
-from lightning.execution.brute import BruteMultiplier
-from lightning.execution.exact import ExactMultiplier
-from lightning.execution.noisy import NoisyMultiplier, may_clip
+from lightning.execution import Faults, Noise, open_executor
+from lightning.execution.interpreter import WalkingExecutor
+from lightning.execution.multipliers import noisy
+from lightning.execution.multipliers.exact import ExactMultiplier
+from lightning.execution.multipliers.noisy import NoisyMultiplier, may_clip
+from lightning.execution.multipliers.per_readout import BruteMultiplier
 from lightning.execution.patches import patches
-from lightning.execution.walk import WalkingExecutor
 
 DRAWS = 4000
 

@@ -10,9 +10,9 @@ from fpga.photonic_mac import layer_results, quantised
 from lightning.compiler import Options, compile_network, load_model
 from lightning.errors import InputError, OutOfRange
 from lightning.execution import EMULATOR, Faults, open_executor
-from lightning.execution.exact import ExactMultiplier
+from lightning.execution.interpreter import WalkingExecutor
+from lightning.execution.multipliers.exact import ExactMultiplier
 from lightning.execution.published import log_softmax
-from lightning.execution.walk import WalkingExecutor
 from lightning.networks import load_network
 from lightning.networks.network import Preprocessing
 

@@ -11,10 +11,10 @@ skip_without("typer", reason="the command line needs it")
 
 from lightning.cli import run_app
 from lightning.compiler import Options, compile_network
-from lightning.execution.opening import open_executor
+from lightning.execution.factory import open_executor
 from lightning.networks import load_network
 from lightning.serving import Repository
-from lightning.serving.datagrams import DatagramServer
+from lightning.serving.packets.server import DatagramServer
 
 
 @pytest.fixture

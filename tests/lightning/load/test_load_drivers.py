@@ -17,7 +17,7 @@ from lightning.load.http_messages import message_length
 from lightning.load.outcome import WAITING
 from lightning.load.schedule import poisson_schedule
 from lightning.load.targets import Target
-from lightning.serving.packets import Code, Datatype, Kind, Packet, parse, serialise
+from lightning.serving.packets.codec import Code, Datatype, Kind, Packet, parse, serialise
 
 pytestmark = pytest.mark.socket
 

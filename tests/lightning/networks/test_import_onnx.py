@@ -19,7 +19,7 @@ def floats(*shape, seed=1):
 
 
 def bytes_of(model):
-    from lightning.networks.imports.onnx_file import from_bytes
+    from lightning.networks.imports.onnx.file import from_bytes
 
     return from_bytes(model.SerializeToString(), "m")
 
@@ -350,7 +350,7 @@ def test_a_quantised_network_is_told_to_come_in_floats(onnx_model):
 
 
 def test_the_reference_page_names_every_operation():
-    from lightning.networks.imports.vocabulary import VOCABULARY
+    from lightning.networks.imports.operations.vocabulary import VOCABULARY
 
     page = (Path(__file__).parents[3] / "docs" / "reference" / "networks.md").read_text(encoding="utf-8")
     assert [name for name in VOCABULARY if f"`{name}`" not in page] == []
@@ -482,7 +482,7 @@ def test_data_in_a_file_of_their_own(tmp_path, onnx_model):
 
 
 def test_damaged_files_give_a_network_or_an_error_of_ours(onnx_model):
-    from lightning.networks.imports.onnx_file import from_bytes
+    from lightning.networks.imports.onnx.file import from_bytes
 
     constants = {"w": floats(2, 1, 2, 2), "t": np.array([0, -1]), "v": floats(18, 3), "b": floats(3)}
     nodes = [

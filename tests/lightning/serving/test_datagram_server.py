@@ -17,15 +17,12 @@ import pytest
 
 from lightning.compiler import Options, compile_network
 from lightning.errors import ServingError
-from lightning.execution.opening import open_executor
-from lightning.execution.seam import Noise
+from lightning.execution.factory import open_executor
+from lightning.execution.interface import Noise
 from lightning.networks.network import Network, Node, Preprocessing
-from lightning.serving import Repository, datagrams
-from lightning.serving.datagrams import DatagramServer
-from lightning.serving.later import MOST
-from lightning.serving.many import Inbox
-from lightning.serving.packet_counts import LATE
-from lightning.serving.packets import (
+from lightning.serving import Repository
+from lightning.serving.packets import server as datagrams
+from lightning.serving.packets.codec import (
     HEADER,
     ROOM,
     Code,
@@ -37,9 +34,13 @@ from lightning.serving.packets import (
     serialise,
     split,
 )
-from lightning.serving.reassembly import Reassembly
-from lightning.serving.replays import Replays
-from lightning.serving.services import Service
+from lightning.serving.packets.counts import LATE
+from lightning.serving.packets.deferred import MOST
+from lightning.serving.packets.mmsg import Inbox
+from lightning.serving.packets.reassembly import Reassembly
+from lightning.serving.packets.replay_cache import Replays
+from lightning.serving.packets.server import DatagramServer
+from lightning.serving.packets.services import Service
 
 pytestmark = pytest.mark.socket
 
@@ -275,7 +276,7 @@ def test_time_in_the_queue_counts_for_the_deadline(doubles, opened, client):
 
 
 def test_a_deadline_that_passes_while_the_model_runs_is_missed(doubles, opened, client, clock, monkeypatch):
-    monkeypatch.setattr("lightning.serving.rounds.wall_clock", clock.time_ns)
+    monkeypatch.setattr("lightning.serving.packets.packet_loop.wall_clock", clock.time_ns)
     with DatagramServer(doubles) as server:
         asked = client(server)
         asked.ask(request(1))

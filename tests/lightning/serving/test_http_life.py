@@ -14,8 +14,8 @@ skip_without("uvicorn", reason="HTTP needs lightbed[serve]")
 skip_without("uvloop", reason="HTTP needs lightbed[serve]")
 
 from lightning.errors import ServingError
-from lightning.serving.hot import Infer
-from lightning.serving.packet_counts import PacketCounts
+from lightning.serving.http.fast_path import Infer
+from lightning.serving.packets.counts import PacketCounts
 from lightning.serving.repository import Repository
 from lightning.serving.server import HttpServer
 

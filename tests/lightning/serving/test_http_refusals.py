@@ -15,7 +15,7 @@ skip_without("prometheus_client", reason="HTTP needs lightbed[serve]")
 skip_without("uvicorn", reason="HTTP needs lightbed[serve]")
 skip_without("uvloop", reason="HTTP needs lightbed[serve]")
 
-from lightning.serving.hot import Infer, Limits
+from lightning.serving.http.fast_path import Infer, Limits
 from lightning.serving.repository import Repository
 from lightning.serving.server import HttpServer
 

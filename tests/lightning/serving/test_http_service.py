@@ -19,8 +19,8 @@ skip_without("uvloop", reason="HTTP needs lightbed[serve]")
 from lightning.compiler import model_hash
 from lightning.errors import LightningError, ServingError
 from lightning.execution import open_executor
-from lightning.serving.asgi import STATUS
-from lightning.serving.hot import Infer
+from lightning.serving.http.asgi import STATUS
+from lightning.serving.http.fast_path import Infer
 from lightning.serving.repository import Repository
 from lightning.serving.server import HttpServer
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning.serving.reassembly import COST, Reassembly, Whole
-from lightning.serving.replays import Replays
+from lightning.serving.packets.reassembly import COST, Reassembly, Whole
+from lightning.serving.packets.replay_cache import Replays
 
 
 @given(st.permutations(range(5)))

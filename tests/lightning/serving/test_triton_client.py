@@ -13,7 +13,7 @@ import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
 from lightning.execution import open_executor
-from lightning.serving.hot import Infer
+from lightning.serving.http.fast_path import Infer
 from lightning.serving.repository import Repository
 from lightning.serving.server import HttpServer
 

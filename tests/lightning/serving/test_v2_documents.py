@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from lightning.errors import MalformedRequest
-from lightning.serving.binary import DATATYPES, from_bytes, from_lists
-from lightning.serving.v2 import decode_request, encode_answer
+from lightning.serving.http.binary import DATATYPES, from_bytes, from_lists
+from lightning.serving.http.v2 import decode_request, encode_answer
 
 NUMBERS = st.sampled_from(sorted(DATATYPES)).flatmap(
     lambda name: st.tuples(

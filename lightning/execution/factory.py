@@ -1,0 +1,92 @@
+"""Which executor carries out which fidelity."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any, get_args
+
+from lightning.compiler.model import CompiledModel
+from lightning.errors import OutOfRange
+from lightning.execution.interface import Executor, Fidelity, Multiplier, Noise
+from lightning.execution.interpreter import WalkingExecutor
+from lightning.execution.multipliers.exact import exact_multiplier
+from lightning.execution.multipliers.noisy import checked_average, checked_noise, checked_seed, may_clip
+from lightning.execution.quirks import Faults
+from lightning.optional import needed
+
+
+def open_executor(
+    model: CompiledModel,
+    fidelity: Fidelity = "exact",
+    *,
+    noise: Noise | None = None,
+    seed: int = 0,
+    device: Any = None,
+    bus: Any = None,
+    average: int = 1,
+    faults: Faults | None = None,
+) -> Executor:
+    """An executor for `model`.
+
+    `noise`, `seed` and `average` are for `noisy` (by default what was measured on the prototype); `device` (an
+    address, or what `lightning.connect` gives; the twin by default) and `average` for `device`; `bus` (an address, or
+    an open bus; the fast simulator by default) for `datapath`; `faults` for models of the published scheme. Raises
+    `OutOfRange` for a fidelity or noise that cannot be, and `MissingLibrary` for noise without numba.
+    """
+    if fidelity not in get_args(Fidelity):
+        raise OutOfRange(
+            f"fidelity {fidelity!r} is not known", hint=f"Choose one of: {', '.join(get_args(Fidelity))}"
+        )
+    seed, average = checked_seed(seed), checked_average(average)
+    if average != 1 and fidelity in {"exact", "datapath"}:
+        raise OutOfRange(
+            f"fidelity {fidelity} has nothing to average",
+            hint="Leave `average` out, or choose noisy or device",
+        )
+    if fidelity == "exact":
+        return _fused_or_walking(model, exact_multiplier(), fidelity, faults)
+    if fidelity == "noisy":
+        return _noisy(model, noise or Noise(), seed, average, faults)
+    return WalkingExecutor(model, _of_hardware(model, fidelity, device, bus, average, seed), fidelity, faults)
+
+
+def _noisy(model: CompiledModel, noise: Noise, seed: int, average: int, faults: Faults | None) -> Executor:
+    needed("numba", "for noise")
+    from lightning.execution.multipliers.noisy import NoisyMultiplier
+    from lightning.execution.multipliers.per_readout import BruteMultiplier
+
+    given = checked_noise(replace(noise, average=average) if average != 1 else noise)
+    if may_clip(given, model.hardware):
+        return WalkingExecutor(model, BruteMultiplier(model, given, seed), "noisy", faults)
+    multiplier = NoisyMultiplier(model, given, seed)
+    return _fused_or_walking(model, multiplier, "noisy", faults, given, seed)
+
+
+def _fused_or_walking(
+    model: CompiledModel,
+    multiplier: Multiplier,
+    fidelity: Fidelity,
+    faults: Faults | None,
+    noise: Noise | None = None,
+    seed: int = 0,
+) -> Executor:
+    from lightning.execution.chains.chain import Chain, fits
+    from lightning.execution.chains.fused import FusedExecutor
+
+    walk = WalkingExecutor(model, multiplier, fidelity, faults)
+    if not find_spec("numba") or not fits(model, noise):
+        return walk
+    return FusedExecutor(Chain(model, noise, seed, faults), walk)
+
+
+def _of_hardware(
+    model: CompiledModel, fidelity: Fidelity, device: Any, bus: Any, average: int, seed: int
+) -> Multiplier:
+    if fidelity == "device":
+        from lightning.execution.multipliers.device import DeviceMultiplier
+
+        return DeviceMultiplier("sim://kit" if device is None else device, average=average, seed=seed)
+    from lightning.execution.multipliers.datapath import DatapathMultiplier
+
+    return DatapathMultiplier(model, "fastsim://" if bus is None else bus)

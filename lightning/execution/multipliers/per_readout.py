@@ -1,0 +1,66 @@
+"""Sums with noise, readout by readout, as the schedule sends them: slow, and right by construction.
+
+Every readout is bipolar, its baseline subtracted, not rounded, and clipped at the converter's full scale alone, which
+is counted. It is what the fast path in `noisy` is compared with, and what runs where a converter may clip.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.datapath.schedule import passes_of
+from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
+from lightning.errors import OutOfRange
+from lightning.execution.interface import Activations, Keys, Noise
+from lightning.execution.multipliers.noisy import checked_noise, streams_of
+from lightning.execution.multipliers.readouts import OrderedReadouts, readouts_in_order
+
+
+class BruteMultiplier:
+    """One draw a readout. `clipped` counts the samples that were beyond the converter's full scale."""
+
+    def __init__(self, model: CompiledModel, noise: Noise, seed: int = 0) -> None:
+        if noise.place == "per-output":
+            raise OutOfRange(
+                "noise per output has no readouts to take one by one", hint="Take per-product noise"
+            )
+        self.noise = checked_noise(noise)
+        self.clipped = 0
+        self._hardware = model.hardware
+        self._seed = np.uint64(seed)
+        self._streams = streams_of(model)
+        self._readouts: dict[str, OrderedReadouts] = {}
+
+    def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
+        """(images, positions, groups, rows) float32, not rounded, of (images, positions, groups, terms)."""
+        from lightning.execution.kernels.readouts import read_into
+
+        ready, numbers, stream = self._ready(layer), self._numbers(), self._streams[layer.name]
+        out = np.empty((*activations.shape[:3], layer.weights.shape[1]), np.float32)
+        for image, key in enumerate(keys):
+            self.clipped += read_into(
+                activations[image],
+                ready.sizes,
+                ready.order,
+                ready.signs,
+                passes_of(layer),
+                numbers,
+                self._seed,
+                key,
+                stream,
+                out[image],
+            )
+        return out
+
+    def _numbers(self) -> npt.NDArray[np.float64]:
+        """As the kernel takes them."""
+        noise = self.noise
+        limit = noise.full_scale * self._hardware.wavelengths
+        return np.array([noise.mean, noise.sigma**2, noise.shot, noise.intensity, noise.average, limit])
+
+    def _ready(self, layer: PhotonicLayer) -> OrderedReadouts:
+        if layer.name not in self._readouts:
+            dense = self.noise.place == "per-product-dense"
+            self._readouts[layer.name] = readouts_in_order(layer, self._hardware, dense=dense)
+        return self._readouts[layer.name]
