@@ -23,23 +23,23 @@ SERIES = ("#0b62a4", "#0f8a6a", "#8a3ffc", "#b2457a")
 DPI = 144
 
 
-class PictureError(LightningError):
+class PlotError(LightningError):
     """A picture that cannot be written."""
 
     code = "picture"
 
 
-class Picture(Figure):
+class Plot(Figure):
     """A figure that a notebook shows without pyplot."""
 
     def _repr_png_(self) -> bytes:
         return as_png(self)
 
 
-def sheet(width: float = 7.2, height: float = 4.0) -> Picture:
+def sheet(width: float = 7.2, height: float = 4.0) -> Plot:
     """An empty figure, in inches."""
     margins = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)
-    return Picture(figsize=(width, height), layout=margins, facecolor="white")
+    return Plot(figsize=(width, height), layout=margins, facecolor="white")
 
 
 def plain(axes: Any, *, x: str = "", y: str = "") -> None:
@@ -57,7 +57,7 @@ def plain(axes: Any, *, x: str = "", y: str = "") -> None:
         axes.set_ylabel(y, color=INK, fontsize=10)
 
 
-def headed(figure: Picture, title: str, device: str, *, simulated: bool) -> None:
+def headed(figure: Plot, title: str, device: str, *, simulated: bool) -> None:
     """The title, whose device it was, and the mark of a simulated one."""
     top = figure.axes[0]
     top.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold", pad=22)
@@ -106,26 +106,26 @@ def as_png(figure: Any) -> bytes:
     return written.getvalue()
 
 
-def checked_file(file: str | Path) -> Path:
+def check_file(file: str | Path) -> Path:
     """Where a picture can be written, to be asked before the work for it begins.
 
-    Raises `PictureError` for a name that ends in no kind of picture, and for a folder that is not there.
+    Raises `PlotError` for a name that ends in no kind of picture, and for a folder that is not there.
     """
     path = Path(file)
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise PictureError(f"{str(path)!r} names no kind of picture", hint="End it in .png, .svg or .pdf")
+        raise PlotError(f"{str(path)!r} names no kind of picture", hint="End it in .png, .svg or .pdf")
     if not path.parent.is_dir():
-        raise PictureError(f"there is no folder {str(path.parent)!r}", hint="Make it, or give another path")
+        raise PlotError(f"there is no folder {str(path.parent)!r}", hint="Make it, or give another path")
     return path
 
 
 def save(figure: Any, file: str | Path) -> Path:
-    """Write it, in the format that the name ends in (png, svg, pdf). Raises `PictureError`."""
-    path = checked_file(file)
+    """Write it, in the format that the name ends in (png, svg, pdf). Raises `PlotError`."""
+    path = check_file(file)
     try:
         figure.savefig(path, dpi=DPI)
     except OSError as error:
-        raise PictureError(
+        raise PlotError(
             f"{str(path)!r} cannot be written ({error.strerror})", hint="Give another path"
         ) from error
     return path

@@ -111,10 +111,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def picture(text: str) -> Path:
     """A file that can be drawn to, or an error before the training begins."""
-    from lightning.canvas import checked_file
+    from lightning.canvas import check_file
 
     try:
-        return checked_file(text)
+        return check_file(text)
     except LightningError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

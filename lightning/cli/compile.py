@@ -129,9 +129,9 @@ def compile_file(
 
 def _doubts(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
     """Of samples that nothing prepares, where nobody has asked for that."""
-    from lightning.evaluation.warnings import doubts_of_data
+    from lightning.evaluation.warnings import warnings_of_data
 
-    return doubts_of_data(model, name, raw)
+    return warnings_of_data(model, name, raw)
 
 
 def raw_samples(name: str) -> Any:

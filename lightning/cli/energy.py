@@ -95,9 +95,9 @@ def _shot_points(compiled: CompiledModel, data: str, limit: int) -> tuple[tuple[
 
 def _draw(png: Path, costs: list[Costs], points: tuple[ShotPoint, ...], exact: float, name: str) -> None:
     from lightning.canvas import save
-    from lightning.costs.energy_plot import energy_bars, shot_noise_picture
+    from lightning.costs.energy_plot import energy_bars, shot_noise_plot
 
-    save(shot_noise_picture(points, name, exact) if points else energy_bars(costs, name), png)
+    save(shot_noise_plot(points, name, exact) if points else energy_bars(costs, name), png)
 
 
 def _document(costs: list[Costs]) -> dict[str, Any]:

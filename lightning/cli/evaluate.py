@@ -72,7 +72,7 @@ def evaluate_command(
     from lightning.evaluation.datasets import load_dataset
     from lightning.evaluation.models import compiled_for
     from lightning.evaluation.result import prepared, rounded
-    from lightning.evaluation.warnings import doubts_of_clipping, doubts_of_data
+    from lightning.evaluation.warnings import warnings_of_clipping, warnings_of_data
     from lightning.execution.interface import Noise
 
     how.one_of("compare", compare or "onnxruntime", ("onnxruntime",))
@@ -84,10 +84,10 @@ def evaluate_command(
     used = _seeds(run, seed, seeds, compared=compare is not None)
     compiled, dataset = compiled_for(model, part_of(load_dataset(data), part))
     dataset = dataset.first(limit)
-    doubts = warn(doubts_of_data(compiled, dataset.name, dataset.x))
+    doubts = warn(warnings_of_data(compiled, dataset.name, dataset.x))
     run_with = used if run.fidelity == "noisy" else used[:1]
     found = counted(run, compiled, dataset, run_with)
-    doubts += warn(doubts_of_clipping(compiled, len(run_with) * len(dataset.x), counters_of(found)))
+    doubts += warn(warnings_of_clipping(compiled, len(run_with) * len(dataset.x), counters_of(found)))
     origin = run.provenance(compiled, run_with)
     rows = _table(compiled, dataset, run.noise or Noise(), used) if compare else []
     if as_json:

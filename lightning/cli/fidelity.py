@@ -11,7 +11,7 @@ import typer
 
 from lightning.cli.options import TWIN
 from lightning.errors import ConfigError, OutOfRange
-from lightning.execution.quirks import EMULATOR, Faults
+from lightning.execution.quirks import EMULATOR, Quirks
 
 if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
@@ -66,7 +66,7 @@ FaultNames = Annotated[
 ]
 
 SIMULATED_BUS = "fastsim://"
-NO_FAULTS = Faults()
+NO_QUIRKS = Quirks()
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Run:
     """A soc of `--fidelity device`, connected already; of the others nothing."""
     bus: str
     average: int
-    faults: Faults = NO_FAULTS
+    quirks: Quirks = NO_QUIRKS
 
     def seed_of(self, given: int | None, *, compared: bool = False) -> int:
         """The first seed, 0 unless one was given. Raises `ConfigError` where nothing is random.
@@ -97,7 +97,7 @@ class Run:
         """An executor for this model. Raises `ConfigError` for faults of a scheme that the model does not have."""
         from lightning.execution import open_executor
 
-        if self.faults != NO_FAULTS and not model.shift_normalised:
+        if self.quirks != NO_QUIRKS and not model.shift_normalised:
             raise ConfigError(
                 f"faults are chosen, and the model has the scheme {model.scheme}",
                 hint="Compile it with --scheme published, or leave --fault out",
@@ -110,12 +110,12 @@ class Run:
             device=self.device,
             bus=self.bus,
             average=self.average if self.fidelity == "device" else 1,
-            faults=self.faults,
+            quirks=self.quirks,
         )
 
     def provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
         """What a result says of its origin."""
-        return replace(self._provenance(model, seeds), faults=names_of(self.faults))
+        return replace(self._provenance(model, seeds), faults=names_of(self.quirks))
 
     def _provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
         from lightning.evaluation.result import Provenance
@@ -161,29 +161,29 @@ def chosen(
         )
     _check_whereabouts(kind, device, bus, calibrated=calibrated)
     noise = noise_of(place, sigma, mean, average, device, calibrated=calibrated) if kind == "noisy" else None
-    departures = faults_of(faults or ())
+    departures = quirks_of(faults or ())
     soc = _connected(device) if kind == "device" else None
     return Run(kind, noise, soc, bus or SIMULATED_BUS, average, departures)
 
 
-def faults_of(names: Sequence[str]) -> Faults:
+def quirks_of(names: Sequence[str]) -> Quirks:
     """The faults of these names. Raises `OutOfRange`.
 
-    >>> faults_of(["signs-dropped"])
-    Faults(last_layer_normalised=False, signs_dropped=True)
+    >>> quirks_of(["signs-dropped"])
+    Quirks(last_layer_normalised=False, signs_dropped=True)
     """
     every = names_of(EMULATOR)
     asked = {one_of("fault", each, (*every, "emulator")) for each in names}
-    return Faults(**{each.replace("-", "_"): True for each in every if asked & {each, "emulator"}})
+    return Quirks(**{each.replace("-", "_"): True for each in every if asked & {each, "emulator"}})
 
 
-def names_of(faults: Faults) -> tuple[str, ...]:
+def names_of(quirks: Quirks) -> tuple[str, ...]:
     """What they are called on the command line.
 
     >>> names_of(EMULATOR)
     ('last-layer-normalised', 'signs-dropped')
     """
-    return tuple(name.replace("_", "-") for name, there in asdict(faults).items() if there)
+    return tuple(name.replace("_", "-") for name, there in asdict(quirks).items() if there)
 
 
 def _check_whereabouts(kind: Fidelity, device: str | None, bus: str | None, *, calibrated: bool) -> None:

@@ -56,7 +56,7 @@ def infer(
     """
     from lightning.compiler.source import load_or_compile
     from lightning.evaluation.images import read_input
-    from lightning.evaluation.warnings import doubts_of_clipping
+    from lightning.evaluation.warnings import warnings_of_clipping
 
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
     seed = run.seed_of(seed)
@@ -64,7 +64,7 @@ def infer(
     raw = read_input(image, compiled.network, resize=resize)
     doubts = warn(_doubts(compiled, image, raw))
     answers = _answered(run, compiled, raw, seed, key)
-    doubts += warn(doubts_of_clipping(compiled, 1, answers.counters))
+    doubts += warn(warnings_of_clipping(compiled, 1, answers.counters))
     origin = run.provenance(compiled, (seed,))
     if as_json:
         told = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
@@ -90,9 +90,9 @@ def _answered(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: i
 
 def _doubts(compiled: CompiledModel, image: Path, raw: Raw) -> Iterator[str]:
     from lightning.evaluation.images import loses_colours
-    from lightning.evaluation.warnings import doubts_of_data
+    from lightning.evaluation.warnings import warnings_of_data
 
-    yield from doubts_of_data(compiled, image.name, raw)
+    yield from warnings_of_data(compiled, image.name, raw)
     if loses_colours(image, compiled.network):
         yield f"{image.name} has colours, and {compiled.network.name} takes grey levels: they are mixed"
 

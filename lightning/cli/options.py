@@ -25,9 +25,9 @@ def _drawable(file: Path | None) -> Path | None:
     """Refused before the work, whose result would be lost with it."""
     if file is None:
         return None
-    from lightning.canvas import checked_file
+    from lightning.canvas import check_file
 
-    return checked_file(file)
+    return check_file(file)
 
 
 Png = Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lightning.canvas import FAINT, INK, LIGHT, SERIES, SHADE, Picture, headed, legend, plain, sheet
+from lightning.canvas import FAINT, INK, LIGHT, SERIES, SHADE, Plot, headed, legend, plain, sheet
 from lightning.costs import BASELINES, Costs
 from lightning.costs.presets import Group
 from lightning.costs.shot_noise import FEW_PHOTONS, ShotPoint
@@ -18,7 +18,7 @@ GROUPS: tuple[tuple[Group, str], ...] = (
 )
 
 
-def energy_bars(costs: Sequence[Costs], name: str) -> Picture:
+def energy_bars(costs: Sequence[Costs], name: str) -> Plot:
     """Energy of a multiply-accumulate by part for each system, beside digital baselines; a logarithmic axis."""
     figure = sheet(8.0, 1.4 + 0.42 * (len(BASELINES) + len(costs) * (len(GROUPS) + 1)))
     axes = figure.add_subplot()
@@ -67,7 +67,7 @@ def _plain(value: float) -> str:
     return f"{float(f'{value:.3g}'):,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def shot_noise_picture(points: Sequence[ShotPoint], name: str, exact: float) -> Picture:
+def shot_noise_plot(points: Sequence[ShotPoint], name: str, exact: float) -> Plot:
     """Accuracy against photons a multiply, with the accuracy without noise."""
     figure = sheet()
     axes = figure.add_subplot()

@@ -21,7 +21,7 @@ from lightning.evaluation.accuracy import evaluate
 from lightning.evaluation.dataset import Dataset
 from lightning.execution import open_executor
 from lightning.execution.interface import Activations, Executor, Keys, Multiplier, Noise
-from lightning.execution.interpreter import WalkingExecutor
+from lightning.execution.interpreter import Interpreter
 from lightning.execution.multipliers.exact import exact_multiplier
 from lightning.execution.multipliers.noisy import NoisyMultiplier
 
@@ -107,7 +107,7 @@ class OneNoisyLayer:
 def one_noisy_layer(model: CompiledModel, layer: str, noise: Noise, seed: int) -> Executor:
     """An executor with noise in this layer alone."""
     products = OneNoisyLayer(exact_multiplier(), NoisyMultiplier(model, noise, seed), layer)
-    return WalkingExecutor(model, products, "noisy")
+    return Interpreter(model, products, "noisy")
 
 
 def sensitivity(

@@ -8,11 +8,11 @@ from typing import Any
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from lightning.canvas import FAINT, INK, SERIES, Picture, headed, mark_simulated, plain, sheet
+from lightning.canvas import FAINT, INK, SERIES, Plot, headed, mark_simulated, plain, sheet
 from lightning.evaluation.sensitivity import Sensitivity, points
 
 
-def layer_losses(found: Sensitivity, model: str, data: str) -> Picture:
+def layer_losses(found: Sensitivity, model: str, data: str) -> Plot:
     """Left: points lost with noise in one layer alone, in the order of the network. Right: accuracy with noise in all
     layers against sigma, with the loss that is allowed and the sigma that keeps it.
     """

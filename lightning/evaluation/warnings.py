@@ -22,7 +22,7 @@ LEVELS = 127
 _SHAPE_ONLY = frozenset({"Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze"})
 
 
-def doubts_of_data(model: CompiledModel, name: str, raw: Raw) -> Iterator[str]:
+def warnings_of_data(model: CompiledModel, name: str, raw: Raw) -> Iterator[str]:
     """Why the answers of `model` for these raw inputs, called `name`, may mean nothing."""
     largest, made_for = float(np.abs(raw).max(initial=0)), largest_made_for(model)
     if made_for and not made_for / FAR <= largest <= made_for * FAR:
@@ -37,7 +37,7 @@ def doubts_of_data(model: CompiledModel, name: str, raw: Raw) -> Iterator[str]:
         )
 
 
-def doubts_of_clipping(model: CompiledModel, images: int, counters: Mapping[str, int]) -> Iterator[str]:
+def warnings_of_clipping(model: CompiledModel, images: int, counters: Mapping[str, int]) -> Iterator[str]:
     """Why they may, after `images` were run and `counters` counted."""
     share = counters.get("clipped_activations", 0) / max(images * activations_counted(model), 1)
     if share > MUCH:

@@ -21,7 +21,7 @@ from lightbed.lazy import lazy_names
 if TYPE_CHECKING:
     from lightning.execution.factory import open_executor
     from lightning.execution.interface import Answers, Executor, Fidelity, Multiplier, Noise
-    from lightning.execution.quirks import EMULATOR, Faults
+    from lightning.execution.quirks import EMULATOR, Faults, Quirks
 
 __all__ = [
     "EMULATOR",
@@ -31,6 +31,7 @@ __all__ = [
     "Fidelity",
     "Multiplier",
     "Noise",
+    "Quirks",
     "open_executor",
 ]
 
@@ -39,7 +40,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "factory": "open_executor",
-            "quirks": "EMULATOR Faults",
+            "quirks": "EMULATOR Faults Quirks",
             "interface": "Answers Executor Fidelity Multiplier Noise",
         },
     )

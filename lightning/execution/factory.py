@@ -9,10 +9,10 @@ from typing import Any, get_args
 from lightning.compiler.model import CompiledModel
 from lightning.errors import OutOfRange
 from lightning.execution.interface import Executor, Fidelity, Multiplier, Noise
-from lightning.execution.interpreter import WalkingExecutor
+from lightning.execution.interpreter import Interpreter
 from lightning.execution.multipliers.exact import exact_multiplier
-from lightning.execution.multipliers.noisy import checked_average, checked_noise, checked_seed, may_clip
-from lightning.execution.quirks import Faults
+from lightning.execution.multipliers.noisy import check_average, check_noise, check_seed, may_clip
+from lightning.execution.quirks import Quirks
 from lightning.optional import needed
 
 
@@ -25,59 +25,61 @@ def open_executor(
     device: Any = None,
     bus: Any = None,
     average: int = 1,
-    faults: Faults | None = None,
+    quirks: Quirks | None = None,
+    faults: Quirks | None = None,
 ) -> Executor:
     """An executor for `model`.
 
     `noise`, `seed` and `average` are for `noisy` (by default what was measured on the prototype); `device` (an
     address, or what `lightning.connect` gives; the twin by default) and `average` for `device`; `bus` (an address, or
-    an open bus; the fast simulator by default) for `datapath`; `faults` for models of the published scheme. Raises
+    an open bus; the fast simulator by default) for `datapath`; `quirks` (in the
+    release before: `faults`) for models of the published scheme. Raises
     `OutOfRange` for a fidelity or noise that cannot be, and `MissingLibrary` for noise without numba.
     """
     if fidelity not in get_args(Fidelity):
         raise OutOfRange(
             f"fidelity {fidelity!r} is not known", hint=f"Choose one of: {', '.join(get_args(Fidelity))}"
         )
-    seed, average = checked_seed(seed), checked_average(average)
+    seed, average, quirks = check_seed(seed), check_average(average), quirks or faults
     if average != 1 and fidelity in {"exact", "datapath"}:
         raise OutOfRange(
             f"fidelity {fidelity} has nothing to average",
             hint="Leave `average` out, or choose noisy or device",
         )
     if fidelity == "exact":
-        return _fused_or_walking(model, exact_multiplier(), fidelity, faults)
+        return _fused_or_interpreted(model, exact_multiplier(), fidelity, quirks)
     if fidelity == "noisy":
-        return _noisy(model, noise or Noise(), seed, average, faults)
-    return WalkingExecutor(model, _of_hardware(model, fidelity, device, bus, average, seed), fidelity, faults)
+        return _noisy(model, noise or Noise(), seed, average, quirks)
+    return Interpreter(model, _of_hardware(model, fidelity, device, bus, average, seed), fidelity, quirks)
 
 
-def _noisy(model: CompiledModel, noise: Noise, seed: int, average: int, faults: Faults | None) -> Executor:
+def _noisy(model: CompiledModel, noise: Noise, seed: int, average: int, quirks: Quirks | None) -> Executor:
     needed("numba", "for noise")
     from lightning.execution.multipliers.noisy import NoisyMultiplier
-    from lightning.execution.multipliers.per_readout import BruteMultiplier
+    from lightning.execution.multipliers.per_readout import PerReadoutMultiplier
 
-    given = checked_noise(replace(noise, average=average) if average != 1 else noise)
+    given = check_noise(replace(noise, average=average) if average != 1 else noise)
     if may_clip(given, model.hardware):
-        return WalkingExecutor(model, BruteMultiplier(model, given, seed), "noisy", faults)
+        return Interpreter(model, PerReadoutMultiplier(model, given, seed), "noisy", quirks)
     multiplier = NoisyMultiplier(model, given, seed)
-    return _fused_or_walking(model, multiplier, "noisy", faults, given, seed)
+    return _fused_or_interpreted(model, multiplier, "noisy", quirks, given, seed)
 
 
-def _fused_or_walking(
+def _fused_or_interpreted(
     model: CompiledModel,
     multiplier: Multiplier,
     fidelity: Fidelity,
-    faults: Faults | None,
+    quirks: Quirks | None,
     noise: Noise | None = None,
     seed: int = 0,
 ) -> Executor:
     from lightning.execution.chains.chain import Chain, fits
     from lightning.execution.chains.fused import FusedExecutor
 
-    walk = WalkingExecutor(model, multiplier, fidelity, faults)
+    interpreter = Interpreter(model, multiplier, fidelity, quirks)
     if not find_spec("numba") or not fits(model, noise):
-        return walk
-    return FusedExecutor(Chain(model, noise, seed, faults), walk)
+        return interpreter
+    return FusedExecutor(Chain(model, noise, seed, quirks), interpreter)
 
 
 def _of_hardware(

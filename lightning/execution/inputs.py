@@ -28,7 +28,7 @@ def as_array(inputs: npt.ArrayLike) -> npt.NDArray[Any]:
         raise InputError(f"the inputs are no array: {error}", hint="Give rows of equal length") from error
 
 
-def checked_keys(keys: npt.ArrayLike | None, images: int) -> Keys:
+def check_keys(keys: npt.ArrayLike | None, images: int) -> Keys:
     """One whole number an image; 0, 1, 2, ... by default. Raises `InputError`."""
     if keys is None:
         return np.arange(images, dtype=np.uint64)

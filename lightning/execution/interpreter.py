@@ -12,11 +12,11 @@ import numpy.typing as npt
 from lightning.compiler.datapath.cycles import cycles_of_model
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.execution.activations import quantised, real_of, wrapped
-from lightning.execution.inputs import as_array, checked_keys, raw_shape
+from lightning.execution.inputs import as_array, check_keys, raw_shape
 from lightning.execution.interface import Activations, Answers, Fidelity, Keys, Multiplier
 from lightning.execution.patches import patches, pixels
 from lightning.execution.published import last_normalised, perfectly_scaled, shift_normalised
-from lightning.execution.quirks import Faults
+from lightning.execution.quirks import Quirks
 from lightning.networks.network import Node
 from lightning.networks.operations import apply
 from lightning.networks.preprocess import preprocess
@@ -26,7 +26,7 @@ PATCHES_BYTES = 2**23
 MOST_IMAGES = 256
 
 
-class WalkingExecutor:
+class Interpreter:
     """Runs any compiled model on any multiplier, in order, as the network's nodes say."""
 
     def __init__(
@@ -34,21 +34,21 @@ class WalkingExecutor:
         model: CompiledModel,
         multiplier: Multiplier,
         fidelity: Fidelity = "exact",
-        faults: Faults | None = None,
+        quirks: Quirks | None = None,
     ) -> None:
         self.model = model
         self.fidelity = fidelity
         self.multiplier = multiplier
-        self.faults = faults or Faults()
+        self.quirks = quirks or Quirks()
         self.cycles = cycles_of_model(model)
         self._chunk = _images_at_a_time(model)
         self._photonic = [node.name for node in model.network.nodes if node.name in model.layers]
-        self._normalises_last = model.shift_normalised and self.faults.last_layer_normalised
+        self._normalises_last = model.shift_normalised and self.quirks.last_layer_normalised
 
     def run(self, inputs: npt.ArrayLike, keys: npt.ArrayLike | None = None) -> Answers:
         """Answers for raw inputs (images, ...). Raises `InputError` for what the model does not take."""
         array = as_array(inputs)
-        named = checked_keys(keys, len(array) if array.ndim else 0)
+        named = check_keys(keys, len(array) if array.ndim else 0)
         counted: Counter[str] = Counter()
         clipped = getattr(self.multiplier, "clipped", 0)
         scores = []
@@ -97,7 +97,7 @@ class WalkingExecutor:
     def _activations(self, layer: PhotonicLayer, real: Floats, counted: Counter[str]) -> Activations:
         if self.model.shift_normalised and layer.name != self._photonic[0]:
             return (perfectly_scaled if self.model.perfect_scaling else shift_normalised)(real)
-        given = np.abs(real) if self.faults.signs_dropped else real
+        given = np.abs(real) if self.quirks.signs_dropped else real
         activations, clipped = quantised(given, layer)
         counted["clipped_activations"] += clipped
         return activations

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Faults:
+class Quirks:
     """Departures of the published artifact. All are off unless asked for; then results are those of the datapath.
 
     Two more are properties of a model: sums of the emulator do not wrap, and those of the datapath do (`wrap`); the
@@ -20,5 +20,7 @@ class Faults:
     """Inputs are reduced to magnitudes before they are sent: a negative one counts as its positive."""
 
 
-EMULATOR = Faults(last_layer_normalised=True, signs_dropped=True)
+Faults = Quirks
+"""Its name in the release before."""
+EMULATOR = Quirks(last_layer_normalised=True, signs_dropped=True)
 """As the published emulator computes."""

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from lightning.canvas import INK, SERIES, Picture, headed, legend, plain, sheet
+from lightning.canvas import INK, SERIES, Plot, headed, legend, plain, sheet
 from lightning.load.histogram import log_histogram
 from lightning.load.outcome import Outcome
 
 PERCENTILES = ((50, "p50"), (99, "p99"), (99.9, "p99.9"))
 
 
-def latencies(outcomes: Sequence[Outcome], about: str) -> Picture:
+def latencies(outcomes: Sequence[Outcome], about: str) -> Plot:
     """Above, how many answers took how long; below, what share took longer, down to one in as many as there are.
 
     With several rates a second picture beside it has percentiles, and what was lost, over rates. Without an answer

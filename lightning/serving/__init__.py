@@ -15,7 +15,10 @@
 | `server` | sockets, signals, the end |
 """
 
-from lightning.serving.model_instance import Loaded
+from lightning.serving.model_instance import ModelInstance
 from lightning.serving.repository import Repository
 
-__all__ = ["Loaded", "Repository"]
+__all__ = ["ModelInstance", "Repository"]
+
+Loaded = ModelInstance
+"""Its name in the release before."""

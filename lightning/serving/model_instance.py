@@ -47,7 +47,7 @@ MARKS = ("seed", "calibration")
 
 
 @dataclass(eq=False)
-class Loaded:
+class ModelInstance:
     """One version of a model with its warm executor. Only a `Lease` may use it."""
 
     name: str

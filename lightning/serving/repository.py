@@ -13,7 +13,7 @@ from typing import Any
 from lightning.compiler.model import CompiledModel
 from lightning.errors import ModelFileError, ServingError, UnknownModel
 from lightning.execution.interface import Executor
-from lightning.serving.model_instance import SLOW, Loaded
+from lightning.serving.model_instance import SLOW, ModelInstance
 from lightning.serving.turns import Turn
 
 Source = str | Path | CompiledModel
@@ -28,11 +28,11 @@ class Lease:
 
     __slots__ = ("_repository", "loaded")
 
-    def __init__(self, repository: Repository, loaded: Loaded) -> None:
+    def __init__(self, repository: Repository, loaded: ModelInstance) -> None:
         self._repository = repository
         self.loaded = loaded
 
-    def __enter__(self) -> Loaded:
+    def __enter__(self) -> ModelInstance:
         return self.loaded
 
     def __exit__(
@@ -74,15 +74,15 @@ class Repository:
         self._guard = threading.Lock()  # of all below; never held while a model is loaded
         self._loading = threading.Lock()  # one load at a time
         self._hardware = Turn()  # of all models that compute on it, in service or being made ready
-        self._serving: dict[str, Loaded] = {}
-        self._numbered: dict[int, Loaded] = {}
+        self._serving: dict[str, ModelInstance] = {}
+        self._numbered: dict[int, ModelInstance] = {}
         self._numbers: dict[str, int] = {}
         self._loads: dict[str, int] = {}
         self._sources: dict[str, Source] = {}
 
     # ------------------------------------------------------------------------------ loading
 
-    def load(self, name: str, source: Source | None = None) -> Loaded:
+    def load(self, name: str, source: Source | None = None) -> ModelInstance:
         """Load a model beside the one of this name, warm it, and let it take over; the old one ends when it is idle.
 
         Without `source` it is read again from where it came, or from the directory. Raises `UnknownModel` when
@@ -127,7 +127,7 @@ class Repository:
                 return Lease(self, loaded)
         raise self._unknown(name, version)
 
-    def release(self, loaded: Loaded) -> None:
+    def release(self, loaded: ModelInstance) -> None:
         """The end of a lease."""
         with self._guard:
             loaded.users -= 1
@@ -135,7 +135,7 @@ class Repository:
         if over:
             loaded.close()
 
-    def serving(self) -> tuple[Loaded, ...]:
+    def serving(self) -> tuple[ModelInstance, ...]:
         """Models in service, to be listed and not to be run."""
         with self._guard:
             return tuple(self._serving.values())
@@ -155,7 +155,7 @@ class Repository:
 
     # ------------------------------------------------------------------------------- inside
 
-    def _opened(self, name: str, model: CompiledModel, path: Path | None) -> Loaded:
+    def _opened(self, name: str, model: CompiledModel, path: Path | None) -> ModelInstance:
         number = self._numbers.get(name, len(self._numbers) + 1)
         version = self._loads.get(name, 0) + 1
         called = replace(
@@ -164,7 +164,9 @@ class Repository:
         with self._hardware:
             executor = self._open(called)
         turn = self._hardware if executor.fidelity in SLOW else Turn()
-        loaded = Loaded(name, str(version), number, model, executor, path, turn, self._origin_of(model))
+        loaded = ModelInstance(
+            name, str(version), number, model, executor, path, turn, self._origin_of(model)
+        )
         try:
             loaded.warm()
         except BaseException:
@@ -172,7 +174,7 @@ class Repository:
             raise
         return loaded
 
-    def _retire(self, loaded: Loaded | None) -> None:
+    def _retire(self, loaded: ModelInstance | None) -> None:
         if loaded is None:
             return
         with self._guard:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from lightning.canvas import FAINT, INK, SERIES, Picture, headed, legend, plain, sheet
+from lightning.canvas import FAINT, INK, SERIES, Plot, headed, legend, plain, sheet
 from lightning.compiler.measured import MEASURED_SIGMA
 
 NEARLY_NONE = 0.35
@@ -34,7 +34,7 @@ class Accuracies(Protocol):
         ...
 
 
-def noise_curves(curves: Mapping[str, Accuracies], title: str, *, trained_at: float | None = None) -> Picture:
+def noise_curves(curves: Mapping[str, Accuracies], title: str, *, trained_at: float | None = None) -> Plot:
     """A line for each name, with the sigma of Lightning's prototype, and that of training if there was any."""
     figure = sheet(7.2, 4.4)
     axes = figure.subplots()

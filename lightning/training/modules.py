@@ -12,7 +12,7 @@ from lightning.errors import CompileError
 from lightning.optional import needed
 from lightning.training.emulation import Emulation
 from lightning.training.layers import PhotonicForward
-from lightning.training.outliers import StrayProducts, strays_of
+from lightning.training.outliers import OutlierProducts, outliers_of
 from lightning.training.ranges import FixedRange, ShiftedRange
 
 torch = needed("torch", "to train networks")
@@ -48,9 +48,9 @@ def emulated(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[An
     for index, layer in enumerate(layers.values()):
         known = common.range_of(index) if common else FixedRange(emulation.percentile)
         layer.forward = PhotonicForward(layer, known, emulation, generator, common)
-    strays = strays_of(module, layers)
+    outliers = outliers_of(module, layers)
     try:
-        with StrayProducts(strays) if strays else nullcontext():
+        with OutlierProducts(outliers) if outliers else nullcontext():
             yield module
     finally:
         for layer in layers.values():

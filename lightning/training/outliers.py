@@ -20,12 +20,12 @@ PRODUCTS = frozenset(
 """Names of torch's functions that multiply and add up."""
 
 
-class StrayProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
+class OutlierProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
     """While it is entered, a product with one of these parameters, or a view of it, raises `CompileError`."""
 
-    def __init__(self, strays: Mapping[str, Any]) -> None:
+    def __init__(self, outliers: Mapping[str, Any]) -> None:
         super().__init__()
-        self._names = {_memory(parameter): name for name, parameter in strays.items()}
+        self._names = {_memory(parameter): name for name, parameter in outliers.items()}
 
     def __torch_function__(
         self, function: Any, types: Any, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None
@@ -46,7 +46,7 @@ class StrayProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-def
                     raise _refused(name)
 
 
-def strays_of(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
+def outliers_of(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters of two axes or more that are no weights of these layers, by name: embeddings, or factors."""
     ours = {id(layer.weight) for layer in layers.values()}
     return {

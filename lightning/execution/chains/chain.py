@@ -3,7 +3,7 @@
     chain = Chain(model, noise=Noise(), seed=1)
     chain.answer_one(pixels, key, scores)          # for serving: no checks, no lock, nothing compiled
 
-Same integers and same noise as the walk through the network, image by image; tests hold the two together.
+Same integers and same noise as the interpreter's, image by image; tests hold the two together.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from lightning.errors import CompileError
 from lightning.execution.activations import steps_of
 from lightning.execution.chains.links import Links, links_of
 from lightning.execution.interface import Noise
-from lightning.execution.multipliers.noisy import checked_noise, may_clip, output_numbers, row_noise
+from lightning.execution.multipliers.noisy import check_noise, may_clip, output_numbers, row_noise
 from lightning.execution.multipliers.weights import OrderedWeights, groups_of
-from lightning.execution.quirks import Faults
+from lightning.execution.quirks import Quirks
 from lightning.networks.operations import apply
 from lightning.networks.preprocess import preprocess
 
@@ -45,7 +45,7 @@ class Chain:
     """
 
     def __init__(
-        self, model: CompiledModel, noise: Noise | None = None, seed: int = 0, faults: Faults | None = None
+        self, model: CompiledModel, noise: Noise | None = None, seed: int = 0, quirks: Quirks | None = None
     ) -> None:
         from lightning.execution.kernels.chain import answers
 
@@ -63,11 +63,11 @@ class Chain:
         """What computes: `kernel(raw, keys, *arrays, out, counters)`. A packet server calls it from machine code."""
         self._tensor = links.tail[0].inputs[0] if links.tail else ""
         self.arrays = (
-            _look_up_table(model, links.layers[0], signs_dropped=(faults or Faults()).signs_dropped),
+            _look_up_table(model, links.layers[0], signs_dropped=(quirks or Quirks()).signs_dropped),
             *_packed(links),
             *_packed_noise(model, links, noise),
             np.uint64(seed),
-            _rules(model, faults or Faults()),
+            _rules(model, quirks or Quirks()),
         )
 
     def answer_one(self, raw: Bytes, key: int, out: Floats) -> None:
@@ -173,7 +173,7 @@ def _packed_noise(
     """Means, spreads (deviations where they are constant, else variances), and the numbers."""
     from lightning.execution.kernels.chain import CONSTANT, PER_OUTPUT, VARYING, WITHOUT
 
-    given = checked_noise(noise or Noise(sigma=0.0))
+    given = check_noise(noise or Noise(sigma=0.0))
     known = [row_noise(layer, given, model.hardware) for layer in links.layers]
     means = np.concatenate([each.means for each in known])
     variances = np.concatenate([each.variances for each in known])
@@ -185,12 +185,12 @@ def _packed_noise(
     return means, np.sqrt(variances) if kind == CONSTANT else variances, numbers
 
 
-def _rules(model: CompiledModel, faults: Faults) -> int:
+def _rules(model: CompiledModel, quirks: Quirks) -> int:
     from lightning.execution.kernels.chain import LAST_NORMALISED, PERFECT, PUBLISHED, WRAPS
 
     rules = WRAPS if model.wrap else 0
     if model.shift_normalised:
         rules |= PUBLISHED
         rules |= PERFECT if model.perfect_scaling else 0
-        rules |= LAST_NORMALISED if faults.last_layer_normalised else 0
+        rules |= LAST_NORMALISED if quirks.last_layer_normalised else 0
     return rules

@@ -37,7 +37,7 @@ SURE_DEVIATIONS = 6.5
 """A readout is farther off than this once in 10^10."""
 
 
-def checked_noise(noise: Noise) -> Noise:
+def check_noise(noise: Noise) -> Noise:
     """The noise, if it can be. Raises `OutOfRange`."""
     if noise.place not in get_args(Place):
         raise OutOfRange(
@@ -53,20 +53,20 @@ def checked_noise(noise: Noise) -> Noise:
         raise OutOfRange(
             f"noise.mean is {noise.mean}, and must be of -{LARGEST_NOISE:g} .. {LARGEST_NOISE:g}"
         )
-    checked_average(noise.average)
+    check_average(noise.average)
     if not noise.full_scale > 0:
         raise OutOfRange(f"noise.full_scale is {noise.full_scale}, and must be above 0")
     return noise
 
 
-def checked_seed(seed: object) -> int:
+def check_seed(seed: object) -> int:
     """What names a run's noise. Raises `OutOfRange`."""
     if not isinstance(seed, Integral) or not 0 <= int(seed) < 2**64:
         raise OutOfRange(f"the seed is {seed!r}, and must be a whole number of 0 .. 2**64 - 1")
     return int(seed)
 
 
-def checked_average(average: object) -> int:
+def check_average(average: object) -> int:
     """A number of readouts. Raises `OutOfRange`."""
     if not isinstance(average, Integral) or int(average) < 1:
         raise OutOfRange(f"{average!r} readouts cannot be averaged", hint="Average 1 or more, a whole number")
@@ -103,9 +103,9 @@ class NoisyMultiplier:
     """Exact sums and one draw each. `seed` and an image's key name its noise; neighbours do not matter."""
 
     def __init__(self, model: CompiledModel, noise: Noise, seed: int = 0) -> None:
-        self.noise = checked_noise(noise)
+        self.noise = check_noise(noise)
         self._hardware = model.hardware
-        self._seed = np.uint64(checked_seed(seed))
+        self._seed = np.uint64(check_seed(seed))
         self._streams = streams_of(model)
         self._exact = CompiledMultiplier()
         self._rows: dict[str, RowNoise] = {}

@@ -13,11 +13,11 @@ from lightning.compiler.datapath.schedule import passes_of
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.errors import OutOfRange
 from lightning.execution.interface import Activations, Keys, Noise
-from lightning.execution.multipliers.noisy import checked_noise, streams_of
+from lightning.execution.multipliers.noisy import check_noise, streams_of
 from lightning.execution.multipliers.readouts import OrderedReadouts, readouts_in_order
 
 
-class BruteMultiplier:
+class PerReadoutMultiplier:
     """One draw a readout. `clipped` counts the samples that were beyond the converter's full scale."""
 
     def __init__(self, model: CompiledModel, noise: Noise, seed: int = 0) -> None:
@@ -25,7 +25,7 @@ class BruteMultiplier:
             raise OutOfRange(
                 "noise per output has no readouts to take one by one", hint="Take per-product noise"
             )
-        self.noise = checked_noise(noise)
+        self.noise = check_noise(noise)
         self.clipped = 0
         self._hardware = model.hardware
         self._seed = np.uint64(seed)

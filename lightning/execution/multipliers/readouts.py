@@ -1,4 +1,4 @@
-"""The readouts of a layer in the form in which kernels walk them."""
+"""The readouts of a layer in the form in which kernels read them."""
 
 from __future__ import annotations
 

@@ -17,17 +17,20 @@ from lightning.optional import needed
 
 needed("matplotlib", "to draw pictures")
 
-from lightning.canvas import Picture, PictureError, save  # noqa: E402
+from lightning.canvas import Plot, PlotError, save  # noqa: E402
 from lightning.kit.plots.accuracy import constellation, error_histogram  # noqa: E402  after the look above
 from lightning.kit.plots.curves import transfer_curves  # noqa: E402
 from lightning.kit.plots.trace import waveform  # noqa: E402
 
 __all__ = [
-    "Picture",
-    "PictureError",
+    "Plot",
+    "PlotError",
     "constellation",
     "error_histogram",
     "save",
     "transfer_curves",
     "waveform",
 ]
+
+Picture, PictureError = Plot, PlotError
+"""Their names in the release before."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning.canvas import FAINT, INK, SERIES, Picture, headed, legend, plain, sheet, signed
+from lightning.canvas import FAINT, INK, SERIES, Plot, headed, legend, plain, sheet, signed
 from lightning.kit.calibration.accuracy import accuracy, rms_error, true_product
 from lightning.kit.calibration.fringe import Floats
 from lightning.kit.devices.identity import DeviceIdentity
@@ -20,7 +20,7 @@ BINS = 61
 
 def error_histogram(
     results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, device: DeviceIdentity
-) -> Picture:
+) -> Plot:
     """How many results of a*b/255 are off by how much, in steps of 255, beside a normal distribution of the same
     mean and standard deviation.
 
@@ -46,9 +46,7 @@ def error_histogram(
     return figure
 
 
-def constellation(
-    results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, device: DeviceIdentity
-) -> Picture:
+def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, device: DeviceIdentity) -> Plot:
     """Every result against a*b/255: above on the line where it should be, below how far it is off.
 
     Arguments as for `error_histogram`.

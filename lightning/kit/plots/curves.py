@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from lightning.canvas import FAINT, SERIES, Picture, headed, legend, plain, sheet, signed
+from lightning.canvas import FAINT, SERIES, Plot, headed, legend, plain, sheet, signed
 from lightning.kit.calibration import Calibration
 from lightning.kit.calibration.fringe import Floats, Fringe
 from lightning.kit.calibration.measurement.transfer import PARTNER, Sweep
@@ -34,7 +34,7 @@ class Swept(Protocol):
         ...
 
 
-def transfer_curves(sweeps: Mapping[int, Swept], device: DeviceIdentity) -> Picture:
+def transfer_curves(sweeps: Mapping[int, Swept], device: DeviceIdentity) -> Plot:
     """Above, the levels of every swept modulator and its sin² curve; below, what the curve leaves, in per cent of
     its swing.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lightning.canvas import INK, SERIES, SHADE, Picture, headed, legend, plain, sheet
+from lightning.canvas import INK, SERIES, SHADE, Plot, headed, legend, plain, sheet
 from lightning.kit.calibration import Calibration
 from lightning.kit.config import Settings
 from lightning.kit.waveform import Waveform
@@ -13,7 +13,7 @@ HEADROOM = 1.16
 """Of the tallest trace, so that names have a place above it."""
 
 
-def waveform(recorded: Waveform, *, decoded: int | None = None) -> Picture:
+def waveform(recorded: Waveform, *, decoded: int | None = None) -> Plot:
     """I of every readout in counts over the time since the pulses began: the mean, and behind it every shot.
 
     Where a calibration says when light arrives, the time of the pulses at the detector is shaded. `decoded` is named

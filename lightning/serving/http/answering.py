@@ -16,7 +16,7 @@ from lightning.errors import DeadlineMissed, InputError, MalformedRequest
 from lightning.execution.interface import Answers, Keys
 from lightning.serving.http.binary import Array
 from lightning.serving.http.v2 import Body, InferRequest, encode_answer
-from lightning.serving.model_instance import AT_ONCE_S, Loaded
+from lightning.serving.model_instance import AT_ONCE_S, ModelInstance
 
 KEYS = 1 << 64
 """Keys are whole numbers below this."""
@@ -45,7 +45,7 @@ class FreshKeys:
         return first
 
 
-def task_of(request: InferRequest, loaded: Loaded, fresh: FreshKeys, arrived: float) -> Task:
+def task_of(request: InferRequest, loaded: ModelInstance, fresh: FreshKeys, arrived: float) -> Task:
     """What is to be computed. Raises `MalformedRequest`, or `InputError` where the model takes other data."""
     inputs = _input(request, loaded)
     first = _first_key(request)
@@ -88,7 +88,7 @@ def timeout_s(parameters: Mapping[str, Any]) -> float:
     return timeout / 1e6
 
 
-async def run(loaded: Loaded, task: Task) -> Answers:
+async def run(loaded: ModelInstance, task: Task) -> Answers:
     """What the model answers: at once where that is quick, else in its thread. Raises `DeadlineMissed`."""
     _in_time(task, loaded.seconds_per_image if loaded.seconds_per_image < math.inf else 0.0)
     if len(task.inputs) * loaded.seconds_per_image > AT_ONCE_S or not loaded.lock.acquire(timeout=0):
@@ -102,7 +102,7 @@ async def run(loaded: Loaded, task: Task) -> Answers:
     return answers
 
 
-def answer_of(request: InferRequest, loaded: Loaded, task: Task, answers: Answers) -> Body:
+def answer_of(request: InferRequest, loaded: ModelInstance, task: Task, answers: Answers) -> Body:
     """The answer as bytes; its parameters say which noise it had, and what it would cost the datapath."""
     parameters = {
         "fidelity": loaded.executor.fidelity,
@@ -114,7 +114,7 @@ def answer_of(request: InferRequest, loaded: Loaded, task: Task, answers: Answer
     return encode_answer(loaded.name, loaded.version, request, outputs, parameters)
 
 
-def _run_in_turn(loaded: Loaded, task: Task) -> Answers:
+def _run_in_turn(loaded: ModelInstance, task: Task) -> Answers:
     _in_time(task)
     answers = loaded.run(task.inputs, task.keys)
     _in_time(task)
@@ -130,7 +130,7 @@ def _in_time(task: Task, needed_s: float = 0.0) -> None:
         )
 
 
-def _input(request: InferRequest, loaded: Loaded) -> Array:
+def _input(request: InferRequest, loaded: ModelInstance) -> Array:
     expected = loaded.model.network.input
     names = [each.name for each in request.inputs]
     if names != [expected]:

@@ -16,7 +16,7 @@ from lightning.serving.http.fast_path import Infer
 from lightning.serving.http.metrics import ReadPackets, exposition
 from lightning.serving.http.openapi import INFER
 from lightning.serving.http.v2 import Document, decode_object
-from lightning.serving.model_instance import Loaded
+from lightning.serving.model_instance import ModelInstance
 
 MODEL = "/v2/models/{model}"
 VERSION = MODEL + "/versions/{number}"
@@ -78,7 +78,7 @@ def our_version() -> str:
         return "unknown"
 
 
-def metadata(loaded: Loaded) -> Document:
+def metadata(loaded: ModelInstance) -> Document:
     """What the protocol tells of a model. Inputs of any datatype of numbers are taken."""
     network = loaded.model.network
     return {

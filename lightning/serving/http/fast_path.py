@@ -21,7 +21,7 @@ from lightning.serving.http.asgi import (
 )
 from lightning.serving.http.counts import Counts
 from lightning.serving.http.v2 import HEADER_LENGTH, Body, decode_request
-from lightning.serving.model_instance import Loaded
+from lightning.serving.model_instance import ModelInstance
 from lightning.serving.repository import Repository
 
 MEBIBYTE = 1 << 20
@@ -74,7 +74,7 @@ class Infer:
         finally:
             self.counts.in_flight -= 1
 
-    async def _answer(self, loaded: Loaded, scope: Scope, receive: Receive, arrived: float) -> Reply:
+    async def _answer(self, loaded: ModelInstance, scope: Scope, receive: Receive, arrived: float) -> Reply:
         mine = 0
 
         def take(size: int) -> None:
@@ -92,7 +92,7 @@ class Infer:
             self.held_bytes -= mine
 
     async def _answer_body(
-        self, loaded: Loaded, body: bytes, json_bytes: int | None, arrived: float
+        self, loaded: ModelInstance, body: bytes, json_bytes: int | None, arrived: float
     ) -> Reply:
         request = decode_request(body, json_bytes)
         task = task_of(request, loaded, self.fresh, arrived)

@@ -14,7 +14,7 @@ import numpy as np
 
 from lightning.errors import InputError, UnknownModel
 from lightning.execution.interface import Answers
-from lightning.serving.model_instance import Loaded
+from lightning.serving.model_instance import ModelInstance
 from lightning.serving.packets.codec import (
     Code,
     Datatype,
@@ -53,7 +53,7 @@ class Job:
     latest: int
 
 
-class Later:
+class Deferred:
     """Requests that wait for their models, one after the other for each. For the thread of the packets alone."""
 
     def __init__(self, inbox: Inbox, repository: Repository) -> None:
@@ -123,7 +123,7 @@ class Later:
             return not self._closed and self._inbox.send(serialise(packet), job.sender)
 
 
-def in_turn(loaded: Loaded, job: Job) -> Answers | None:
+def in_turn(loaded: ModelInstance, job: Job) -> Answers | None:
     """What the model answers, or None where that would be too late. Raises `InputError`."""
     inputs = inputs_of(loaded, job.numbers, job.datatype)
     left = (job.latest - wall_clock()) / 1e9 if job.latest < FOREVER else -1

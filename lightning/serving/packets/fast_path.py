@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from lightning.serving.packets.codec import HEADER, MAGIC, VERSION, Code, Datatype, Kind
 from lightning.serving.packets.mmsg import Inbox
-from lightning.serving.packets.replay_cache import Replays
+from lightning.serving.packets.replay_cache import ReplayCache
 
 Bytes = npt.NDArray[np.uint8]
 
 
-class Express:
+class FastPath:
     """Answers the plain requests among the datagrams of an inbox, as `round_kernel` says, for one model.
 
     `answer` is the datagram of an answer with all that does not change; `scores` (1, rows) is what it is made of.
@@ -36,7 +36,9 @@ class Express:
             np.zeros(2, np.int64),
         )
 
-    def answer(self, inbox: Inbox, found: int, replays: Replays, outcomes: npt.NDArray[np.int8]) -> None:
+    def answer(
+        self, inbox: Inbox, found: int, replay_cache: ReplayCache, outcomes: npt.NDArray[np.int8]
+    ) -> None:
         """See through the first datagrams, and write down what became of those that were answered or refused."""
         self._answer_round(
             found,
@@ -48,7 +50,7 @@ class Express:
             self._templates,
             self._arrays,
             self._scratch,
-            replays.table,
+            replay_cache.table,
             outcomes,
         )
 

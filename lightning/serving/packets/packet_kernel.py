@@ -44,15 +44,15 @@ def answer_round(
     templates: Any,
     arrays: Any,
     scratch: Any,
-    replays: Array,
+    replay_cache: Array,
     outcomes: Array,
 ) -> None:
     """Answer, or refuse as late, what is a whole request for this model, slot by slot.
 
     `arrivals` (slots, 2) are seconds and nanoseconds. `templates` are the header of such a request, but for deadline
     and number, and the datagrams of an answer and of a refusal, but for what differs. `arrays` are those of the chain.
-    `replays` (`replay_cache`) is written to, and so is `scratch`: an image (1, terms), its key, scores
-    (1, rows), their bytes, counters (2,), and the clock (2,).
+    `replay_cache`, the table of a `ReplayCache`, is written to, and so is `scratch`: an image (1, terms), its key,
+    scores (1, rows), their bytes, counters (2,), and the clock (2,).
     """
     expected, answer, refusal = templates
     raw, key, scores, score_bytes, counters, clock = scratch
@@ -76,7 +76,7 @@ def answer_round(
             outcomes[slot] = LATE
         elif not send(answer, datagram, elapsed, descriptor, senders, slot):
             outcomes[slot] = FAILED
-        elif seen(replays, number_at(senders[slot], 2, 6), key[0]):
+        elif seen(replay_cache, number_at(senders[slot], 2, 6), key[0]):
             outcomes[slot] = REPLAYED
         else:
             outcomes[slot] = ANSWERED
@@ -144,13 +144,13 @@ def swap(words: Array, answer: Array, start: Any) -> None:
 
 
 @compiled()
-def seen(replays: Array, peer: Any, request: Any) -> bool:
-    """As `Replays.seen`."""
+def seen(replay_cache: Array, peer: Any, request: Any) -> bool:
+    """As `ReplayCache.seen`."""
     place = (peer * np.uint64(PEER_FACTOR) + request * np.uint64(REQUEST_FACTOR)) >> np.uint64(SHIFT)
-    if replays[place, 0] == peer and replays[place, 1] == request:
+    if replay_cache[place, 0] == peer and replay_cache[place, 1] == request:
         return True
-    replays[place, 0] = peer
-    replays[place, 1] = request
+    replay_cache[place, 0] = peer
+    replay_cache[place, 1] = request
     return False
 
 

@@ -9,7 +9,7 @@ from time import time_ns as wall_clock
 
 import numpy as np
 
-from lightning.serving.model_instance import Loaded
+from lightning.serving.model_instance import ModelInstance
 from lightning.serving.packets.codec import (
     HEADER,
     MAGIC,
@@ -22,10 +22,10 @@ from lightning.serving.packets.codec import (
     split,
 )
 from lightning.serving.packets.counts import ANSWERED, FAILED, LATE, LEFT, REPLAYED, PacketCounts
-from lightning.serving.packets.deferred import FOREVER, Job, Later, elapsed_us, tried
+from lightning.serving.packets.deferred import FOREVER, Deferred, Job, elapsed_us, tried
 from lightning.serving.packets.mmsg import ADDRESS, SLOT, Inbox, address_of
 from lightning.serving.packets.reassembly import Reassembly, Whole
-from lightning.serving.packets.replay_cache import Replays
+from lightning.serving.packets.replay_cache import ReplayCache
 from lightning.serving.packets.services import Bytes, Service
 from lightning.serving.repository import Lease, Repository
 
@@ -40,7 +40,7 @@ OUTCOMES = {
 """What refusals are counted as."""
 
 
-class Rounds:
+class PacketLoop:
     """Belongs to one thread, but for `counted`."""
 
     def __init__(
@@ -48,23 +48,23 @@ class Rounds:
         server: socket.socket,
         repository: Repository,
         reassembly: Reassembly,
-        replays: Replays,
+        replay_cache: ReplayCache,
         *,
-        express: bool = True,
+        fast_path: bool = True,
     ) -> None:
         self.repository = repository
         self.reassembly = reassembly
-        self.replays = replays
-        self.express = express
+        self.replay_cache = replay_cache
+        self.fast_path = fast_path
         self.counts = PacketCounts()
         self.inbox = Inbox(server)
-        self.later = Later(self.inbox, repository)
+        self.deferred = Deferred(self.inbox, repository)
         self._outcomes = np.zeros(self.inbox.slots, np.int8)
         self._models = np.ndarray(
             (self.inbox.slots,), ">u4", self.inbox.bytes, offset=8, strides=(SLOT,)
         )  # where headers have the model
         self._services: dict[int, Service] = {}
-        self._prepared: dict[int, Loaded] = {}
+        self._prepared: dict[int, ModelInstance] = {}
         self._leases: dict[int, Lease] = {}
         self._senders = address_of(self.inbox.senders)
 
@@ -79,7 +79,7 @@ class Rounds:
 
     def counted(self) -> PacketCounts:
         """A copy."""
-        waiting = self.reassembly.waiting + len(self.later)
+        waiting = self.reassembly.waiting + len(self.deferred)
         return replace(self.counts, waiting=waiting, dropped=self.reassembly.dropped)
 
     def serve(self) -> int:
@@ -89,7 +89,7 @@ class Rounds:
         if not found:
             return 0
         try:
-            outcomes = self._express(found)
+            outcomes = self._fast_path(found)
             self._note(found, outcomes)
             for slot, outcome in enumerate(outcomes):
                 if outcome == LEFT:
@@ -98,7 +98,7 @@ class Rounds:
             self._release()
         return found
 
-    def tidy(self) -> None:
+    def housekeeping(self) -> None:
         """Now and then: forget old fragments and models that are gone, make ready for new ones."""
         self.reassembly.expire(wall_clock())
         self.prepare()
@@ -106,15 +106,15 @@ class Rounds:
         self._services = {number: each for number, each in self._services.items() if number in loaded}
         self._prepared = {number: each for number, each in self._prepared.items() if number in loaded}
 
-    def _express(self, found: int) -> list[int]:
+    def _fast_path(self, found: int) -> list[int]:
         """Have machine code answer what it can; the outcome of every slot."""
         self._outcomes[:found] = LEFT
-        if self.express:
+        if self.fast_path:
             for number in set(self._models[:found].tolist()):
                 with contextlib.suppress(Exception):  # Python's way comes next, and tells what is wrong
                     service = self._service(number)
-                    if service is not None and service.express is not None:
-                        service.express.answer(self.inbox, found, self.replays, self._outcomes)
+                    if service is not None and service.fast_path is not None:
+                        service.fast_path.answer(self.inbox, found, self.replay_cache, self._outcomes)
         outcomes: list[int] = self._outcomes[:found].tolist()
         return outcomes
 
@@ -173,7 +173,7 @@ class Rounds:
         job = Job(self.inbox.sender(slot), model, request, numbers.tobytes(), datatype, arrived, latest)
         found = tried(lambda: self._answered_now(job, slot), model, request)
         if found is False:
-            if self.later.take(job):
+            if self.deferred.take(job):
                 return
             found = Code.BUSY
         code = None if found is True else found
@@ -198,14 +198,14 @@ class Rounds:
 
     def _collect(self) -> None:
         """Note what has become of requests that were left for later."""
-        for job, code in self.later.ended():
+        for job, code in self.deferred.ended():
             self._note_request(job, code)
 
     def _note_request(self, job: Job, code: Code | None) -> None:
         if code is not None:
             outcome = OUTCOMES[code]
         else:
-            again = self.replays.seen(int.from_bytes(peer_of(job.sender)), job.request)
+            again = self.replay_cache.seen(int.from_bytes(peer_of(job.sender)), job.request)
             outcome = "replayed" if again else "answered"
         setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
 
@@ -219,16 +219,16 @@ class Rounds:
             return found
         return self._made(lease.loaded)
 
-    def _made(self, loaded: Loaded) -> Service | None:
+    def _made(self, loaded: ModelInstance) -> Service | None:
         if not loaded.quick or not loaded.lock.acquire(timeout=0):
             return None
         try:
             service = self._services[loaded.number] = Service(loaded)
         finally:
             loaded.lock.release()
-        if self.express and service.express is not None:
+        if self.fast_path and service.fast_path is not None:
             # On no datagrams: to be translated now, if that is still to be done, and not at a request.
-            service.express.answer(self.inbox, 0, self.replays, self._outcomes)
+            service.fast_path.answer(self.inbox, 0, self.replay_cache, self._outcomes)
         return service
 
     def _answered(self, service: Service, slot: int, request: int, arrived: int) -> bool:

@@ -12,7 +12,7 @@ REQUEST_FACTOR = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 
 
-class Replays:
+class ReplayCache:
     """Every pair of peer and request has one place among 65,536, and is remembered until another takes it."""
 
     def __init__(self) -> None:
@@ -22,8 +22,8 @@ class Replays:
     def seen(self, peer: int, request: int) -> bool:
         """Whether this pair is remembered; from now on it is.
 
-        >>> replays = Replays()
-        >>> replays.seen(1, 7), replays.seen(1, 7), replays.seen(2, 7)
+        >>> replay_cache = ReplayCache()
+        >>> replay_cache.seen(1, 7), replay_cache.seen(1, 7), replay_cache.seen(2, 7)
         (False, True, False)
         """
         place = ((peer * PEER_FACTOR + request * REQUEST_FACTOR) & _MASK) >> SHIFT

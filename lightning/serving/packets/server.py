@@ -20,9 +20,9 @@ from typing import Self
 
 from lightning.errors import ServingError
 from lightning.serving.packets.counts import PacketCounts
-from lightning.serving.packets.packet_loop import Rounds
+from lightning.serving.packets.packet_loop import PacketLoop
 from lightning.serving.packets.reassembly import Reassembly
-from lightning.serving.packets.replay_cache import Replays
+from lightning.serving.packets.replay_cache import ReplayCache
 from lightning.serving.repository import Repository
 
 MEMORY = 4 << 20
@@ -40,7 +40,7 @@ class DatagramServer:
         with DatagramServer(repository, port=9000) as server:
             server.address, server.counts()
 
-    `repository` may be that of an HTTP server: models are swapped for both. Without `express` every datagram goes
+    `repository` may be that of an HTTP server: models are swapped for both. Without `fast_path` every datagram goes
     through Python, to the same effect; `memory` is the socket's. With `realtime` other programs and ordinary threads of
     the kernel no longer take the core from the thread (SCHED_FIFO, sched(7)); threads of this process still hold
     Python's lock. Raises `ServingError` when the port is taken; `start`, where real time is not permitted.
@@ -53,13 +53,13 @@ class DatagramServer:
         port: int = 0,
         *,
         reassembly: Reassembly | None = None,
-        express: bool = True,
+        fast_path: bool = True,
         memory: int = MEMORY,
         realtime: bool = False,
     ) -> None:
         self._socket = _bound(host, port, memory)
-        self._rounds = Rounds(
-            self._socket, repository, reassembly or Reassembly(), Replays(), express=express
+        self._loop = PacketLoop(
+            self._socket, repository, reassembly or Reassembly(), ReplayCache(), fast_path=fast_path
         )
         self._realtime = realtime
         self._stop = threading.Event()
@@ -79,7 +79,7 @@ class DatagramServer:
 
     def start(self) -> None:
         """Answer in a thread from now on."""
-        self._rounds.prepare()
+        self._loop.prepare()
         self._thread.start()
         try:
             self._begun.result()
@@ -92,12 +92,12 @@ class DatagramServer:
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
-        self._rounds.later.close()
+        self._loop.deferred.close()
         self._socket.close()
 
     def counts(self) -> PacketCounts:
         """What became of packets; a copy."""
-        return self._rounds.counted()
+        return self._loop.counted()
 
     def _run(self) -> None:
         try:
@@ -115,14 +115,14 @@ class DatagramServer:
         poll.register(self._socket, select.POLLIN)
         tidied = monotonic()
         while not self._stop.is_set():
-            idle = not self._rounds.serve()
+            idle = not self._loop.serve()
             if monotonic() - tidied > LISTEN_MS / 1000:
-                self._rounds.tidy()
+                self._loop.housekeeping()
                 tidied = monotonic()
             if idle:
                 poll.poll(LISTEN_MS)
         end = monotonic() + LAST_S
-        while (self._rounds.serve() or len(self._rounds.later)) and monotonic() < end:
+        while (self._loop.serve() or len(self._loop.deferred)) and monotonic() < end:
             poll.poll(1)
 
 

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from lightning.errors import InputError
 from lightning.execution.interface import classes_of
-from lightning.serving.model_instance import Loaded
+from lightning.serving.model_instance import ModelInstance
 from lightning.serving.packets.codec import ANSWER, DTYPES, HEADER, MAGIC, ROOM, VERSION, Datatype, Kind
-from lightning.serving.packets.fast_path import Express
+from lightning.serving.packets.fast_path import FastPath
 
 _VARYING = struct.Struct(">IQ")
 _VARYING_AT = 12
@@ -23,7 +23,7 @@ Bytes = npt.NDArray[np.uint8]
 class Service:
     """Answers for one version of a model, whose turn the caller has. Belongs to one thread."""
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: ModelInstance) -> None:
         self.loaded = loaded
         self.size = int(np.prod(loaded.raw_shape))
         """Numbers of an image."""
@@ -43,7 +43,7 @@ class Service:
         """Whether an answer is one datagram."""
         chain = getattr(loaded.executor, "chain", None)
         simple = chain is not None and not chain.tail and self.fits and self.size <= ROOM
-        self.express = Express(chain, loaded.number, self._datagram, self._scores) if simple else None
+        self.fast_path = FastPath(chain, loaded.number, self._datagram, self._scores) if simple else None
         """Answers without Python, where the model is a chain and a request and an answer are one datagram each."""
 
     def compute(self, numbers: bytes, datatype: int, key: int) -> None:
@@ -64,7 +64,7 @@ class Service:
         return bytes(self._buffer[HEADER.size :])
 
 
-def inputs_of(loaded: Loaded, numbers: bytes, datatype: int) -> npt.NDArray[np.generic]:
+def inputs_of(loaded: ModelInstance, numbers: bytes, datatype: int) -> npt.NDArray[np.generic]:
     """(1, *shape) the input that a request carries. Raises `InputError` where it is none of the model's."""
     kind, size = DTYPES[Datatype(datatype)], int(np.prod(loaded.raw_shape))
     if len(numbers) != size * kind.itemsize:

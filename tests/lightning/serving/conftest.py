@@ -11,7 +11,7 @@ from needs import needs
 
 from lightning.compiler import Options, compile_network
 from lightning.execution import open_executor
-from lightning.execution.inputs import checked_keys
+from lightning.execution.inputs import check_keys
 from lightning.execution.interface import Answers
 from lightning.networks.network import Network, Node, Preprocessing
 from lightning.networks.preprocess import preprocess
@@ -70,7 +70,7 @@ class Double:
     def run(self, inputs, keys=None):
         assert not self.closed
         preprocess(self.model.network, inputs)  # it refuses
-        keys = checked_keys(keys, len(inputs))
+        keys = check_keys(keys, len(inputs))
         self.darkest = min(self.darkest, inputs.min())
         self.warmed.append((inputs.dtype.name, inputs.shape[0], inputs.flags.writeable))
         self.started.set()

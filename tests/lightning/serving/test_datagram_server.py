@@ -38,7 +38,7 @@ from lightning.serving.packets.counts import LATE
 from lightning.serving.packets.deferred import MOST
 from lightning.serving.packets.mmsg import Inbox
 from lightning.serving.packets.reassembly import Reassembly
-from lightning.serving.packets.replay_cache import Replays
+from lightning.serving.packets.replay_cache import ReplayCache
 from lightning.serving.packets.server import DatagramServer
 from lightning.serving.packets.services import Service
 
@@ -96,11 +96,11 @@ def doubles(opened, model):
     repository.close()
 
 
-@pytest.fixture(params=["python", "express"])
-def express(request):
-    if request.param == "express":
+@pytest.fixture(params=["python", "fast_path"])
+def fast_path(request):
+    if request.param == "fast_path":
         pytest.importorskip("numba", reason="machine code is made by numba")
-    return request.param == "express"
+    return request.param == "fast_path"
 
 
 @pytest.fixture
@@ -133,12 +133,12 @@ def test_an_answer_has_class_scores_and_cycles(doubles, client):
     assert server.counts().answered == server.counts().received == 1
 
 
-def test_answers_are_those_of_the_executor_with_the_request_as_key(noisy, client, express):
+def test_answers_are_those_of_the_executor_with_the_request_as_key(noisy, client, fast_path):
     keys = [0, 1, 2**63 + 5, 2**64 - 1]
     with noisy.acquire("small") as loaded:
         inputs = np.array([np.frombuffer(image(7), np.uint8)] * len(keys))
         expected = loaded.run(inputs, np.array(keys, np.uint64))
-    with DatagramServer(noisy, express=express) as server:
+    with DatagramServer(noisy, fast_path=fast_path) as server:
         asked = client(server)
         answers = [read_answer(asked.ask(request(key, image(7))).payload) for key in keys]
     assert [each.scores.tolist() for each in answers] == expected.scores.tolist()
@@ -147,7 +147,7 @@ def test_answers_are_those_of_the_executor_with_the_request_as_key(noisy, client
     assert len({tuple(each.scores) for each in answers}) > 1  # there was noise
 
 
-def test_the_class_of_a_single_score_is_whether_it_is_above_0(client, express):
+def test_the_class_of_a_single_score_is_whether_it_is_above_0(client, fast_path):
     weights = np.float32([np.arange(TERMS) - (TERMS - 1) / 2])
     fc = Node("fc", "Gemm", ("image", "w"), "score")
     shapes = {"image": (TERMS,), "score": (1,)}
@@ -156,7 +156,7 @@ def test_the_class_of_a_single_score_is_whether_it_is_above_0(client, express):
     repository = Repository(lambda each: open_executor(each, "exact"))
     repository.load("one", one)
     inputs = [image(number) for number in range(20)]
-    with DatagramServer(repository, express=express) as server:
+    with DatagramServer(repository, fast_path=fast_path) as server:
         asked = client(server)
         found = [read_answer(asked.ask(request(number, raw)).payload) for number, raw in enumerate(inputs)]
     repository.close()
@@ -166,8 +166,8 @@ def test_the_class_of_a_single_score_is_whether_it_is_above_0(client, express):
 
 def test_machine_code_and_python_write_the_same_datagram(noisy, client):
     datagrams = []
-    for express in (False, True):
-        with DatagramServer(noisy, express=express) as server:
+    for fast_path in (False, True):
+        with DatagramServer(noisy, fast_path=fast_path) as server:
             asked = client(server)
             asked.send(*(request(key, image(key), time_us=10_000_000) for key in range(40)))
             got = sorted((asked.receive() for _ in range(40)), key=lambda each: each.request)
@@ -178,17 +178,17 @@ def test_machine_code_and_python_write_the_same_datagram(noisy, client):
     assert datagrams[0] == datagrams[1]
 
 
-def test_floats_are_taken_too(exact, client, express):
+def test_floats_are_taken_too(exact, client, fast_path):
     numbers = np.frombuffer(image(1), np.uint8).astype(">f4").tobytes()
-    with DatagramServer(exact, express=express) as server:
+    with DatagramServer(exact, fast_path=fast_path) as server:
         asked = client(server)
         as_floats = asked.ask(request(4, numbers, datatype=Datatype.FLOAT32))
         as_bytes = asked.ask(request(4, image(1)))
     assert as_floats.payload == as_bytes.payload
 
 
-def test_many_at_a_time_are_all_answered(exact, client, express):
-    with DatagramServer(exact, express=express) as server:
+def test_many_at_a_time_are_all_answered(exact, client, fast_path):
+    with DatagramServer(exact, fast_path=fast_path) as server:
         asked = client(server)
         asked.send(*(request(key) for key in range(200)))
         assert {asked.receive().request for _ in range(200)} == set(range(200))
@@ -211,8 +211,8 @@ def test_many_at_a_time_are_all_answered(exact, client, express):
         (request(3)[:30] + b"\1" + request(3)[31:], Code.MALFORMED, "malformed"),
     ],
 )
-def test_refusals(exact, client, express, datagram, code, outcome):
-    with DatagramServer(exact, express=express) as server:
+def test_refusals(exact, client, fast_path, datagram, code, outcome):
+    with DatagramServer(exact, fast_path=fast_path) as server:
         refusal = client(server).ask(datagram)
     assert (refusal.kind, refusal.code, refusal.request, refusal.payload) == (Kind.REFUSAL, code, 3, b"")
     assert {name: number for name, number in server.counts().outcomes().items() if number} == {outcome: 1}
@@ -248,8 +248,8 @@ def test_a_model_that_fails_is_told_and_logged(doubles, opened, client, caplog, 
     assert (server.counts().failed, server.counts().balanced) == (1, True)
 
 
-def test_repetitions_are_answered_again_with_the_same_scores(noisy, client, express):
-    with DatagramServer(noisy, express=express) as server:
+def test_repetitions_are_answered_again_with_the_same_scores(noisy, client, fast_path):
+    with DatagramServer(noisy, fast_path=fast_path) as server:
         asked, other = client(server), client(server)
         first, again = asked.ask(request(5)), asked.ask(request(5))
         elsewhere = other.ask(request(5))
@@ -302,12 +302,12 @@ def test_machine_code_sees_a_deadline_that_passes_while_it_runs(client):
     network = Network("big", nodes, constants, "image", "scores", shapes, Preprocessing(scale=1 / 255))
     repository = Repository(lambda each: open_executor(each, "exact"))
     loaded = repository.load("big", compile_network(network, None, Options(scheme="published")))
-    express = Service(loaded).express
+    fast_path = Service(loaded).fast_path
     outcomes = np.zeros(1, np.int8)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.bind(("127.0.0.1", 0))
         inbox = Inbox(own, 1)
-        express.answer(inbox, 0, Replays(), outcomes)
+        fast_path.answer(inbox, 0, ReplayCache(), outcomes)
         for number in range(5):
             own.sendto(
                 request(number, b"\xff" * ROOM, time_us=40),
@@ -316,7 +316,7 @@ def test_machine_code_sees_a_deadline_that_passes_while_it_runs(client):
             while not inbox.receive():
                 pass
             inbox.times[0] = divmod(time_ns(), 1_000_000_000)  # as if it came just now
-            express.answer(inbox, 1, Replays(), outcomes)
+            fast_path.answer(inbox, 1, ReplayCache(), outcomes)
             assert outcomes.tolist() == [LATE]
             while not inbox.receive():  # what it was sent
                 pass
@@ -439,11 +439,11 @@ def wide(tmp_path_factory):
     return compile_network(load_network(file), None, Options(scheme="published"))
 
 
-def test_inputs_and_answers_that_do_not_fit_come_in_fragments(wide, client, express):
+def test_inputs_and_answers_that_do_not_fit_come_in_fragments(wide, client, fast_path):
     repository = Repository(lambda each: open_executor(each, "exact"))
     repository.load("wide", wide)
     numbers = np.random.default_rng(1).integers(0, 256, 3000).astype(np.uint8)
-    with DatagramServer(repository, express=express) as server:
+    with DatagramServer(repository, fast_path=fast_path) as server:
         asked = client(server)
         parts = [serialise(each) for each in split(Kind.REQUEST, 1, 6, numbers.tobytes())]
         asked.send(parts[2], parts[0], parts[0], parts[1])
@@ -482,14 +482,14 @@ def test_fragments_without_their_others_are_given_up(doubles, client):
 # -------------------------------------------------------------------------------- life of a server
 
 
-def test_models_are_swapped_under_load_without_a_loss(model, other_model, client, express):
+def test_models_are_swapped_under_load_without_a_loss(model, other_model, client, fast_path):
     repository = Repository(lambda each: open_executor(each, "exact"))
     repository.load("small", model)
     expected = {
         tuple(open_executor(each, "exact").run(np.frombuffer(image(1), np.uint8)[None]).scores[0].tolist())
         for each in (model, other_model)
     }
-    with DatagramServer(repository, express=express) as server:
+    with DatagramServer(repository, fast_path=fast_path) as server:
         asked = client(server)
         found = Counter()
         for number in range(200):
@@ -693,9 +693,9 @@ class Traffic:
         assert min(self.sent.values()) > 20
 
 
-def test_mixed_packets_add_up(exact, client, express):
+def test_mixed_packets_add_up(exact, client, fast_path):
     traffic = Traffic(seed=2)
-    with DatagramServer(exact, express=express) as server:
+    with DatagramServer(exact, fast_path=fast_path) as server:
         traffic.drive(server, client(server), lambda: sum(traffic.sent.values()) < 6000)
     traffic.check(server.counts())
 

@@ -51,8 +51,8 @@ def server_loaded(doubled):
 
 @pytest.fixture
 def http_clock(clock, monkeypatch):
-    for module in ("answering", "hot"):
-        monkeypatch.setattr(f"lightning.serving.{module}.time", clock)
+    for module in ("answering", "fast_path"):
+        monkeypatch.setattr(f"lightning.serving.http.{module}.time", clock)
     return clock
 
 

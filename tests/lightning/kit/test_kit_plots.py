@@ -6,7 +6,7 @@ from libraries import skip_without
 
 skip_without("matplotlib", reason="pictures are drawn by matplotlib: pip install 'lightbed[kit]'")
 
-from lightning.canvas import PictureError, signed
+from lightning.canvas import PlotError, signed
 from lightning.kit import plots
 from lightning.kit.calibration.fringe import Fringe
 from lightning.kit.config import Settings
@@ -213,7 +213,7 @@ def test_a_picture_is_saved_in_the_format_of_its_name(name, begins, tmp_path, re
 
 @pytest.mark.parametrize("name", ["x.txt", "x", "nowhere/x.png"])
 def test_a_picture_that_cannot_be_saved_is_a_named_error(name, tmp_path, recorded):
-    with pytest.raises(PictureError) as refused:
+    with pytest.raises(PlotError) as refused:
         plots.save(plots.waveform(recorded), tmp_path / name)
     assert refused.value.hint
 
