@@ -1,4 +1,4 @@
-"""What all pictures share: the sheet, its colours, the mark of a simulated device, and how it is saved."""
+"""The sheet that all plots share: its colours, the mark of a simulated device, and how it is saved."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Plot(Figure):
 
 
 def sheet(width: float = 7.2, height: float = 4.0) -> Plot:
-    """An empty figure, in inches."""
+    """Return an empty figure, in inches."""
     margins = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)
     return Plot(figsize=(width, height), layout=margins, facecolor="white")
 
@@ -58,7 +58,7 @@ def plain(axes: Any, *, x: str = "", y: str = "") -> None:
 
 
 def headed(figure: Plot, title: str, device: str, *, simulated: bool) -> None:
-    """The title, whose device it was, and the mark of a simulated one."""
+    """Write the title, whose device it was, and the mark of a simulated one."""
     top = figure.axes[0]
     top.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold", pad=22)
     top.annotate(
@@ -75,7 +75,7 @@ def headed(figure: Plot, title: str, device: str, *, simulated: bool) -> None:
 
 
 def mark_simulated(axes: Any) -> None:
-    """The mark above the right corner."""
+    """Draw the mark of a simulated device above the right corner."""
     axes.annotate(
         "SIMULATED",
         (1, 1),
@@ -90,24 +90,24 @@ def mark_simulated(axes: Any) -> None:
 
 
 def signed(number: float, digits: int) -> str:
-    """A number with its sign as type is set: −0.25."""
+    """Return a number with its sign as type is set: −0.25."""
     return f"{number:+,.{digits}f}".replace("-", "−")
 
 
 def legend(axes: Any, **where: Any) -> None:
-    """The names of what is drawn, without a box."""
+    """Add the names of what is drawn, without a box."""
     axes.legend(frameon=False, fontsize=9, labelcolor=INK, **where)
 
 
 def as_png(figure: Any) -> bytes:
-    """The picture as a PNG."""
+    """Return the plot as a PNG."""
     written = io.BytesIO()
     figure.savefig(written, format="png", dpi=DPI)
     return written.getvalue()
 
 
 def check_file(file: str | Path) -> Path:
-    """Where a picture can be written, to be asked before the work for it begins.
+    """Return the path of a plot that can be written, checked before the work for it begins.
 
     Raises `PlotError` for a name that ends in no kind of picture, and for a folder that is not there.
     """

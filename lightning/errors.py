@@ -72,12 +72,12 @@ class LightningError(LightbedError):
         super().__init__(what)
 
     def __str__(self) -> str:
-        """The whole message, as `sim-kit-0001: what. Hint`."""
+        """Return the whole message, as `sim-kit-0001: what. Hint`."""
         named = f"{self.device}: {self.what}" if self.device else self.what
         return f"{named}. {self.hint}" if self.hint else named
 
     def __reduce__(self) -> tuple[object, ...]:
-        """As itself, also through another process."""
+        """Pickle as itself, also through another process."""
         return _rebuilt, (type(self), self.what, self.device, self.hint)
 
 
@@ -92,7 +92,7 @@ class MissingLibrary(LightningError, ImportError):
 
 
 class ConfigError(LightningError):
-    """What was asked for cannot be."""
+    """A request that cannot be met."""
 
     code = "config"
 

@@ -33,7 +33,7 @@ def check_installed(file: str) -> None:
 
 
 def watch() -> None:
-    """From now on look whenever `lightning` is imported, whoever's it is."""
+    """Check from now on whenever `lightning` is imported, whoever's it is."""
     if not any(isinstance(each, _Watch) for each in sys.meta_path):
         sys.meta_path.insert(0, _Watch())
 
@@ -56,7 +56,7 @@ def _raise_for(found: str) -> None:
 
 
 def foreign(folders: Iterable[str]) -> str:
-    """Where a foreign `lightning` shows in these folders of the path; empty where it does not."""
+    """Return where a foreign `lightning` shows in these folders of the path; empty where it does not."""
     for folder in dict.fromkeys(each or os.curdir for each in folders):
         try:
             names = {each for each in os.listdir(folder) if each.startswith("light")}  # noqa: PTH208
@@ -72,13 +72,13 @@ def foreign(folders: Iterable[str]) -> str:
 
 
 def _record(names: Iterable[str], distribution: str) -> str:
-    """What an installer keeps about this distribution; empty where it is not installed."""
+    """Return the record that an installer keeps about this distribution; empty where it is not installed."""
     records = (each for each in sorted(names) if each.endswith((".dist-info", ".egg-info")))
     return next((each for each in records if each.startswith(distribution)), "")
 
 
 def _in_package(package: str, *, ours_by_record: bool) -> str:
-    """What is not ours in a folder `lightning`. Early versions of ours are known by their record only."""
+    """Return what is not ours in a folder `lightning`. Early versions of ours are known by their record only."""
     try:
         names = set(os.listdir(package))  # noqa: PTH208
     except OSError:

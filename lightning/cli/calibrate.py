@@ -110,7 +110,7 @@ def resources(soc: Any, asked: dict[str, str], *, lasting: bool) -> dict[str, st
 
 @contextlib.contextmanager
 def instruments(named: dict[str, str], *, insisted: bool) -> Iterator[Any]:
-    """The instruments at these resources; None for none, or, unless `insisted` on, where PyVISA is missing.
+    """Return the instruments at these resources; None for none, or, unless `insisted` on, where PyVISA is missing.
 
     Raises `MissingLibrary`, and the errors of the instruments.
     """
@@ -128,7 +128,7 @@ def instruments(named: dict[str, str], *, insisted: bool) -> Iterator[Any]:
 
 
 def _permit(named: dict[str, str], whose: DeviceIdentity, *, asks: bool, yes: bool) -> None:
-    """Instruments that may be real are set only for somebody who said so, also beside a simulated kit."""
+    """Check that instruments that may be real are set only for somebody who said so, with a simulated kit, too."""
     if not named or yes:
         return
     if not asks:

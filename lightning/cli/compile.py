@@ -128,7 +128,7 @@ def compile_file(
 
 
 def _doubts(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
-    """Of samples that nothing prepares, where nobody has asked for that."""
+    """Warn of samples that nothing prepares, where nobody has asked for that."""
     from lightning.evaluation.warnings import warnings_of_data
 
     return warnings_of_data(model, name, raw)
@@ -154,7 +154,7 @@ def raw_samples(name: str) -> Any:
 
 
 def _of_training(name: str) -> Any:
-    """Of a data set the training part; where there is none, some of the others, which is said."""
+    """Return the training part of a data set; where there is none, some of the others, which is reported."""
     from lightning.evaluation import load_dataset
 
     dataset = load_dataset(name)
@@ -177,7 +177,7 @@ def _network_file(path: Path) -> Path:
 def _preprocessing(
     scale: float | None, mean: str | None, deviation: str | None, layout: str | None
 ) -> Preprocessing | None:
-    """What was asked for; nothing where no option was given, so that the importer's own stands."""
+    """Return what was asked for; nothing where no option was given, so that the importer's own stands."""
     from lightning.networks.network import Preprocessing
 
     if scale is None and mean is None and deviation is None and layout is None:

@@ -52,7 +52,7 @@ def dot(
 
 
 def numbers(text: str) -> Any:
-    """An array of whole numbers from a list or a file. Raises `OutOfRange`."""
+    """Return an array of whole numbers from a list or a file. Raises `OutOfRange`."""
     import numpy as np
 
     try:

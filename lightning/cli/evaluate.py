@@ -103,7 +103,10 @@ def evaluate_command(
 
 
 def _seeds(run: how.Run, first: int | None, several: int | None, *, compared: bool) -> tuple[int, ...]:
-    """Of the noise, in the table too. Raises `OutOfRange` and `ConfigError` where nothing has a seed."""
+    """Return the seeds of the noise, in the table too.
+
+    Raises `OutOfRange` and `ConfigError` where nothing has a seed.
+    """
     count = several or (SEEDS_OF_TABLE if compared else 1)
     if count > 1 and run.fidelity != "noisy" and not compared:
         raise OutOfRange(
@@ -114,13 +117,13 @@ def _seeds(run: how.Run, first: int | None, several: int | None, *, compared: bo
 
 
 def part_of(dataset: Dataset, part: str) -> Dataset:
-    """The data with the part to be tested on in its place. Raises `OutOfRange` and `DatasetError`."""
+    """Return the data with the part to be tested on in its place. Raises `OutOfRange` and `DatasetError`."""
     how.one_of("part", part, ("test", "train"))
     return dataset.of_training() if part == "train" else dataset
 
 
 def counted(run: how.Run, model: CompiledModel, dataset: Dataset, seeds: Sequence[int]) -> list[Evaluation]:
-    """One evaluation a seed."""
+    """Return one evaluation for each seed."""
     from lightning.evaluation.accuracy import evaluate
 
     found = []
@@ -135,7 +138,7 @@ def counted(run: how.Run, model: CompiledModel, dataset: Dataset, seeds: Sequenc
 
 
 def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
-    """Means over seeds, and what they are means of."""
+    """Return the means over seeds, and what they are means of."""
     import numpy as np
 
     from lightning.evaluation.result import rounded
@@ -157,7 +160,7 @@ def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
 
 
 def counters_of(found: Sequence[Evaluation]) -> dict[str, int]:
-    """Of all seeds together."""
+    """Return the counters of all seeds together."""
     counters: Counter[str] = Counter()
     for evaluation in found:
         counters.update(evaluation.counters)
@@ -192,7 +195,7 @@ def _say(origin: Provenance, dataset: Dataset, found: Sequence[Evaluation]) -> N
 
 
 def in_figures(pace: float) -> str:
-    """A pace, however slow.
+    """Return a pace in figures, however slow.
 
     >>> in_figures(12345.6), in_figures(0.2289)
     ('12,346', '0.23')

@@ -1,4 +1,4 @@
-"""How a model is run: options that `infer`, `evaluate` and `sensitivity` share, and what they amount to."""
+"""Options of how a model is run, which `infer`, `evaluate` and `sensitivity` share, and what they amount to."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Run:
     quirks: Quirks = NO_QUIRKS
 
     def seed_of(self, given: int | None, *, compared: bool = False) -> int:
-        """The first seed, 0 unless one was given. Raises `ConfigError` where nothing is random.
+        """Return the first seed, 0 unless one was given. Raises `ConfigError` where nothing is random.
 
         `compared`: with noise, which is in the table whatever the fidelity is.
         """
@@ -94,7 +94,10 @@ class Run:
         return given or 0
 
     def open(self, model: CompiledModel, seed: int) -> Executor:
-        """An executor for this model. Raises `ConfigError` for faults of a scheme that the model does not have."""
+        """Return an executor for this model.
+
+        Raises `ConfigError` for faults of a scheme that the model does not have.
+        """
         from lightning.execution import open_executor
 
         if self.quirks != NO_QUIRKS and not model.shift_normalised:
@@ -114,7 +117,7 @@ class Run:
         )
 
     def provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
-        """What a result says of its origin."""
+        """Return what a result says of its origin."""
         return replace(self._provenance(model, seeds), faults=names_of(self.quirks))
 
     def _provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
@@ -145,7 +148,7 @@ def chosen(
     *,
     calibrated: bool = False,
 ) -> Run:
-    """What the options amount to. Raises `OutOfRange` and `ConfigError` for what does not go together."""
+    """Return what the options amount to. Raises `OutOfRange` and `ConfigError` for what does not go together."""
     from lightning.execution.interface import Fidelity
 
     told = calibrated or any(each is not None for each in (place, sigma, mean))
@@ -167,7 +170,7 @@ def chosen(
 
 
 def quirks_of(names: Sequence[str]) -> Quirks:
-    """The faults of these names. Raises `OutOfRange`.
+    """Return the quirks of these names. Raises `OutOfRange`.
 
     >>> quirks_of(["signs-dropped"])
     Quirks(last_layer_normalised=False, signs_dropped=True)
@@ -178,7 +181,7 @@ def quirks_of(names: Sequence[str]) -> Quirks:
 
 
 def names_of(quirks: Quirks) -> tuple[str, ...]:
-    """What they are called on the command line.
+    """Return the names of quirks on the command line.
 
     >>> names_of(EMULATOR)
     ('last-layer-normalised', 'signs-dropped')
@@ -209,7 +212,7 @@ def noise_of(
     *,
     calibrated: bool,
 ) -> Noise:
-    """As given, as measured on the prototype, or as a device's calibration has it."""
+    """Return the noise as given, as measured on the prototype, or as a device's calibration has it."""
     from lightning.compiler.measured import MEASURED_SIGMA
     from lightning.execution.interface import Noise, Place
 
@@ -228,7 +231,7 @@ def noise_of(
 
 
 def one_of(option: str, word: str, known: tuple[str, ...]) -> Any:
-    """The word, if it is known. Raises `OutOfRange`."""
+    """Return the word, if it is known. Raises `OutOfRange`."""
     if word not in known:
         raise OutOfRange(f"--{option} {word!r} is not known", hint=f"Choose {', '.join(known)}")
     return word

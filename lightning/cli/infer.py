@@ -98,7 +98,7 @@ def _doubts(compiled: CompiledModel, image: Path, raw: Raw) -> Iterator[str]:
 
 
 def best_of(answers: Answers) -> list[dict[str, Any]]:
-    """The largest scores of the one image, the first of equal ones first."""
+    """Return the largest scores of the one image, the first of equal ones first."""
     import numpy as np
 
     scores = answers.scores[0].ravel()

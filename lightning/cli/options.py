@@ -22,7 +22,7 @@ Shots = Annotated[int, typer.Option(min=1, max=65535, help="Readings that are av
 
 
 def _drawable(file: Path | None) -> Path | None:
-    """Refused before the work, whose result would be lost with it."""
+    """Check the file before the work, whose result would be lost with it."""
     if file is None:
         return None
     from lightning.canvas import check_file

@@ -1,4 +1,4 @@
-"""How commands say what they found: lines for people, one document for programs."""
+"""Output of commands: lines for people, one document for programs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class FileError(LightningError):
 
 
 def print_document(device: DeviceIdentity | None, document: dict[str, Any], *, ok: bool = True) -> None:
-    """The one document of a command."""
+    """Print the one document of a command."""
     whose = {} if device is None else {"device": device.name, "simulated": device.simulated}
     print(json.dumps({"ok": ok, **whose, **document}))
 
 
 def document_of_error(error: LightningError) -> dict[str, Any]:
-    """What a document says of what went wrong."""
+    """Return what a document says of what went wrong."""
     return with_former_keys(
         {"code": error.code, "message": error.what, "device": error.device, "hint": error.hint}
     )
@@ -42,7 +42,9 @@ def document_of_error(error: LightningError) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def saturation() -> Iterator[list[str]]:
-    """What is said inside about too much light. That, and of none, is a line too; other warnings are given as ever."""
+    """Return the warnings of too much light that were given inside. That, and of none, is a line too; other warnings
+    are given as ever.
+    """
     said: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SaturationWarning)
@@ -58,7 +60,7 @@ def saturation() -> Iterator[list[str]]:
 
 
 def warn(doubts: Iterable[str]) -> list[str]:
-    """A line on standard error for each; the doubts, for a document."""
+    """Print each warning as a line on standard error, and return all of them, for a document."""
     said = list(doubts)
     for each in said:
         sys.stderr.write(f"warning: {each}\n")
@@ -66,19 +68,19 @@ def warn(doubts: Iterable[str]) -> list[str]:
 
 
 def marked(line: str, device: DeviceIdentity) -> str:
-    """The line, which says SIMULATED when its device is."""
+    """Return the line, which says SIMULATED when its device is."""
     return f"{line}  SIMULATED" if device.simulated else line
 
 
 def written(files: Iterable[Path | None]) -> list[str]:
-    """Names of the files that were asked for."""
+    """Return the names of the files that were asked for."""
     return [str(each) for each in files if each is not None]
 
 
 def write_csv(
     file: Path, names: Sequence[str], rows: Iterable[Sequence[Any]], device: DeviceIdentity
 ) -> None:
-    """A table with a line of names; the first line says whose it is. Raises `FileError`."""
+    """Write a table with a line of names; the first line says whose it is. Raises `FileError`."""
     try:
         with file.open("w", encoding="utf-8", newline="") as opened:
             opened.write(f"# {device.label}\n")

@@ -76,7 +76,7 @@ def scope(
 
 
 def configured(values: list[int], settings: list[str], recording: Any = None) -> Configuration:
-    """The configuration of the values and `KEY=VALUE` texts, on the defaults or on a recording's own.
+    """Return the configuration of the values and `KEY=VALUE` texts, on the defaults or on a recording's own.
 
     Raises `ConfigError` and what `Configuration` raises.
     """
@@ -102,7 +102,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _number(text: str) -> Any:
-    """A number where it is one; the configuration says what is wrong with everything else."""
+    """Return a number where it is one; the configuration says what is wrong with everything else."""
     for kind in (int, float):
         with contextlib.suppress(ValueError):
             return kind(text)
@@ -121,7 +121,7 @@ def _recorded(soc: Any, file: Path | None) -> Iterator[Any]:
 
 
 def decoded(waveform: Waveform) -> tuple[int | None, str]:
-    """The product (0..255) or the sum of two (0..510), or why there is none."""
+    """Return the product (0..255) or the sum of two (0..510), or why there is none."""
     from lightning.kit.signal_processing import LightningSignalProcessing
 
     try:

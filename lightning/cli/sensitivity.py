@@ -120,7 +120,7 @@ def _say(found: Sensitivity, origin: Provenance, dataset: Dataset) -> None:
 
 
 def in_points(lost: float) -> str:
-    """With a sign, and nothing lost without one.
+    """Return points with a sign, and without one where nothing is lost.
 
     >>> in_points(1.234), in_points(-0.5), in_points(-1e-15)
     ('+1.23', '-0.50', '0.00')
@@ -129,7 +129,7 @@ def in_points(lost: float) -> str:
 
 
 def bearable(found: Sensitivity) -> str:
-    """The noise that keeps the loss small, in words."""
+    """Return the noise that keeps the loss small, in words."""
     from lightning.evaluation.sensitivity import points
 
     told = f"for a loss of at most {points(found.allowed)}"
@@ -141,7 +141,7 @@ def bearable(found: Sensitivity) -> str:
 
 
 def averaging(found: Sensitivity) -> str:
-    """The averaging that does, in words."""
+    """Return the averaging that does, in words."""
     if found.average is None:
         return f"or averaging: a mean of {found.averaged[-1].average} is not enough"
     if found.average == found.noise.average:

@@ -104,7 +104,7 @@ def serve(
 
 
 def _named(paths: Sequence[Path], name: str | None) -> dict[str, Path]:
-    """Files by the names of their models. Raises `ConfigError`."""
+    """Return the files by the names of their models. Raises `ConfigError`."""
     named: dict[str, Path] = {}
     for path in paths:
         for file in _files(path):
@@ -130,14 +130,14 @@ def _files(path: Path) -> list[Path]:
 
 
 def _origin(found: Provenance) -> dict[str, Any]:
-    """What clients are told, beside what they are told of every model."""
+    """Return the origin that clients are given with that of every model."""
     return {
         key: found.document[key] for key in ("version", "seed", "noise", "calibration", "device", "simulated")
     }
 
 
 def _warn(host: str) -> None:
-    """Where the server is heard beyond this machine. Names are looked up, as they are to listen."""
+    """Warn where the server is reachable from beyond this machine. Names are looked up, as they are to listen."""
     with contextlib.suppress(OSError):
         reached = {str(each[4][0]) for each in socket.getaddrinfo(host, None)}
         if not all(ip_address(each.partition("%")[0]).is_loopback for each in reached):
@@ -149,7 +149,7 @@ def _warn(host: str) -> None:
 
 
 def _say(found: dict[str, Any], *, as_json: bool) -> None:
-    """The one line that says that requests are answered."""
+    """Print the one line that says that requests are answered."""
     if as_json:
         print(json.dumps({"ready": True, **found, "pid": os.getpid()}), flush=True)
         return
@@ -159,5 +159,5 @@ def _say(found: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _described(model: dict[str, Any], packets: str | None) -> str:
-    """Packets name models by number."""
+    """Return the lines that say by which number packets name each model."""
     return f"{model['fidelity']}, number {model['number']}" if packets else str(model["fidelity"])

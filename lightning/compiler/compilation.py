@@ -24,7 +24,7 @@ def compile_network(
     *,
     source: Mapping[str, Any] | None = None,
 ) -> CompiledModel:
-    """The network in integers.
+    """Return the network in integers.
 
     `samples` are raw inputs (n, ...) as in a data file, of which ranges are measured: training data, a hundred or so,
     never those on which accuracy is measured later. The `published` scheme needs none. `source` says where the
@@ -51,7 +51,7 @@ def compile_network(
 
 
 def toolkit_version() -> str:
-    """Of the installed distribution; "unknown" in a checkout that is not installed."""
+    """Return the version of the installed distribution; "unknown" in a checkout that is not installed."""
     try:
         return version("lightbed")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""What became of every node: computed by light or digitally, why, and at what cost."""
+"""An account of every node: computed by light or digitally, why, and at what cost."""
 
 from __future__ import annotations
 

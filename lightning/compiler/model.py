@@ -35,7 +35,7 @@ FULL = 255
 
 @dataclass(frozen=True)
 class Geometry:
-    """How a convolution becomes rows of products: patches of (channels / groups) * kh * kw activations."""
+    """Geometry of a convolution as rows of products: patches of (channels / groups) * kh * kw activations."""
 
     channels: int
     height: int
@@ -85,7 +85,7 @@ class PhotonicLayer:
 
 @dataclass(frozen=True)
 class CompiledModel:
-    """What a `.lng` file holds. `layers` by the name of the node that each replaces in `network`."""
+    """Content of a `.lng` file. `layers` by the name of the node that each replaces in `network`."""
 
     network: Network
     layers: Mapping[str, PhotonicLayer]
@@ -101,7 +101,7 @@ class CompiledModel:
 
     @property
     def shift_normalised(self) -> bool:
-        """Whether activations of later layers are made of sums alone, by shifting or by perfect scaling."""
+        """True where activations of later layers are made of sums alone, by shifting or by perfect scaling."""
         return self.scheme == "published"
 
     @property

@@ -1,4 +1,4 @@
-"""What is chosen when a network is compiled."""
+"""Options of compilation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rounding = Literal["fitted", "nearest"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a network becomes integers. Raises `OutOfRange` for what cannot be chosen."""
+    """Options by which a network becomes integers. Raises `OutOfRange` for what cannot be chosen."""
 
     scheme: Scheme = "scaled"
     """`published`: one scale for all weights, no biases, activations normalised by shifting. `scaled`: all else."""

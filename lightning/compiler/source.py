@@ -25,7 +25,7 @@ def load_or_compile(
     *,
     choose_scheme: bool = False,
 ) -> CompiledModel:
-    """The model in a `.lng`; or the network in an `.onnx` or `.npz`, compiled.
+    """Return the model in a `.lng`; or the network in an `.onnx` or `.npz`, compiled.
 
     Without `options`, or with `choose_scheme`, an `.npz` of weights without biases is compiled as `published` with
     activations scaled to 255 (`perfect_scaling`), as the published accuracies under noise assume; everything else as

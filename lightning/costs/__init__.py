@@ -1,4 +1,4 @@
-"""What an inference costs on photonic hardware: time and energy, line by line, each figure with its source.
+"""Costs of an inference on photonic hardware: time and energy, line by line, each figure with its source.
 
     from lightning.costs import costs_of
     costs = costs_of(model, "chip")

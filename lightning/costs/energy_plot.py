@@ -59,7 +59,7 @@ def _own(costs: Sequence[Costs]) -> list[tuple[str, float, str]]:
 
 
 def _plain(value: float) -> str:
-    """Three digits, without powers of ten.
+    """Return a number with three digits, without powers of ten.
 
     >>> _plain(452371.8), _plain(0.2491)
     ('452,000', '0.249')

@@ -32,7 +32,7 @@ SEEDS = 3
 
 
 def photons_for_bits(bits: float, terms: int, efficiency: float = 1.0) -> float:
-    """Photons a multiply for which shot noise of a sum of full products is a quantiser's of so many bits.
+    """Return the photons a multiply for which shot noise of a sum of full products is a quantiser's of so many bits.
 
     12 * 2^(2 b) / (eta K). By hand: 12 * 65536 / 784 = 1003, at 0.128 aJ each 129 aJ.
 

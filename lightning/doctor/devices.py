@@ -16,7 +16,7 @@ from lightning.kit.devices.identity import identity_of
 
 
 def device(address: str) -> Iterator[Finding]:
-    """A device: whether it answers, fits, counts shots, is calibrated, and still holds to its calibration."""
+    """Return a device: whether it answers, fits, counts shots, is calibrated, and still holds to its calibration."""
     yield exposure(address)
     try:
         soc = connect(address)
@@ -38,7 +38,7 @@ def device(address: str) -> Iterator[Finding]:
 
 
 def exposure(address: str) -> Finding:
-    """Whether the way to the device leads through Pyro4 over a network."""
+    """Return whether the way to the device leads through Pyro4 over a network."""
     if not address.startswith("qick://") or address == "qick://local":
         return Finding("network", "ok", f"{address} needs no Pyro4")
     from lightning.kit.devices.board import parse
@@ -58,7 +58,7 @@ def exposure(address: str) -> Finding:
 
 
 def firmware(soc: Any) -> Finding:
-    """Which profile the firmware is."""
+    """Return which profile the firmware is."""
     board = str(soc["board"])
     found = profile_of(soc)
     if found is not None:
@@ -80,7 +80,7 @@ def firmware(soc: Any) -> Finding:
 
 
 def profile_of(soc: Any) -> profiles.Profile | None:
-    """The profile of exactly this firmware; None where it is another build."""
+    """Return the profile of exactly this firmware; None where it is another build."""
     for each in profiles.of_board(str(soc["board"])):
         if each.config["fw_timestamp"] == soc["fw_timestamp"]:
             return each
@@ -88,7 +88,7 @@ def profile_of(soc: Any) -> profiles.Profile | None:
 
 
 def coupling(soc: Any) -> Finding:
-    """The kit's pulses have frequency 0, which does not pass through a balun."""
+    """Return how the board is coupled: the kit's pulses have frequency 0, which does not pass through a balun."""
     found = profile_of(soc)
     paths = {"DAC": _coupled(soc, "dac"), "ADC": _coupled(soc, "adc")}
     if found is not None:
@@ -106,13 +106,15 @@ def coupling(soc: Any) -> Finding:
 
 
 def _coupled(soc: Any, kind: str) -> str:
-    """As QICK reads it from the firmware; a tile that does not say counts as AC, which is the warning."""
+    """Return the coupling as QICK reads it from the firmware; a tile that does not say counts as AC, which is the
+    warning.
+    """
     tiles = soc["rf"]["tiles"][kind].values()
     return "DC" if all(tile.get("coupling") == "DC" for tile in tiles) else "AC"
 
 
 def calibration(soc: Any, *, now: datetime | None = None) -> Finding:
-    """Whether there is one, for this device, and how old it is."""
+    """Return whether there is one, for this device, and how old it is."""
     try:
         found = store.require(soc, now=now or getattr(soc, "made", None))
     except NotCalibrated as error:
@@ -136,7 +138,7 @@ def _clocks(soc: Any) -> Finding:
 
 
 def _shots(soc: Any) -> Finding:
-    """A dark acquisition on the last readout: the program is loaded, and its shots are counted."""
+    """Acquire in the dark on the last readout: the program is loaded, and its shots are counted."""
     from lightning.kit.programs import build
 
     settings = Settings(readouts=(len(soc["readouts"]) - 1,), channels=_generators(soc), soft_avgs=1)
@@ -146,7 +148,7 @@ def _shots(soc: Any) -> Finding:
 
 
 def _generators(soc: Any) -> tuple[int | None, ...]:
-    """As many of the four as the board has."""
+    """Return as many of the four generators as the board has."""
     return tuple(index if index < len(soc["gens"]) else None for index in range(4))
 
 

@@ -1,4 +1,4 @@
-"""What is there for trained networks, purpose by purpose: each needs libraries that the kit alone does without."""
+"""Libraries for trained networks, purpose by purpose: each needs some that the kit alone does without."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ PURPOSES: Mapping[str, Purpose] = {
 
 
 def purposes() -> Iterator[Finding]:
-    """A finding for each extra."""
+    """Return a finding for each extra."""
     found = {library: _version(library) for each in PURPOSES.values() for library in each.libraries}
     return (finding(extra, found) for extra in PURPOSES)
 
 
 def finding(extra: str, found: Mapping[str, str]) -> Finding:
-    """How an extra stands, where these versions are `found`, "" for what is not there."""
+    """Return how an extra stands, where these versions are `found`, "" for what is not there."""
     purpose = PURPOSES[extra]
     missing = [library for library in purpose.libraries if not found.get(library)]
     if missing:
@@ -50,7 +50,7 @@ def finding(extra: str, found: Mapping[str, str]) -> Finding:
 
 
 def _version(library: str) -> str:
-    """Of a distribution, or where a tool of that name lies; "" where there is none."""
+    """Return the version of a distribution, or where a tool of that name lies; "" where there is none."""
     try:
         return metadata.version(library)
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""How good a network is on light: accuracy beside ONNX Runtime, and which layer the noise hurts.
+"""Quality of a network on light: accuracy compared with ONNX Runtime, and which layer the noise hurts.
 
     from lightning.evaluation import evaluate, load_dataset
     found = evaluate(executor, load_dataset("digits"))

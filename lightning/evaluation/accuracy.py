@@ -1,4 +1,4 @@
-"""How many answers are right, and how fast they come."""
+"""Accuracy: how many answers are right, and how fast they come."""
 
 from __future__ import annotations
 
@@ -76,12 +76,14 @@ def check_classes(dataset: Dataset, network: Network) -> None:
 
 
 def count_right(scores: npt.NDArray[np.float32], wanted: Classes) -> int:
-    """Answers whose class is the wanted one."""
+    """Return the answers whose class is the wanted one."""
     return int((classes_of(scores) == wanted).sum())
 
 
 def pace(run: Callable[[Raw], object], inputs: Raw, *, seconds: float = 0.3) -> float:
-    """Images a second of `run` on one batch, the median of repeats that last `seconds` and are three at least."""
+    """Return the images a second of `run` on one batch, the median of repeats that last `seconds` and are three at
+    least.
+    """
     run(inputs)
     took: list[float] = []
     while len(took) < 3 or sum(took) < seconds:

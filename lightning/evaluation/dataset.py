@@ -43,11 +43,11 @@ class Dataset:
             raise DatasetError(f"{self.name} has no images", hint="Name data of at least one image")
 
     def first(self, count: int | None) -> Dataset:
-        """With no more than `count` images to test on."""
+        """Return the data with no more than `count` images to test on."""
         return self if count is None else replace(self, x=self.x[:count], y=self.y[:count])
 
     def of_training(self) -> Dataset:
-        """The training part in the place of the test part. Raises `DatasetError` where there is none."""
+        """Return the training part in the place of the test part. Raises `DatasetError` where there is none."""
         if not len(self.train_x):
             raise DatasetError(
                 f"{self.name} has no training part", hint="Put the training files beside the others"
@@ -55,7 +55,8 @@ class Dataset:
         return replace(self, x=self.train_x, y=self.train_y)
 
     def with_samples(self, count: int = SAMPLES) -> Dataset:
-        """With a training part: its own, or `count` images from all over, which are then no test images any more.
+        """Return the data with a training part: its own, or `count` images from all over, which are then no test images
+        any more.
 
         Ranges of activations are taken from such samples, never from images that the accuracy is counted on. Raises
         `DatasetError` where nothing would be left.
@@ -73,7 +74,7 @@ class Dataset:
 
 
 def evenly(there: int, count: int) -> npt.NDArray[np.int64]:
-    """At most `count` indices from all over 0 .. there - 1: data may be sorted by class.
+    """Return at most `count` indices from all over 0 .. there - 1: data may be sorted by class.
 
     >>> evenly(10, 4).tolist(), evenly(2, 4).tolist()
     ([0, 2, 5, 7], [0, 1])
@@ -83,12 +84,12 @@ def evenly(there: int, count: int) -> npt.NDArray[np.int64]:
 
 
 def sha256_of(content: bytes) -> str:
-    """By which a file is known, in hexadecimal digits."""
+    """Return the hash by which a file is known, in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
 def content_of(path: Path) -> bytes:
-    """The bytes of a file. Raises `DatasetError`."""
+    """Return the bytes of a file. Raises `DatasetError`."""
     if not path.exists():
         raise DatasetError(f"there is no file {path}", hint="Check the path")
     try:

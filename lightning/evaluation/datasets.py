@@ -31,7 +31,7 @@ DIGITS_OF_TRAINING = 1297
 
 
 def load_dataset(name: str | os.PathLike[str]) -> Dataset:
-    """Data by its name (see above). Raises `DatasetError` for what is not there or cannot be read."""
+    """Return data by its name (see above). Raises `DatasetError` for what is not there or cannot be read."""
     text = os.fspath(name)
     kind, _, folder = text.partition(":")
     if text == "digits":
@@ -77,7 +77,7 @@ _WANTED = "Write x (n, ...) and y (n,) with numpy.savez, and x_train and y_train
 
 
 def _part(arrays: Mapping[str, Raw], *names: tuple[str, str]) -> tuple[Raw, Raw] | None:
-    """Inputs and classes under the first of these names that both are there."""
+    """Return the inputs and classes under the first of these names that both are there."""
     for x, y in names:
         if x in arrays and y in arrays:
             return arrays[x], arrays[y]

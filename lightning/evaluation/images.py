@@ -18,7 +18,8 @@ Raw = npt.NDArray[Any]
 
 
 def fitted(x: Raw, network: Network) -> Raw:
-    """(n, ...) with the axes of the network's raw input: a picture of 28 x 28 as 784 numbers, or with one channel.
+    """Return the inputs with the axes of the network's raw input, (n, ...): an image of 28 x 28 as 784 numbers, or with
+    one channel.
 
     Nothing is cut, padded or exchanged. Raises `InputError` where the numbers are not as many.
     """
@@ -34,7 +35,7 @@ def fitted(x: Raw, network: Network) -> Raw:
 
 
 def read_input(path: Path, network: Network, *, resize: bool = False) -> Raw:
-    """(1, ...) raw input from a picture or an `.npy`. Raises `InputError`."""
+    """Return the raw input from an image or an `.npy`, (1, ...). Raises `InputError`."""
     if not path.is_file():
         raise InputError(f"there is no file {path}", hint="Check the path")
     if path.suffix.lower() == ".npy":
@@ -43,7 +44,8 @@ def read_input(path: Path, network: Network, *, resize: bool = False) -> Raw:
 
 
 def read_picture(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> Raw:
-    """Levels 0 .. 255 of a picture: (height, width), or with 3 colours where the model's raw `shape` has them.
+    """Return the levels 0 .. 255 of an image: (height, width), or with 3 colours where the model's raw `shape` has
+    them.
 
     Colours come where `shape` has them, in front or behind. Raises `InputError` for what is no picture, and for
     another size unless `resize`.
@@ -69,7 +71,7 @@ def read_picture(path: Path, shape: tuple[int, ...], *, resize: bool = False) ->
 
 
 def loses_colours(path: Path, network: Network) -> bool:
-    """Whether a picture has colours, and the model takes grey levels."""
+    """Return whether an image has colours, and the model takes grey levels."""
     if path.suffix.lower() == ".npy" or picture_size(raw_shape(network))[2] == 3:
         return False
     with needed("PIL.Image", "to read pictures").open(path) as opened:

@@ -1,4 +1,4 @@
-"""Which layer the noise hurts, and how accuracy falls with it."""
+"""Plots of which layer the noise hurts, and how accuracy falls with it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def layer_losses(found: Sensitivity, model: str, data: str) -> Plot:
 
 
 def _points(loss: float) -> str:
-    """As type is set, without the sign of a zero."""
+    """Return points as type is set, without the sign of a zero."""
     return f"{round(loss, 2) + 0.0:.2f}".replace("-", "−")
 
 

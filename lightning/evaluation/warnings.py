@@ -1,4 +1,4 @@
-"""What makes answers doubtful that nothing refuses: data unlike those that the model was made for."""
+"""Warnings of answers that nothing refuses and that may mean nothing: data unlike those that the model was made for."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def warnings_of_clipping(model: CompiledModel, images: int, counters: Mapping[st
 
 
 def largest_made_for(model: CompiledModel) -> float | None:
-    """The largest magnitude of raw inputs that ranges were measured on; None where a file does not say it."""
+    """Return the largest magnitude of raw inputs that ranges were measured on; None where a file does not say it."""
     if model.shift_normalised:
         return float(FULL)  # bytes are sent as they are
     seen = (model.origin.get("samples") or {}).get("range")
@@ -56,14 +56,19 @@ def largest_made_for(model: CompiledModel) -> float | None:
 
 
 def activations_counted(model: CompiledModel) -> int:
-    """Activations of an image that may be clipped, once each. Later layers of `published` are scaled to fit."""
+    """Return the activations of an image that may be clipped, once each.
+
+    Later layers of `published` are scaled to fit.
+    """
     photonic = [node for node in model.network.nodes if node.name in model.layers]
     counted = photonic[:1] if model.shift_normalised else photonic
     return sum(prod(model.network.shapes[node.inputs[0]]) for node in counted)
 
 
 def _takes_raw_levels(model: CompiledModel) -> bool:
-    """Whether light takes raw inputs with nothing done to them: no preprocessing, and no scaling in the network."""
+    """Return whether light takes raw inputs with nothing done to them: no preprocessing, and no scaling in
+    the network.
+    """
     network = model.network
     if network.preprocessing != Preprocessing(layout=network.preprocessing.layout):
         return False

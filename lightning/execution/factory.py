@@ -1,4 +1,4 @@
-"""Which executor carries out which fidelity."""
+"""A factory of executors, by fidelity."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def open_executor(
     quirks: Quirks | None = None,
     faults: Quirks | None = None,
 ) -> Executor:
-    """An executor for `model`.
+    """Return an executor for `model`.
 
     `noise`, `seed` and `average` are for `noisy` (by default what was measured on the prototype); `device` (an
     address, or what `lightning.connect` gives; the twin by default) and `average` for `device`; `bus` (an address, or

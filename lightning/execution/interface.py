@@ -1,4 +1,4 @@
-"""What all fidelities share: the noise asked for, the multiplier seam, the answers."""
+"""An interface for all fidelities: the noise asked for, the multiplier, the answers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class Multiplier(Protocol):
     """Sums of products of one layer; where fidelities differ."""
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> npt.NDArray[Any]:
-        """(images, positions, groups, rows) of (images, positions, groups, terms); int32, or float32 with noise.
+        """Return the sums, (images, positions, groups, rows), of activations (images, positions, groups, terms); int32,
+        or float32 with noise.
 
         `keys` (images,) say which image each is, so that its noise does not depend on its neighbours.
         """
@@ -55,7 +56,7 @@ class Multiplier(Protocol):
 
 @dataclass(frozen=True)
 class Answers:
-    """What comes out for a batch."""
+    """Answers for a batch."""
 
     scores: npt.NDArray[np.float32]
     """(images, ...) of the network's output; integers of the last layer in the `published` scheme."""
@@ -72,7 +73,8 @@ class Answers:
 
 
 def classes_of(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-    """(images,) the first of the largest scores; of a single score 1 where it is above 0, as a logit's class is.
+    """Return the first of the largest scores; of a single score 1 where it is above 0, as a logit's class is,
+    (images,).
 
     >>> classes_of(np.float32([[1, 3, 3], [2, 1, 0]])).tolist(), classes_of(np.float32([[-1], [2]])).tolist()
     ([1, 0], [0, 1])
@@ -89,7 +91,7 @@ class Executor(Protocol):
     fidelity: Fidelity
 
     def run(self, inputs: npt.ArrayLike, keys: npt.ArrayLike | None = None) -> Answers:
-        """Answers for raw inputs (images, ...), to which the model's preprocessing is applied.
+        """Return the answers for raw inputs (images, ...), to which the model's preprocessing is applied.
 
         `keys` are whole numbers, one an image; by default 0, 1, 2, ... Raises `InputError` for a shape, a data type
         or values (NaN, infinity) that the model does not take.

@@ -46,7 +46,7 @@ class Interpreter:
         self._normalises_last = model.shift_normalised and self.quirks.last_layer_normalised
 
     def run(self, inputs: npt.ArrayLike, keys: npt.ArrayLike | None = None) -> Answers:
-        """Answers for raw inputs (images, ...). Raises `InputError` for what the model does not take."""
+        """Return the answers for raw inputs (images, ...). Raises `InputError` for what the model does not take."""
         array = as_array(inputs)
         named = check_keys(keys, len(array) if array.ndim else 0)
         counted: Counter[str] = Counter()
@@ -117,7 +117,7 @@ class Interpreter:
 
 
 def _as_terms(layer: PhotonicLayer, activations: Activations) -> Activations:
-    """(images, positions, groups, terms)."""
+    """Return the activations as vectors, (images, positions, groups, terms)."""
     groups, _, terms = layer.weights.shape
     if layer.geometry is not None:
         return patches(activations, layer.geometry, groups)

@@ -1,4 +1,4 @@
-"""What is looked at before anything is sent to a device: channels, buffers, clocks."""
+"""Checks before anything is sent to a device: channels, buffers, clocks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check(soccfg: Any, settings: Settings) -> None:
 
 
 def check_channels(soccfg: Any, settings: Settings) -> None:
-    """Generators and readouts are there."""
+    """Check that generators and readouts are there."""
     gens, readouts = len(soccfg["gens"]), len(soccfg["readouts"])
     for modulator, channel in settings.driven.items():
         if channel >= gens:
@@ -47,7 +47,7 @@ def check_channels(soccfg: Any, settings: Settings) -> None:
 
 
 def check_pause(settings: Settings) -> None:
-    """Every shot begins on time. Raises `OutOfRange`."""
+    """Check that every shot begins on time. Raises `OutOfRange`."""
     if settings.reps > 1 and settings.relax_delay_us < LEAST_RELAX_US:
         raise OutOfRange(
             f"relax_delay_us is {settings.relax_delay_us:g}, too short to have the next shot's pulses ready",
@@ -56,7 +56,7 @@ def check_pause(settings: Settings) -> None:
 
 
 def check_buffers(soccfg: Any, settings: Settings) -> None:
-    """All shots of a run fit into the decimated buffer."""
+    """Check that all shots of a run fit into the decimated buffer."""
     for readout in settings.readouts:
         room = int(soccfg["readouts"][readout]["buf_maxlen"])
         # QICK leaves the last sample unused.
@@ -70,7 +70,9 @@ def check_buffers(soccfg: Any, settings: Settings) -> None:
 
 
 def _shorter(settings: Settings, usable: int) -> str:
-    """What fits into the buffer: shorter shots where they keep one sample at least, or fewer of them."""
+    """Return a hint at what fits into the buffer: shorter shots where they keep one sample at least, or fewer
+    of them.
+    """
     ways = []
     if samples := usable // settings.reps:
         ways.append(f"readout_length to {samples} or less")
@@ -80,7 +82,7 @@ def _shorter(settings: Settings, usable: int) -> str:
 
 
 def check_clocks(soccfg: Any) -> None:
-    """Reference clock and converters run at rates for which the profiles of this board are made."""
+    """Check that reference clock and converters run at rates for which the profiles of this board are made."""
     known = profiles.of_board(str(soccfg["board"]))
     if not known:
         return
@@ -95,7 +97,7 @@ def check_clocks(soccfg: Any) -> None:
 
 
 def check_same_firmware(compiled_for: Any, device: Any) -> None:
-    """A program runs only on the kind of firmware that it was compiled for. Raises `ProgramError`."""
+    """Check that a program runs on the kind of firmware that it was compiled for. Raises `ProgramError`."""
     wanted, found = _rates(compiled_for), _rates(device)
     if wanted != found:
         raise ProgramError(
@@ -106,7 +108,7 @@ def check_same_firmware(compiled_for: Any, device: Any) -> None:
 
 
 def _rates(soccfg: Any) -> tuple[Any, ...]:
-    """What a compiled program depends on."""
+    """Return what a compiled program depends on."""
     processor = soccfg["tprocs"][0]
     gens = tuple((each["type"], each["fs"], each["tproc_ch"]) for each in soccfg["gens"])
     readouts = tuple((each["ro_type"], each["fs"], each["f_output"]) for each in soccfg["readouts"])
@@ -114,7 +116,7 @@ def _rates(soccfg: Any) -> tuple[Any, ...]:
 
 
 def check_running_clocks(soc: Any) -> None:
-    """The converters of a live device are locked, and run at the rates of its configuration."""
+    """Check that the converters of a live device are locked, and run at the rates of its configuration."""
     if not soc.clocks_locked():
         raise UnsupportedClock("the clocks of the converters are not locked", device=_name(soc), hint=_RELOAD)
     rates = soc.get_sample_rates()
@@ -133,7 +135,7 @@ _RELOAD = "Set the clocks again (QickSoc(force_init_clks=True)), or power the bo
 
 
 def _key(tiles: dict[Any, Any], tile: Any) -> Any:
-    """Numbers of tiles are texts in a configuration that went through JSON."""
+    """Return the key of a tile: their numbers are texts in a configuration that went through JSON."""
     return tile if tile in tiles else str(tile)
 
 

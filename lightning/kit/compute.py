@@ -60,7 +60,7 @@ class LightningCompute:
         self._vectors: VectorCore | None = None
 
     def multiply(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Any:
-        """The product a*b/255, rounded: an int for two numbers, an array of int64 for arrays (which broadcast).
+        """Return the product a*b/255, rounded: an int for two numbers, an array of int64 for arrays (which broadcast).
 
         It is kept inside what such a product can be: 0 to 255, or -255 to 0 where the signs differ.
         Raises `OutOfRange` for anything but whole numbers of -255 to 255, and for shapes that do not broadcast.
@@ -71,7 +71,7 @@ class LightningCompute:
         return _like(np.clip(answers, FULL * np.minimum(sign, 0), FULL * np.maximum(sign, 0)), first.shape)
 
     def analogue_product(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Floats:
-        """As `multiply`, before rounding, in units of 1/255; shaped as the operands.
+        """Return the product as `multiply` does, before rounding, in units of 1/255; shaped as the operands.
 
         Noise may lead out of the range.
         """
@@ -83,7 +83,7 @@ class LightningCompute:
         return product
 
     def multiply_accumulate(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Any:
-        """The sum a[..., 0]*b[..., 0] + a[..., 1]*b[..., 1] over 255, rounded: -510 to 510.
+        """Return the sum a[..., 0]*b[..., 0] + a[..., 1]*b[..., 1] over 255, rounded: -510 to 510.
 
         An int for two pairs, an array of int64 for more. Raises `OutOfRange` for other shapes or values.
         """
@@ -92,7 +92,7 @@ class LightningCompute:
         return _like(answers, sums.shape)
 
     def analogue_sum(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Floats:
-        """As `multiply_accumulate`, before rounding, in units of 1/255."""
+        """Return the sum as `multiply_accumulate` does, before rounding, in units of 1/255."""
         first, second = self._operands(a, b)
         if not first.ndim or first.shape[-1] != 2:
             raise errors.OutOfRange(
@@ -115,15 +115,15 @@ class LightningCompute:
         return self._vectors
 
     def dot(self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int | None = None) -> Any:
-        """The sum of products over 255 of two vectors, as `VectorCore.dot`; `shots` as of the other methods."""
+        """Return the sum of products over 255 of two vectors, as `VectorCore.dot`; `shots` as of the other methods."""
         return self.vectors.dot(weights, inputs, shots=self.shots if shots is None else shots)
 
     def matvec(self, matrix: npt.ArrayLike, vector: npt.ArrayLike, *, shots: int | None = None) -> Integers:
-        """A matrix (m, n) times a vector (n,), as `VectorCore.matvec`."""
+        """Return a matrix (m, n) times a vector (n,), as `VectorCore.matvec`."""
         return self.vectors.matvec(matrix, vector, shots=self.shots if shots is None else shots)
 
     def measure(self, values: npt.ArrayLike, *, shots: int | None = None) -> Floats:
-        """(n,) analogue answers in units of 1/255 for (n, 4) values of 0..255: v0*v1 + v2*v3.
+        """Return the analogue answers in units of 1/255 for (n, 4) values of 0..255, (n,): v0*v1 + v2*v3.
 
         Warns with `SaturationWarning` when there was more light than can be measured, and with `DarkWarning` when none
         came where it should, as all products here do.
@@ -142,11 +142,11 @@ class LightningCompute:
         return answers
 
     def decode(self, level: float, values: dict[int, int], *, peak: float | None = None) -> Decoded:
-        """The answer that a level above idle means, in counts, when generators were given these values."""
+        """Return the answer that a level above idle means, in counts, when generators were given these values."""
         return self.calibration.decode(level, values, peak=peak)
 
     def _operands(self, a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Integers, Integers]:
-        """Both in one shape. Raises `OutOfRange`."""
+        """Return both in one shape. Raises `OutOfRange`."""
         device = self.calibration.device
         first, second = _signed(a, device), _signed(b, device)
         try:
@@ -160,7 +160,9 @@ class LightningCompute:
         return one, other
 
     def _lit_where(self, pairs: Integers, wanted: npt.NDArray[np.bool_], shots: int | None) -> Floats:
-        """(n,) sums of the wanted products (n, 2) of (n, 2, 2) operands; rows with none are not measured."""
+        """Return the sums of the wanted products (n, 2) of (n, 2, 2) operands; rows with none are not
+        measured, (n,).
+        """
         values = (np.abs(pairs) * wanted[:, :, None]).reshape(-1, MODULATORS)
         rows = wanted.any(axis=1)
         total = np.zeros(len(pairs))
@@ -189,7 +191,7 @@ def _reader(device: Any, calibration: Calibration, window: int | None) -> Reader
 
 
 def _signed(values: npt.ArrayLike, device: str) -> Integers:
-    """Operands as integers. Raises `OutOfRange`, which shows the first that is none."""
+    """Return the operands as integers. Raises `OutOfRange`, which shows the first that is none."""
     try:
         given = np.asarray(values)
     except ValueError:  # rows of unequal lengths
@@ -218,5 +220,5 @@ def _no_operand(value: Any, device: str) -> errors.OutOfRange:
 
 
 def _like(answers: Integers, shape: tuple[int, ...]) -> Any:
-    """A plain int for plain numbers."""
+    """Return a plain int for plain numbers."""
     return int(answers.reshape(-1)[0]) if shape == () else answers

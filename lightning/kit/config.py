@@ -64,7 +64,7 @@ class Configuration(Mapping[str, Any]):
 
     @property
     def settings(self) -> Settings:
-        """What it says now, as a record that later writes do not change."""
+        """Return the settings of this moment, as a record that later writes do not change."""
         return self._settings
 
     def __getitem__(self, key: str) -> Any:
@@ -117,7 +117,7 @@ class Configuration(Mapping[str, Any]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        """What differs from the defaults."""
+        """Return what differs from the defaults."""
         plain = Configuration()
         changed = {key: self[key] for key in self if self[key] != plain[key]}
         return f"Configuration({changed})"
@@ -162,7 +162,7 @@ def _with_channels(settings: Settings, written: Mapping[str, Any]) -> Settings:
 
 
 def from_slide(mapping: Mapping[str, Any]) -> Configuration:
-    """The talk's vocabulary: `dac_0`..`dac_3` are values 0..255.
+    """Return a configuration in the talk's vocabulary: `dac_0`..`dac_3` are values 0..255.
 
     Raises `AmbiguousConfig` when there is a `dac_gain_i` too, which only the published library has.
     """
@@ -172,7 +172,8 @@ def from_slide(mapping: Mapping[str, Any]) -> Configuration:
 
 
 def from_lts(mapping: Mapping[str, Any]) -> Configuration:
-    """The published library's vocabulary: `dac_i` is a generator's number, `dac_gain_i` its drive, 0..1.
+    """Return a configuration in the published library's vocabulary: `dac_i` is a generator's number, `dac_gain_i` its
+    drive, 0..1.
 
     A drive is a fraction of the gain word 20000 (default 1), as there; it passes no encoder. Other keys mean the
     same as in the talk. Raises `OutOfRange`, `UnknownKey`, `ConfigError`.
@@ -205,7 +206,7 @@ def _lts_channel(modulator: int, value: Any) -> int:
 
 
 def settings_of(config: Settings | Configuration | Mapping[str, Any]) -> Settings:
-    """The settings meant, however they are given.
+    """Return the settings meant, however they are given.
 
     Raises `AmbiguousConfig` for a plain dictionary with `dac_i` in it (value or channel is not to be seen), and
     `ConfigError` for what is no configuration at all.

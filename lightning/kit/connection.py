@@ -1,4 +1,4 @@
-"""Where the address of a device leads: `scheme://rest`, the scheme naming an entry point of `lightning.devices`."""
+"""Addresses of devices: `scheme://rest`, the scheme naming an entry point of `lightning.devices`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 
 def connect(address: str, *, patience: Patience | None = None) -> Any:
-    """The device at this address, a QickSoc (and QickConfig) with deadlines.
+    """Return the device at this address, a QickSoc (and QickConfig) with deadlines.
 
     `sim://kit` and `sim://loopback` are twins, `qick://HOST` is a board in the network, `qick://local` the one this
     runs on, `replay://FILE` a recording. Others come by entry points of the group `lightning.devices`, which lead to
@@ -45,7 +45,7 @@ def connect(address: str, *, patience: Patience | None = None) -> Any:
 
 
 def scheme_of(address: str) -> str:
-    """The part before `://`. Raises `AddressError`.
+    """Return the part before `://`. Raises `AddressError`.
 
     >>> scheme_of("sim://kit?seed=1")
     'sim'
@@ -67,7 +67,7 @@ def entry_points(**select: str) -> Any:
 
 
 def schemes() -> dict[str, EntryPoint]:
-    """What is installed, by scheme; nobody replaces ours."""
+    """Return the installed schemes; nobody replaces ours."""
     from importlib.metadata import EntryPoint
 
     others = {each.name: each for each in entry_points(group=GROUP)}
@@ -96,8 +96,8 @@ def _connected(found: EntryPoint, address: str) -> Any:
 
 
 def _introduced(soc: Any) -> str:
-    """What kind of twin it is, and which calibration it will be used with: one that was not measured on it is said to
-    be its factory's.
+    """Return what kind of twin it is, and which calibration it will be used with: one that was not measured on it is
+    reported as its factory's.
     """
     from lightning.kit.calibration.store import find
 

@@ -138,7 +138,9 @@ class LightningControl:
 
 
 def _configured(device: Any) -> Any:
-    """A proxy of QICK's runs programs and has no entries; guarded, it has those of its configuration."""
+    """Return the device with its configuration: a proxy of QICK's runs programs and has no entries; guarded, it has
+    them.
+    """
     if hasattr(type(device), "__getitem__") or not _runs(device):
         return device
     needed("qick", "to run programs")
@@ -148,7 +150,7 @@ def _configured(device: Any) -> Any:
 
 
 def _runs(device: Any) -> bool:
-    """Whether it is a device, and not only the configuration of one."""
+    """Return whether it is a device, and not only the configuration of one."""
     return callable(getattr(device, "start_tproc", None))
 
 
@@ -179,7 +181,7 @@ def drive(settings: Settings, calibration: Calibration | None) -> tuple[int, ...
 
 
 def find_calibration(device: Any) -> Calibration | None:
-    """The calibration kept for this device, or brought along by a twin; None where there is none.
+    """Return the calibration kept for this device, or brought along by a twin; None where there is none.
 
     Of a recording the age is that at its time.
     Raises `ForeignCalibration`, `StaleCalibration` or another `CalibrationError`.

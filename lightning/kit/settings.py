@@ -1,4 +1,4 @@
-"""What one acquisition is asked to do, as a frozen record whose every number is checked.
+"""Settings of one acquisition, as a frozen record whose every number is checked.
 
 >>> Settings(values=(100, 50, 0, 0)).with_value(3, 7).values
 (100, 50, 0, 7)
@@ -23,7 +23,7 @@ LINEAR_TOP_WORD = 20000
 
 
 def whole(name: str, value: Any, low: int, high: int) -> int:
-    """The value as an int. Raises `OutOfRange` for anything else, and outside `low` to `high`."""
+    """Return the value as an int. Raises `OutOfRange` for anything else, and outside `low` to `high`."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -34,7 +34,7 @@ def whole(name: str, value: Any, low: int, high: int) -> int:
 
 
 def real(name: str, value: Any, low: float, high: float) -> float:
-    """The value as a finite float. Raises `OutOfRange` for anything else, and outside `low` to `high`."""
+    """Return the value as a finite float. Raises `OutOfRange` for anything else, and outside `low` to `high`."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -50,7 +50,7 @@ def _say(low: float, high: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What one acquisition does. Raises `OutOfRange` for a number outside its range."""
+    """Settings of one acquisition. Raises `OutOfRange` for a number outside its range."""
 
     values: tuple[int | None, ...] = (0, 0, 0, 0)
     """Operand of each modulator, 0..255; None where a gain word is given instead."""
@@ -97,17 +97,17 @@ class Settings:
         return {i: channel for i, channel in enumerate(self.channels) if channel is not None}
 
     def with_value(self, modulator: int, value: int) -> Settings:
-        """The same with this operand, in place of a word if there was one."""
+        """Return the same with this operand, in place of a word if there was one."""
         return replace(
             self, values=put(self.values, modulator, value), words=put(self.words, modulator, None)
         )
 
     def with_word(self, modulator: int, word: int) -> Settings:
-        """The same with this gain word, in place of a value."""
+        """Return the same with this gain word, in place of a value."""
         return replace(self, words=put(self.words, modulator, word), values=put(self.values, modulator, None))
 
     def as_dict(self) -> dict[str, Any]:
-        """For a file: names of the fields and plain lists and numbers."""
+        """Return the settings for a file: names of the fields and plain lists and numbers."""
         pairs = ((each.name, getattr(self, each.name)) for each in fields(self))
         return {name: list(value) if isinstance(value, tuple) else value for name, value in pairs}
 
@@ -125,7 +125,7 @@ class Settings:
 
 
 def put(before: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
-    """The tuple with one entry, a modulator's, replaced."""
+    """Return the tuple with one entry, a modulator's, replaced."""
     index = whole("modulator", index, 0, MODULATORS - 1)
     return (*before[:index], value, *before[index + 1 :])
 
@@ -140,7 +140,7 @@ def _per_modulator(name: str, given: Any, high: int) -> tuple[int | None, ...]:
 
 
 def _several(name: str, given: Any, *, one: bool = False) -> tuple[Any, ...]:
-    """The entries of a list, an array or a tuple; where `one` is enough, a whole number stands for itself."""
+    """Return the entries of a list, an array or a tuple; where `one` is enough, a whole number stands for itself."""
     if one and hasattr(given, "__index__") and not hasattr(given, "__len__"):
         return (given,)
     try:

@@ -42,13 +42,13 @@ class DecodedResult(int):
     _processing: LightningSignalProcessing
 
     def __new__(cls, value: int, processing: LightningSignalProcessing) -> Self:
-        """The number, and who decodes."""
+        """Return the number, and who decodes."""
         result = super().__new__(cls, value)
         result._processing = processing
         return result
 
     def __call__(self, waveform: Waveform) -> int:
-        """The product in another waveform; what is bound stays."""
+        """Decode the product in another waveform; what is bound stays."""
         return self._processing.decode(waveform)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -80,7 +80,7 @@ class LightningSignalProcessing:
         return DecodedResult(self.decode(self.waveform), self)
 
     def decode(self, waveform: Waveform) -> int:
-        """The product in this waveform, 0..255, or the sum of two where both are lit, 0..510.
+        """Return the product in this waveform, 0..255, or the sum of two where both are lit, 0..510.
 
         Warns with `SaturationWarning` when there was more light than can be measured, with `DarkWarning` when none came
         where it should. Raises `NotCalibrated`;
@@ -95,14 +95,15 @@ class LightningSignalProcessing:
         return found.value
 
     def get_signal_timeseries(self, waveform: Waveform, readout: int = 0) -> Floats:
-        """(samples,) |I + jQ| in counts of the readout at this place in the list; shots averaged as complex numbers.
+        """Return |I + jQ| in counts of the readout at this place in the list; shots averaged as complex numbers,
+        (samples,).
 
         The published library averaged the magnitudes, which lifts a dark line by its noise.
         """
         return timeseries(_checked(waveform), readout)
 
     def find_plateaus(self, signal: npt.ArrayLike, window_size: int) -> Floats:
-        """(samples - window_size + 1,) moving mean over `window_size` samples."""
+        """Return the moving mean over `window_size` samples, (samples - window_size + 1,)."""
         return find_plateaus(signal, window_size)
 
     def find_peak_floor(self, signal: npt.ArrayLike) -> tuple[float, float]:
@@ -111,7 +112,9 @@ class LightningSignalProcessing:
 
 
 def decoded(waveform: Waveform) -> Decoded:
-    """The answer in this waveform, with what is to be known about it. Raises as `LightningSignalProcessing.decode`."""
+    """Return the answer in this waveform, with what is to be known about it. Raises as
+    `LightningSignalProcessing.decode`.
+    """
     calibration = _calibration_of(_checked(waveform))
     _check_pulse(waveform)
     level, peak = level_of(waveform, calibration)
@@ -119,14 +122,15 @@ def decoded(waveform: Waveform) -> Decoded:
 
 
 def timeseries(waveform: Waveform, readout: int = 0) -> Floats:
-    """(samples,) |I + jQ| of the shots' mean, in counts."""
+    """Return |I + jQ| of the shots' mean, in counts, (samples,)."""
     mean = waveform[readout].mean(axis=0)
     magnitude: Floats = np.hypot(mean[0], mean[1])
     return magnitude
 
 
 def find_plateaus(signal: npt.ArrayLike, window_size: int) -> Floats:
-    """Moving mean by one running sum, whatever the window. Raises `OutOfRange` for a window that does not fit.
+    """Return the moving mean by one running sum, whatever the window. Raises `OutOfRange` for a window that does not
+    fit.
 
     >>> find_plateaus([0, 0, 2, 2], 2).tolist()
     [0.0, 1.0, 2.0]
@@ -142,7 +146,7 @@ def find_plateaus(signal: npt.ArrayLike, window_size: int) -> Floats:
 
 
 def find_peak_floor(signal: npt.ArrayLike) -> tuple[float, float]:
-    """The two levels of a signal that is a pulse on an idle line: (farther from the edges' level, the other).
+    """Return the two levels of a signal that is a pulse on an idle line: (farther from the edges' level, the other).
 
     Samples are parted at the threshold that leaves the least variance within the two groups (N. Otsu, 1979), and
     each level is the median of its group: so neither the share of time that the pulse takes nor a single spike
@@ -164,7 +168,7 @@ def find_peak_floor(signal: npt.ArrayLike) -> tuple[float, float]:
 
 
 def _threshold(values: Floats) -> float:
-    """The largest value of the lower group."""
+    """Return the largest value of the lower group."""
     ordered = np.sort(values)
     count = np.arange(1, ordered.size)
     below = np.cumsum(ordered)[:-1]
@@ -174,7 +178,7 @@ def _threshold(values: Floats) -> float:
 
 
 def level_of(waveform: Waveform, calibration: Calibration) -> tuple[float, float]:
-    """(level above idle, peak) of the pulse, in counts of I, where the calibration says that its light arrives.
+    """Return (level above idle, peak) of the pulse, in counts of I, where the calibration says that its light arrives.
 
     Raises `WrongChannel` when the calibration's readout was not recorded, `OutOfRange` when the window holds no
     plateau, or no idle line to compare it with, or samples that are no numbers.
@@ -215,7 +219,9 @@ def _detector(waveform: Waveform, calibration: Calibration) -> int:
 
 
 def _edges(waveform: Waveform, calibration: Calibration, index: int) -> tuple[float, float, float, float]:
-    """In samples: first and past the last of the plateau; where the idle line ends and begins again."""
+    """Return the edges in samples: first and past the last of the plateau; where the idle line ends and
+    begins again.
+    """
     origin, timing = waveform.origin, calibration.timing
     offset = origin.trigger_ns / timing.tick_ns
     scale = timing.tick_ns / origin.tick_ns[index]
@@ -256,7 +262,7 @@ def _checked(waveform: Any) -> Waveform:
 
 
 def _check_pulse(waveform: Waveform) -> None:
-    """A calibration is of pulses without carrier: others open a modulator by another curve."""
+    """Check that the pulse has no carrier: a calibration is of such, others open a modulator by another curve."""
     settings = waveform.origin.settings
     for name, value in (("pulse_freq_mhz", settings.pulse_freq_mhz), ("phase_deg", settings.phase_deg)):
         if value:

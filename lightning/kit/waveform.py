@@ -1,4 +1,4 @@
-"""What an acquisition brings back: the samples, and what they were made with."""
+"""Waveforms: the samples of an acquisition, and what they were made with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How a waveform came about."""
+    """Origin of a waveform."""
 
     settings: Settings
     words: tuple[int, ...]
@@ -56,16 +56,16 @@ class Waveform(list[Floats]):
 
     @property
     def device(self) -> DeviceIdentity:
-        """What it was acquired on."""
+        """The device that it was acquired on."""
         return self.origin.device
 
     @property
     def calibration(self) -> Calibration | None:
-        """What chose the gain words, and can decode it."""
+        """The calibration that chose the gain words, and can decode it."""
         return self.origin.calibration
 
     def time_us(self, readout: int = 0) -> Floats:
-        """(samples,) of the readout with this index in the list, from the start of the pulses."""
+        """Return the times, (samples,), of the readout with this index in the list, from the start of the pulses."""
         ticks = np.arange(self[readout].shape[-1])
         return np.asarray((self.origin.trigger_ns + ticks * self.origin.tick_ns[readout]) * 1e-3)
 

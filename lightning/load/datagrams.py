@@ -53,7 +53,7 @@ def drive_datagrams(
 
 
 def first_number(seed: int) -> int:
-    """Numbers of requests begin here: the same seed asks the same again, another asks anew."""
+    """Return the number at which requests begin: the same seed asks the same again, another asks for others."""
     return seed % (1 << 31) << 32
 
 

@@ -24,7 +24,7 @@ MEMORY = 4 << 20
 
 @contextlib.contextmanager
 def running_echo(scheme: str) -> Iterator[Target]:
-    """An echo in a process of its own, on the last core where there are several."""
+    """Yield an echo in a process of its own, on the last core where there are several."""
     command = [sys.executable, "-m", "lightning.load.echo", scheme]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None

@@ -1,4 +1,4 @@
-"""How long answers took: the distribution at each rate, and percentiles over rates."""
+"""Plots of latencies: the distribution at each rate, and percentiles over rates."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def latencies(outcomes: Sequence[Outcome], about: str) -> Plot:
 
 
 def _plain_numbers(axis: Any) -> None:
-    """Of a logarithmic axis: as they are, and only where there is room, at 1, 2 and 5 of a decade."""
+    """Write the numbers of a logarithmic axis as they are, and only where there is room, at 1, 2 and 5 of a decade."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=7))
     axis.set_major_formatter("{x:,.0f}")
     axis.set_minor_formatter(NullFormatter())

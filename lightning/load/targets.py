@@ -1,4 +1,4 @@
-"""Where a load goes: `http://HOST:PORT` or `udp://HOST:PORT`."""
+"""Targets of a load: `http://HOST:PORT` or `udp://HOST:PORT`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Target:
         return f"{self.scheme}://{host}:{self.port}"
 
     def address(self) -> tuple[str, int]:
-        """The number of the host (IPv4) and the port. Raises `LoadError` where the name is unknown."""
+        """Return the number of the host (IPv4) and the port. Raises `LoadError` where the name is unknown."""
         try:
             found = socket.getaddrinfo(self.host, self.port, socket.AF_INET)
         except OSError as error:

@@ -13,7 +13,7 @@ PREPROCESSING = "lightbed.preprocessing"
 
 
 def as_metadata(preprocessing: Preprocessing) -> dict[str, str]:
-    """What a file says of it.
+    """Return what a file says of it.
 
     >>> as_metadata(Preprocessing(scale=0.5))["lightbed.preprocessing"]
     '{"scale": 0.5, "mean": [0.0], "deviation": [1.0], "layout": "as-is"}'
@@ -22,7 +22,7 @@ def as_metadata(preprocessing: Preprocessing) -> dict[str, str]:
 
 
 def from_metadata(text: str, name: str) -> Preprocessing:
-    """What that says; `name` is the file's. Raises `NetworkError` where it is damaged."""
+    """Return the preprocessing that metadata say; `name` is the file's. Raises `NetworkError` where it is damaged."""
     try:
         given = json.loads(text)
         mean, deviation = (tuple(map(float, given[field])) for field in ("mean", "deviation"))

@@ -81,17 +81,17 @@ class ModelInstance:
 
     @cached_property
     def marks(self) -> dict[str, Any]:
-        """What every answer says, so that it can be had again."""
+        """The entries of every answer by which it can be had again."""
         return {"hash": self.hash, **{key: self.origin[key] for key in MARKS if key in self.origin}}
 
     @cached_property
     def prefers_bytes(self) -> bool:
-        """Whether the executor answers bytes in one compiled function, and other data more slowly."""
+        """True where the executor answers bytes in one compiled function, and other data more slowly."""
         return getattr(self.executor, "chain", None) is not None
 
     @property
     def quick(self) -> bool:
-        """Whether an image is answered where its request arrives."""
+        """True where an image is answered where its request arrives."""
         return self.seconds_per_image <= AT_ONCE_S
 
     @cached_property
@@ -100,7 +100,9 @@ class ModelInstance:
         return ThreadPoolExecutor(1, thread_name_prefix=f"model-{self.name}-{self.version}")
 
     def run(self, inputs: npt.NDArray[np.generic], keys: npt.ArrayLike) -> Answers:
-        """What the executor answers, one caller at a time. Others have their turns between pieces of a long batch."""
+        """Return what the executor answers, one caller at a time. Others have their turns between pieces of a long
+        batch.
+        """
         images = len(inputs)
         piece = max(int(PIECE_S / self.seconds_per_image), 1) if self.seconds_per_image else images
         if images <= piece:
@@ -127,7 +129,7 @@ class ModelInstance:
         self.seconds_per_image = min(self._seconds(1, WIRE[0]) for _ in range(TIMED))
 
     def _seconds(self, images: int, datatype: type[np.generic]) -> float:
-        """How long a batch takes of images without dark points, which could be skipped."""
+        """Return how long a batch takes of images without dark points, which could be skipped."""
         shape = (images, *self.raw_shape)
         lit = np.full(shape, LIT, datatype).tobytes()
         inputs, keys = np.frombuffer(lit, datatype).reshape(shape), np.zeros(images, np.uint64)
@@ -153,7 +155,7 @@ class ModelInstance:
 
 
 def joined(pieces: list[Answers]) -> Answers:
-    """Answers for the parts of a batch, as one for all of it."""
+    """Return the answers for the parts of a batch, as one for all of it."""
     counters = Counter[str]()
     for each in pieces:
         counters.update(each.counters)

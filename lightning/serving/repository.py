@@ -41,7 +41,7 @@ class Lease:
         self.release()
 
     def release(self) -> None:
-        """The request has been answered. Once, and not after `with`."""
+        """Note that the request has been answered. Once, and not after `with`."""
         self._repository.release(self.loaded)
 
 
@@ -128,7 +128,7 @@ class Repository:
         raise self._unknown(name, version)
 
     def release(self, loaded: ModelInstance) -> None:
-        """The end of a lease."""
+        """End a lease."""
         with self._guard:
             loaded.users -= 1
             over = loaded.retired and loaded.users == 0
@@ -136,17 +136,17 @@ class Repository:
             loaded.close()
 
     def serving(self) -> tuple[ModelInstance, ...]:
-        """Models in service, to be listed and not to be run."""
+        """Return the models in service, to be listed and not to be run."""
         with self._guard:
             return tuple(self._serving.values())
 
     def numbers(self) -> Mapping[str, int]:
-        """Of every name that was ever loaded."""
+        """Return the number of every name that was ever loaded."""
         with self._guard:
             return dict(self._numbers)
 
     def index(self) -> list[Listed]:
-        """Models in service and those that could be loaded, by name."""
+        """Return the models in service and those that could be loaded, by name."""
         with self._guard:
             ready = {name: loaded.version for name, loaded in self._serving.items()}
             known = set(self._sources)

@@ -37,7 +37,7 @@ LAST_ANSWERS_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server is reached."""
+    """Address at which a server is reached."""
 
     host: str
     port: int
@@ -47,7 +47,7 @@ class Address:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket with an address, to which nobody can connect yet; port 0 takes a free one. Raises `ServingError`."""
+    """Bind a socket, to which nobody can connect yet; port 0 takes a free one. Raises `ServingError`."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         opened = socket.socket(family, kind, protocol)
@@ -80,7 +80,7 @@ def _cannot_listen(where: str, error: OSError) -> ServingError:
 
 
 def address_of(opened: socket.socket) -> Address:
-    """Of a listening socket."""
+    """Return the address of a listening socket."""
     host, port = opened.getsockname()[:2]
     return Address(host, port)
 

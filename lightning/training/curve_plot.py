@@ -25,7 +25,7 @@ class Accuracies(Protocol):
 
     @property
     def accuracies(self) -> Sequence[float]:
-        """What part of the images is right: 0 .. 1."""
+        """Return what part of the images is right: 0 .. 1."""
         ...
 
     @property
@@ -35,7 +35,7 @@ class Accuracies(Protocol):
 
 
 def noise_curves(curves: Mapping[str, Accuracies], title: str, *, trained_at: float | None = None) -> Plot:
-    """A line for each name, with the sigma of Lightning's prototype, and that of training if there was any."""
+    """Plot a line for each name, with the sigma of Lightning's prototype, and that of training if there was any."""
     figure = sheet(7.2, 4.4)
     axes = figure.subplots()
     for index, (name, curve) in enumerate(curves.items()):

@@ -1,4 +1,4 @@
-"""What training is told of the hardware: whose noise, and how networks become integers for it."""
+"""Hardware as training is told of it: whose noise, and how networks become integers for it."""
 
 from __future__ import annotations
 

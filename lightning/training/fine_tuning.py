@@ -53,11 +53,13 @@ class Comparison:
 
     @property
     def gain(self) -> float:
-        """What noise in training is worth on noisy light: beside plain fine-tuning, not beside no training."""
+        """Return what noise in training is worth on noisy light: compared with plain fine-tuning, not with no
+        training.
+        """
         return self.aware.noisy - self.plain.noisy
 
     def __str__(self) -> str:
-        """A table for people, in per cent."""
+        """Return a table for people, in per cent."""
         rows = [
             ("as it was", self.before),
             ("fine-tuned, no noise", self.plain),

@@ -30,7 +30,7 @@ class OutlierProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-d
     def __torch_function__(
         self, function: Any, types: Any, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None
     ) -> Any:
-        """Every call of torch comes by here."""
+        """Return every call of torch comes by here."""
         given = dict(named or {})
         if getattr(function, "__name__", "") in PRODUCTS:
             self._check((*arguments, *given.values()))
@@ -47,7 +47,9 @@ class OutlierProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-d
 
 
 def outliers_of(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of two axes or more that are no weights of these layers, by name: embeddings, or factors."""
+    """Return the parameters of two axes or more that are no weights of these layers, by name: embeddings, or
+    factors.
+    """
     ours = {id(layer.weight) for layer in layers.values()}
     return {
         name: parameter
@@ -57,7 +59,7 @@ def outliers_of(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _memory(tensor: Any) -> int:
-    """Where its numbers lie, which is what a view shares."""
+    """Return where its numbers lie, which is what a view shares."""
     return int(tensor.untyped_storage().data_ptr())
 
 

@@ -1,1 +1,1 @@
-"""Which product is sent when, how long that takes, where activations lie, and the count-action program."""
+"""Schedules, cycles and memory of a model on the datapath, and its count-action program."""

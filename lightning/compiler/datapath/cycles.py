@@ -1,4 +1,4 @@
-"""What a photonic layer costs: products, readouts, and cycles line by line, as the datapath itemises them."""
+"""Costs of a photonic layer: products, readouts, and cycles line by line, as the datapath itemises them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIMING = Timing()
 
 
 def work_of(layer: PhotonicLayer, hardware: Hardware) -> LayerWork:
-    """What one image costs in `layer`.
+    """Return what one image costs in `layer`.
 
     A row takes ceil(readouts / lanes) beats; rows are dealt out to the cores in turn, and the slowest core counts.
     So it is for every position and every pass. Every group of a convolution follows the one before without a gap;
@@ -35,7 +35,7 @@ def work_of(layer: PhotonicLayer, hardware: Hardware) -> LayerWork:
 
 
 def cycles_of(layer: PhotonicLayer, hardware: Hardware, timing: Timing = TIMING) -> LayerCycles:
-    """The lines of a layer, of all its passes together."""
+    """Return the lines of a layer, of all its passes together."""
     passes = passes_of(layer)
     return LayerCycles(
         beats=_beats(layer, hardware) * layer.positions * passes,
@@ -47,7 +47,7 @@ def cycles_of(layer: PhotonicLayer, hardware: Hardware, timing: Timing = TIMING)
 
 
 def _beats(layer: PhotonicLayer, hardware: Hardware) -> int:
-    """Of one position and pass: for each group the core that has most to send."""
+    """Return the beats of one position and pass: for each group the core that has most to send."""
     rows = -(-readouts_of(layer, hardware).count // hardware.lanes)
     return int(
         sum(max(each[core :: hardware.cores].sum() for core in range(hardware.cores)) for each in rows)
@@ -55,5 +55,7 @@ def _beats(layer: PhotonicLayer, hardware: Hardware) -> int:
 
 
 def cycles_of_model(model: CompiledModel) -> int:
-    """From an image to its answer: all photonic layers, one after the other. Digital operations are not counted."""
+    """Return the cycles from an image to its answer: all photonic layers, one after the other. Digital operations are
+    not counted.
+    """
     return sum(work_of(layer, model.hardware).cycles for layer in model.layers.values())

@@ -1,4 +1,4 @@
-"""Where activations lie: every tensor from when it is made to when it is last read, in as few bytes as can be.
+"""A place for every tensor of activations, from when it is made to when it is last read, in as few bytes as can be.
 
 Placed by size, the largest first, each into the smallest gap that is free all its life: "greedy by size for offset
 calculation" of Y. Pisarchyk and J. Lee, "Efficient memory management for deep neural net inference" (MLSys 2020
@@ -33,7 +33,7 @@ class Buffer:
     offset: int = 0
 
     def meets(self, other: Buffer) -> bool:
-        """Whether both are alive at one time."""
+        """Return whether both are alive at one time."""
         return self.first <= other.last and other.first <= self.last
 
 
@@ -64,12 +64,12 @@ class MemoryPlan:
 
 
 def memory_plan(model: CompiledModel) -> MemoryPlan:
-    """For the activations of one image: float32, or 16-bit sums in the `published` scheme."""
+    """Plan the memory for the activations of one image: float32, or 16-bit sums in the `published` scheme."""
     return placed(buffers_of(model.network, 2 if model.shift_normalised else 4))
 
 
 def buffers_of(network: Network, width: int) -> tuple[Buffer, ...]:
-    """Every tensor of activations with its life, `width` bytes a value; not placed yet."""
+    """Return every tensor of activations with its life, `width` bytes a value; not placed yet."""
     owner = _owners(network)
     lives: dict[str, tuple[int, int]] = {network.input: (-1, -1)}
     members: dict[str, list[str]] = {network.input: [network.input]}
@@ -88,7 +88,7 @@ def buffers_of(network: Network, width: int) -> tuple[Buffer, ...]:
 
 
 def placed(buffers: Iterable[Buffer]) -> MemoryPlan:
-    """The plan, in the order in which buffers are written."""
+    """Return the plan, in the order in which buffers are written."""
     done: list[Buffer] = []
     for buffer in sorted(buffers, key=lambda each: (-each.size, each.first, each.tensors)):
         neighbours = sorted((each for each in done if each.meets(buffer)), key=lambda each: each.offset)
@@ -97,7 +97,9 @@ def placed(buffers: Iterable[Buffer]) -> MemoryPlan:
 
 
 def _gap(neighbours: list[Buffer], size: int) -> int:
-    """The start of the smallest gap between neighbours, in the order of their offsets, that holds `size` bytes."""
+    """Return the start of the smallest gap between neighbours, in the order of their offsets, that holds
+    `size` bytes.
+    """
     end, gaps = 0, []
     for each in neighbours:
         if each.offset - end >= size:
@@ -107,7 +109,7 @@ def _gap(neighbours: list[Buffer], size: int) -> int:
 
 
 def _owners(network: Network) -> dict[str, str]:
-    """Of every tensor the one in whose bytes it lies."""
+    """Return for every tensor the one in whose bytes it lies."""
     owner = {network.input: network.input}
     for node in network.nodes:
         owner[node.output] = owner[node.inputs[0]] if _is_view(node, owner) else node.output

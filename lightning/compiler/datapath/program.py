@@ -35,7 +35,7 @@ class Sending:
 
 
 def program_of(model: CompiledModel) -> Program:
-    """Targets of everything that `sendings_of` lists, in its order.
+    """Return the targets of everything that `sendings_of` lists, in its order.
 
     Raises `CompileError` for hardware that the datapath is not made for, and for a layer too large for its counters.
     """
@@ -58,7 +58,7 @@ def program_of(model: CompiledModel) -> Program:
 
 
 def sendings_of(model: CompiledModel) -> Iterator[Sending]:
-    """What is sent for one image: layer by layer, pass by pass, stretch by stretch."""
+    """Return what is sent for one image: layer by layer, pass by pass, segment by segment."""
     for _, layer in ordered_layers(model):
         stretches = stretches_of(layer, model.hardware)
         products = layer.positions * sum(each.beats * len(each.rows) for each in stretches)

@@ -1,4 +1,4 @@
-"""Which product is sent when: rows of products tiled over detector samples, beats, cores and passes.
+"""The order in which products are sent: rows of products tiled over detector samples, beats, cores and passes.
 
 A detector adds up the light of `wavelengths` products in one sample, and light has no sign: a sign is put back per
 sample, after the converter. Terms of a row are therefore sorted into positive and negative, zeros fill the holes, and
@@ -43,7 +43,7 @@ class GroupSchedule:
 
 @dataclass(frozen=True)
 class Readouts:
-    """How often the detector is read for every sum, in one pass: each reading is a draw of noise."""
+    """Readings of the detector for every sum, in one pass: each is a draw of noise."""
 
     count: Counts
     """(groups, rows)."""
@@ -52,12 +52,13 @@ class Readouts:
 
 
 def passes_of(layer: PhotonicLayer) -> int:
-    """2 where activations are signed: what is positive of them, and what is negative."""
+    """Return 2 where activations are signed: what is positive of them, and what is negative."""
     return 2 if layer.signed else 1
 
 
 def readouts_of(layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
-    """Readouts of every row in a pass. `dense`: products whose weight is 0 are sent, too; else as the hardware says.
+    """Return the readouts of every row in a pass. `dense`: products whose weight is 0 are sent, too; else as the
+    hardware says.
 
     Of P positive, N negative and Z zero weights: ceil(P / W) and ceil(N / W) readouts; zeros that find no room
     there have positive ones of their own. With one wavelength every term has its own, and a zero counts as positive.
@@ -72,7 +73,7 @@ def readouts_of(layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None 
 
 
 def readouts_of_weights(weights: Weights, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
-    """The same for weights (groups, rows, terms) that are not in a layer yet."""
+    """Return the same for weights (groups, rows, terms) that are not in a layer yet."""
     positive = _places((weights > 0).sum(axis=2), hardware.wavelengths)
     negative = _places((weights < 0).sum(axis=2), hardware.wavelengths)
     if dense if dense is not None else not hardware.skip_zeros:
@@ -84,7 +85,7 @@ def readouts_of_weights(weights: Weights, hardware: Hardware, *, dense: bool | N
 def schedule_of(
     layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None = None
 ) -> tuple[GroupSchedule, ...]:
-    """Every readout of every row, group by group; the same in both passes. `dense` as in `readouts_of`.
+    """Return every readout of every row, group by group; the same in both passes. `dense` as in `readouts_of`.
 
     >>> layer = PhotonicLayer("fc", np.array([[[3, -1, 4, 0, -5]]], np.int16), None, 1.0, None)
     >>> (group,) = schedule_of(layer, Hardware(wavelengths=2))
@@ -101,7 +102,7 @@ def schedule_of(
 
 
 def _in_order(weights: Weights, readouts: int, _: int, keep_zeros: bool) -> GroupSchedule:
-    """One term a readout, as they come."""
+    """Return one term a readout, as they come."""
     sent = np.ones_like(weights, bool) if keep_zeros else weights != 0
     order = np.full((len(weights), readouts), -1, np.int32)
     rows, terms = np.nonzero(sent)
@@ -127,7 +128,7 @@ def _by_sign(weights: Weights, readouts: int, width: int, keep_zeros: bool) -> G
 
 
 def _hole_of_rank(holes: Bits, ends: Counts, ranks: Counts) -> Counts:
-    """(rows, terms) the place of the zero of each rank: holes before the row's end, then what is behind it."""
+    """Return the place of the zero of each rank, (rows, terms): holes before the row's end, then what is behind it."""
     holes = holes & (np.arange(holes.shape[1]) < ends)
     many = holes.sum(axis=1, keepdims=True)
     first = np.argsort(~holes, axis=1, kind="stable")
@@ -145,7 +146,7 @@ def _put(order: npt.NDArray[np.int32], sent: Bits, places: Counts) -> None:
 
 
 def _ranks(chosen: Bits) -> Counts:
-    """(rows, terms) how many of the chosen ones stand before."""
+    """Return how many of the chosen ones stand before each, (rows, terms)."""
     return np.asarray(np.cumsum(chosen, axis=1) - chosen, np.int64)
 
 

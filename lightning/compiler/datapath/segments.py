@@ -1,4 +1,4 @@
-"""Which beats go through the datapath for a layer: rows in stretches of equal length.
+"""Beats that go through the datapath for a layer: rows in segments of equal length.
 
 The datapath adds up a fixed number of beats for a sum, its target `adder.beats`. Rows of which zeros are left out take
 fewer beats than others; so they are sent in stretches of rows with equally many, each with targets of its own, which
@@ -36,7 +36,7 @@ class Stretch:
 
 
 def stretches_of(layer: PhotonicLayer, hardware: Hardware) -> tuple[Stretch, ...]:
-    """The rows of a layer by their beats, most beats first. Rows without products are in none.
+    """Return the rows of a layer by their beats, most beats first. Rows without products are in none.
 
     >>> layer = PhotonicLayer("fc", np.array([[[3, 0, -5], [0, 0, 0]]], np.int16), None, 1.0, None)
     >>> [(each.rows.tolist(), each.terms[0, :3].tolist()) for each in stretches_of(layer, Hardware())]
@@ -63,7 +63,7 @@ def _stretch(layer: PhotonicLayer, terms: Whole, rows: Whole, beats: int, lanes:
 
 
 def _all_groups(layer: PhotonicLayer, hardware: Hardware) -> tuple[Whole, Whole]:
-    """(groups * rows, readouts) the term of each, and (groups * rows,) how many there are."""
+    """Return the term of each readout, (groups * rows, readouts), and how many there are, (groups * rows,)."""
     groups = schedule_of(layer, hardware)
     most = max(each.order.shape[1] for each in groups)
     width = layer.weights.shape[2]
@@ -73,6 +73,8 @@ def _all_groups(layer: PhotonicLayer, hardware: Hardware) -> tuple[Whole, Whole]
 
 
 def _as_long(terms: Whole, length: int) -> Whole:
-    """(rows, length): dark lanes behind, or what is too long cut off, which is dark."""
+    """Return the lanes cut or filled to this length, (rows, length): dark ones behind, or what is too long cut off,
+    which is dark.
+    """
     spare = max(0, length - terms.shape[1])
     return np.pad(terms, ((0, 0), (0, spare)), constant_values=DARK)[:, :length]

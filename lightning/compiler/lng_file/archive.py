@@ -63,7 +63,7 @@ def load_model(path: str | Path) -> CompiledModel:
 
 
 def model_hash(model: CompiledModel) -> str:
-    """The identity of a model: SHA-256 over the sums of all it consists of, in hexadecimal.
+    """Return the identity of a model: SHA-256 over the sums of all it consists of, in hexadecimal.
 
     The count-action program is left out: it follows from the rest, and not every environment can make it.
     """
@@ -71,7 +71,7 @@ def model_hash(model: CompiledModel) -> str:
 
 
 def packed(model: CompiledModel) -> bytes:
-    """The bytes of a `.lng` file."""
+    """Return the bytes of a `.lng` file."""
     members = _members(model) | _program_members(model)
     members[_SUMS] = _sums(members).encode()
     buffer = io.BytesIO()
@@ -84,7 +84,7 @@ def packed(model: CompiledModel) -> bytes:
 
 
 def unpacked(content: bytes, name: str = "the model") -> CompiledModel:
-    """The model in the bytes of a `.lng` file; `name` is for messages. Raises `ModelFileError`."""
+    """Return the model in the bytes of a `.lng` file; `name` is for messages. Raises `ModelFileError`."""
     try:
         members = _read(content)
         document = json.loads(members[_DOCUMENT])
@@ -111,7 +111,7 @@ def _members(model: CompiledModel) -> dict[str, bytes]:
 
 
 def _program_members(model: CompiledModel) -> dict[str, bytes]:
-    """The count-action program, where the datapath can carry the model and the language is installed."""
+    """Return the count-action program, where the datapath can carry the model and the language is installed."""
     from lightning.compiler.datapath.program import program_of
 
     try:
@@ -127,7 +127,7 @@ def _npy(values: npt.NDArray[Any]) -> bytes:
 
 
 def _sums(members: Mapping[str, bytes]) -> str:
-    """As `sha256sum` prints them."""
+    """Return the sums as `sha256sum` prints them."""
     return "".join(f"{hashlib.sha256(members[name]).hexdigest()}  {name}\n" for name in sorted(members))
 
 
@@ -179,7 +179,7 @@ def _arrays(members: Mapping[str, bytes]) -> dict[str, npt.NDArray[Any]]:
 
 
 def _array(content: bytes) -> npt.NDArray[Any]:
-    """An array of numbers, as large as its bytes: a header may declare anything."""
+    """Return an array of numbers, as large as its bytes: a header may declare anything."""
     buffer = io.BytesIO(content)
     if np.lib.format.read_magic(buffer) != (1, 0):
         raise ValueError("an array of a version that is not used here")

@@ -1,4 +1,4 @@
-"""Whether a model fits together: what a file says may be well-formed and yet no model."""
+"""Checks that a model fits together: a file may be well-formed and yet hold no model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HINT = "Compile the model again: lightning compile NETWORK -o MODEL.lng"
 
 
 def check_model(model: CompiledModel) -> None:
-    """Raises `ModelFileError` for nodes that cannot be computed, products that no layer takes, layers without a node,
+    """Raise `ModelFileError` for nodes that cannot be computed, products that no layer takes, layers without a node,
     and numbers out of their ranges.
     """
     _check_network(model.network)

@@ -21,7 +21,10 @@ _LAYER_ARRAYS = {"weights": np.int16, "bias": np.int32, "output_scale": np.float
 
 
 def to_document(model: CompiledModel) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The document, and the arrays that it names. Raises `CompileError` for an attribute that is no plain value."""
+    """Return the document, and the arrays that it names.
+
+    Raises `CompileError` for an attribute that is no plain value.
+    """
     arrays: dict[str, Array] = {}
     document = {
         "scheme": model.scheme,
@@ -39,7 +42,7 @@ def to_document(model: CompiledModel) -> tuple[dict[str, Any], dict[str, Array]]
 
 
 def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> CompiledModel:
-    """The model. Raises KeyError, TypeError or ValueError for a document that is none."""
+    """Return the model. Raises KeyError, TypeError or ValueError for a document that is none."""
     layers = {each["node"]: _layer(each, arrays) for each in document["layers"]}
     return CompiledModel(
         _network(document["network"], arrays),

@@ -1,4 +1,4 @@
-"""What activations a network meets: its float32 run over samples, layer by layer."""
+"""Activations that a network meets: its float32 run over samples, layer by layer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NOT_NEGATIVE = frozenset({"Relu", "Softmax", "Sigmoid", "HardSigmoid", "Softplu
 
 @dataclass(frozen=True)
 class Observed:
-    """What one photonic layer was given."""
+    """Input of one photonic layer."""
 
     layer: Lowered
     magnitudes: Floats
@@ -51,7 +51,7 @@ class Observed:
 
 
 def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Observed]:
-    """The layers in the order of execution, each with what it is given by the float network."""
+    """Return the layers in the order of execution, each with what it is given by the float network."""
     random = np.random.default_rng(seed)
     positive, rectified = never_negative(network), only_rectified(network)
     largest = max(prod(shape) for shape in network.shapes.values())
@@ -67,7 +67,7 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
 
 
 def _check_size(layer: Lowered, largest: float) -> None:
-    """Raises `CompileError` for sums that float32 could not hold; NaN is one of them."""
+    """Raise `CompileError` for sums that float32 could not hold; NaN is one of them."""
     weights = np.abs(layer.weights).sum(axis=2, dtype=np.float64).max(initial=0.0)
     if not largest * float(weights) < _TOO_LARGE:
         raise CompileError(
@@ -77,7 +77,9 @@ def _check_size(layer: Lowered, largest: float) -> None:
 
 
 def never_negative(network: Network) -> frozenset[str]:
-    """Tensors that cannot be negative: a rectifier made them, or operations that bring no sign in made them of such."""
+    """Return the tensors that cannot be negative: a rectifier made them, or operations that bring no sign in made them
+    of such.
+    """
     found: set[str] = set()
     for node in network.nodes:
         kept = node.operation in _KEEPS_SIGN and all(_positive(name, found, network) for name in node.inputs)
@@ -88,7 +90,9 @@ def never_negative(network: Network) -> frozenset[str]:
 
 
 def only_rectified(network: Network) -> frozenset[str]:
-    """Tensors of which nothing but what is positive is ever used: every node that takes them is a rectifier."""
+    """Return the tensors of which nothing but what is positive is ever used: every node that takes them is a
+    rectifier.
+    """
     takers: dict[str, set[bool]] = {network.output: {False}}
     for node in network.nodes:
         rectifier = node.operation == "Relu" or (node.operation == "Clip" and node.attributes["min"] == 0)
@@ -119,7 +123,7 @@ def _inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Flo
 
 
 def _affordable(values: int) -> int:
-    """How many images of so many values each."""
+    """Return how many images of so many values each."""
     return min(_IMAGES, max(_FEWEST, _FLOATS // max(values, 1)))
 
 
@@ -128,7 +132,7 @@ def _enough(layer: Lowered) -> int:
 
 
 def _some(rows: npt.NDArray[Any], most: int, random: np.random.Generator) -> npt.NDArray[Any]:
-    """All rows, or so many of them, in their order."""
+    """Return all rows, or so many of them, in their order."""
     if len(rows) <= most:
         return rows
     return np.asarray(rows[np.sort(random.choice(len(rows), most, replace=False))])

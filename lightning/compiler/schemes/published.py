@@ -19,7 +19,9 @@ _HINT = "Compile it with --scheme scaled, which takes every network"
 
 
 def published_layers(network: Network) -> dict[str, PhotonicLayer]:
-    """Layers of a chain of `Gemm` without biases, `Relu` between them. Raises `CompileError` for any other network."""
+    """Return the layers of a chain of `Gemm` without biases, `Relu` between them. Raises `CompileError` for any other
+    network.
+    """
     step = _raw_step(network)
     chain = _chain(network)
     weights = [lowered(network, node).weights[0] for node in chain]
@@ -32,7 +34,7 @@ def published_layers(network: Network) -> dict[str, PhotonicLayer]:
 
 
 def check_published(network: Network) -> None:
-    """Raises `CompileError` for a network that the published datapath does not compute."""
+    """Raise `CompileError` for a network that the published datapath does not compute."""
     _raw_step(network)
     _chain(network)
 
@@ -45,7 +47,7 @@ def _layer(name: str, values: npt.NDArray[np.int32], step: float) -> PhotonicLay
 
 
 def _chain(network: Network) -> list[Node]:
-    """The `Gemm` nodes. Whatever is not part of the published datapath is refused, by name."""
+    """Return the `Gemm` nodes. Whatever is not part of the published datapath is refused, by name."""
     chain: list[Node] = []
     tensor, rectified, ended = network.input, True, False
     for node in network.nodes:
@@ -77,7 +79,7 @@ def _check_gemm(network: Network, node: Node, *, rectified: bool) -> None:
 
 
 def _raw_step(network: Network) -> float:
-    """What one step of the raw data is worth to the network: raw data are sent as they are, 0 .. 255."""
+    """Return what one step of the raw data is worth to the network: raw data are sent as they are, 0 .. 255."""
     given = network.preprocessing
     step = given.scale / given.deviation[0]
     if any(given.mean) or len(set(given.deviation)) > 1 or step <= 0:

@@ -18,7 +18,7 @@ Small = npt.NDArray[np.int16]
 
 
 def quantise(values: npt.NDArray[np.floating], scale: float, *, signed: bool) -> Small:
-    """Activations in steps of `scale`, ties to even; what is beyond the range becomes its end.
+    """Return the activations in steps of `scale`, ties to even; what is beyond the range becomes its end.
 
     >>> quantise(np.array([-1.0, 0.6, 9.0]), 0.01, signed=False).tolist()
     [0, 60, 255]
@@ -28,7 +28,7 @@ def quantise(values: npt.NDArray[np.floating], scale: float, *, signed: bool) ->
 
 
 def weight_scales(weights: Floats, *, per_channel: bool) -> Doubles:
-    """(groups, rows) what one step of a weight is worth. Rows of nothing but 0 take the scale of the layer.
+    """Return what one step of a weight is worth, (groups, rows). Rows of nothing but 0 take the scale of the layer.
 
     >>> weight_scales(np.array([[[0.5, -1.0], [0.0, 0.0]]], np.float32), per_channel=True).tolist() == [
     ...     [1 / 255] * 2
@@ -42,10 +42,10 @@ def weight_scales(weights: Floats, *, per_channel: bool) -> Doubles:
 
 
 def quantise_weights(weights: Floats, scales: Doubles) -> Small:
-    """(groups, rows, terms) in steps of their scales, -255 .. 255."""
+    """Return the weights in steps of their scales, -255 .. 255, (groups, rows, terms)."""
     return np.asarray(np.clip(np.rint(weights / scales[..., None]), -FULL, FULL).astype(np.int16))
 
 
 def output_scales(input_scale: float, scales: Doubles) -> Floats:
-    """(groups, rows) what one step of a sum is worth: products lose 8 bits."""
+    """Return what one step of a sum is worth, (groups, rows): products lose 8 bits."""
     return (256.0 * input_scale * scales).astype(np.float32)

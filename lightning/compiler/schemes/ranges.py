@@ -50,7 +50,7 @@ def candidates(magnitudes: Floats, options: Options) -> tuple[float, ...]:
 
 
 def best_of(errors: Sequence[float], noises: Sequence[float]) -> int:
-    """Which of several ranges, the largest first, has the least mean square error, noise included.
+    """Return which of several ranges, the largest first, has the least mean square error, noise included.
 
     Errors that are nearly the least count as equal, and of equal sums the first is taken: without noise the largest
     range that is no worse. As noise grows with the range, more of it never makes the range larger.
@@ -68,7 +68,7 @@ def best_of(errors: Sequence[float], noises: Sequence[float]) -> int:
 
 
 def least_divergent(magnitudes: Floats) -> float:
-    """The largest value kept at which rounding to 256 levels loses the least information (Kullback-Leibler)."""
+    """Return the largest value kept at which rounding to 256 levels loses the least information (Kullback-Leibler)."""
     largest = float(magnitudes.max())
     counts, _ = np.histogram(magnitudes[magnitudes > 0], _BINS, (0.0, largest))
     counts[0] = counts[1]
@@ -78,7 +78,8 @@ def least_divergent(magnitudes: Floats) -> float:
 
 
 def _divergence(counts: Doubles, bins: int) -> float:
-    """Of the first `bins` bins, what is beyond them added to the last, from the same in 256 levels.
+    """Return the divergence of the first `bins` bins, what is beyond them added to the last, from the same in 256
+    levels.
 
     A level's counts are spread evenly over those of its bins that held anything.
     """

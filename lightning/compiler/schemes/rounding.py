@@ -26,7 +26,7 @@ _REACH = 16
 
 
 def rounding_table(activations: Small) -> Small:
-    """(255 * 8 + 1,) the magnitude for every eighth of a step, for activations like these; 0 stays 0."""
+    """Return the magnitude for every eighth of a step, for activations like these; 0 stays 0, (255 * 8 + 1,)."""
     magnitudes = np.abs(activations).ravel()
     share = np.bincount(magnitudes, minlength=FULL + 1) / max(magnitudes.size, 1)
     values = np.arange(FULL + 1, dtype=np.float64)
@@ -45,6 +45,6 @@ def rounding_table(activations: Small) -> Small:
 
 
 def rounded_by(table: Small, steps: Doubles) -> Small:
-    """Weights in steps of their scales (any sign, up to 255) as whole numbers."""
+    """Return the weights in steps of their scales (any sign, up to 255) as whole numbers."""
     places = np.rint(np.minimum(np.abs(steps), FULL) * _FINER).astype(np.int64)
     return np.asarray(np.sign(steps).astype(np.int16) * table[places])

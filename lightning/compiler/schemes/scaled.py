@@ -42,7 +42,7 @@ class _Fit:
 
 
 def scaled_layers(network: Network, raw: npt.NDArray[Any], options: Options) -> dict[str, PhotonicLayer]:
-    """All photonic layers of the network, by the names of their nodes, quantised on samples."""
+    """Return all photonic layers of the network, by the names of their nodes, quantised on samples."""
     return {seen.layer.node.name: _layer(seen, options) for seen in observe(network, raw, options.seed)}
 
 
@@ -63,7 +63,7 @@ def _layer(seen: Observed, options: Options) -> PhotonicLayer:
 
 
 def _bias(seen: Observed, fit: _Fit, options: Options) -> npt.NDArray[np.int32]:
-    """(groups, rows) in units of sums."""
+    """Return the biases in units of sums, (groups, rows)."""
     own = np.zeros(fit.outputs.shape) if seen.layer.bias is None else seen.layer.bias / fit.outputs
     return np.asarray(np.rint(own + fit.mean if options.correct_floor else own).astype(np.int32))
 
@@ -84,7 +84,8 @@ def _fit(seen: Observed, wanted: Floats, largest: float, options: Options) -> _F
 
 
 def _noise(seen: Observed, wanted: Floats, weights: Small, outputs: Floats, options: Options) -> float:
-    """Of readouts as the hardware takes them: sigma^2 for each, in units of outputs, times the part that counts.
+    """Return the noise of readouts as the hardware takes them: sigma^2 for each, in units of outputs, times the part
+    that counts.
 
     What is cut off is wrong each time that such an image comes, and counts even in outputs that a rectifier cuts off;
     of noise only what passes counts.
@@ -96,7 +97,7 @@ def _noise(seen: Observed, wanted: Floats, weights: Small, outputs: Floats, opti
 
 
 def _scales(seen: Observed, input_scale: float, options: Options) -> Doubles:
-    """Of weights; coarser in rows whose bias would be too large a number otherwise."""
+    """Return the scales of weights; coarser in rows whose bias would be too large a number otherwise."""
     scales = weight_scales(seen.layer.weights, per_channel=options.per_channel)
     if seen.layer.bias is None:
         return scales
@@ -110,5 +111,5 @@ def _rounded(weights: Floats, scales: Doubles, integers: Small, options: Options
 
 
 def _wanted(seen: Observed) -> Floats:
-    """(groups, vectors, rows) the sums of products in float32."""
+    """Return the sums of products in float32, (groups, vectors, rows)."""
     return np.asarray(seen.vectors.transpose(1, 0, 2) @ seen.layer.weights.transpose(0, 2, 1))

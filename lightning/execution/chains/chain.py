@@ -29,7 +29,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def fits(model: CompiledModel, noise: Noise | None = None) -> bool:
-    """Whether `Chain` takes this model with this noise."""
+    """Return whether `Chain` takes this model with this noise."""
     if links_of(model) is None or model.network.preprocessing.layout != "as-is":
         return False
     if noise is None:
@@ -71,7 +71,9 @@ class Chain:
         )
 
     def answer_one(self, raw: Bytes, key: int, out: Floats) -> None:
-        """Scores of one input: contiguous bytes, read-only or not, into `out` (outputs,) float32. Checks nothing."""
+        """Write the scores of one input: contiguous bytes, read-only or not, into `out` (outputs,) float32. Checks
+        nothing.
+        """
         self.answer_many(raw.reshape(1, -1), np.array([key], np.uint64), out.reshape(1, -1))
 
     def answer_many(
@@ -81,7 +83,9 @@ class Chain:
         out: Floats,
         counters: npt.NDArray[np.int64] | None = None,
     ) -> None:
-        """Scores (images, outputs) of bytes (images, inputs); adds to `counters`, named in `COUNTERS`, if given."""
+        """Write the scores (images, outputs) of bytes (images, inputs); add to `counters`, named in `COUNTERS`, if
+        given.
+        """
         counted = np.zeros(len(COUNTERS), np.int64) if counters is None else counters
         self.kernel(raw, keys, *self.arrays, out, counted)
         if self.tail:
@@ -104,7 +108,7 @@ COUNTERS = ("clipped_activations", "wrapped_sums")
 
 
 def counted(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str, int]:
-    """By name; sums that wrap only where they can."""
+    """Return the counters by name; sums that wrap only where they can."""
     return {
         name: count
         for name, count in zip(COUNTERS, counters.tolist(), strict=True)
@@ -115,7 +119,10 @@ def counted(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str, int]
 def _look_up_table(
     model: CompiledModel, first: PhotonicLayer, *, signs_dropped: bool
 ) -> npt.NDArray[np.int16]:
-    """(1 or inputs, 256): what every byte becomes. 256 stands for what is clipped, and so does what is too low."""
+    """Return what every byte becomes, (1 or inputs, 256).
+
+    256 stands for what is clipped, and so does what is too low.
+    """
     network = model.network
     bytes_ = np.arange(256, dtype=np.uint8).reshape(-1, *([1] * len(network.input_shape)))
     real = preprocess(network, np.broadcast_to(bytes_, (256, *network.input_shape)))
@@ -140,7 +147,7 @@ def _packed(links: Links) -> tuple[npt.NDArray[np.generic], ...]:
 
 
 def _padded_places(weights: OrderedWeights) -> npt.NDArray[np.uint32]:
-    """As many as values, so that one offset serves both."""
+    """Return as many places as values, so that one offset serves both."""
     return (
         np.resize(weights.places, len(weights.values))
         if len(weights.pointers)
@@ -170,7 +177,7 @@ def _table(links: Links, weights: list[OrderedWeights]) -> npt.NDArray[np.int64]
 def _packed_noise(
     model: CompiledModel, links: Links, noise: Noise | None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Means, spreads (deviations where they are constant, else variances), and the numbers."""
+    """Return the means, spreads (deviations where they are constant, else variances), and the numbers."""
     from lightning.execution.kernels.chain import CONSTANT, PER_OUTPUT, VARYING, WITHOUT
 
     given = check_noise(noise or Noise(sigma=0.0))

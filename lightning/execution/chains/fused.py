@@ -24,7 +24,7 @@ class FusedExecutor:
         self.interpreter = interpreter
 
     def run(self, inputs: npt.ArrayLike, keys: npt.ArrayLike | None = None) -> Answers:
-        """As `Interpreter.run`: the same scores, counters and errors."""
+        """Answer as `Interpreter.run` does: the same scores, counters and errors."""
         array = as_array(inputs)
         if array.dtype != np.uint8 or not self._fits(array.shape):
             return self.interpreter.run(array, keys)
@@ -45,10 +45,10 @@ class FusedExecutor:
         self.interpreter.warm()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
     def _fits(self, shape: tuple[int, ...]) -> bool:
-        """Inputs as the network takes them, or images for a network that takes rows."""
+        """Return whether these are inputs as the network takes them, or images for a network that takes rows."""
         wanted = self.model.network.input_shape
         given = shape[1:]
         return (

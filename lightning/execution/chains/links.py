@@ -1,4 +1,4 @@
-"""Which networks are chains of dense layers, that one function can compute from bytes to scores."""
+"""Networks that are chains of dense layers, which one function can compute from bytes to scores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Links:
 
 
 def links_of(model: CompiledModel) -> Links | None:
-    """What the network is as a chain: dense layers, ReLU between them or nothing; None for any other.
+    """Return what the network is as a chain: dense layers, ReLU between them or nothing; None for any other.
 
     What follows the last layer reads nothing from before it, and gives as many scores.
     """
@@ -50,7 +50,7 @@ def links_of(model: CompiledModel) -> Links | None:
 
 
 def _ends(network: Network, last: PhotonicLayer, tail: list[Node]) -> bool:
-    """Whether `tail` makes of the last layer's sums, and of nothing else, as many scores."""
+    """Return whether `tail` makes of the last layer's sums, and of nothing else, as many scores."""
     scores = (last.weights.shape[1],)
     if prod(network.output_shape) != prod(scores):
         return False

@@ -35,7 +35,7 @@ _BYTES, _KEYS = _CONSTANT.format("uint8", 2), _CONSTANT.format("uint64", 1)
 
 @compiled()
 def look_up(raw: Array, looked_up: Array, signed: Any, activations: Array, counters: Array) -> None:
-    """Bytes as activations, by a table for all features or for each. What is beyond the range is clipped."""
+    """Write the activations of bytes, by a table for all features or for each. What is beyond the range is clipped."""
     each = np.int64(len(looked_up) > 1)
     lowest = np.int16(-255) if signed else np.int16(0)
     for term in range(len(raw)):
@@ -48,7 +48,7 @@ def look_up(raw: Array, looked_up: Array, signed: Any, activations: Array, count
 
 @compiled()
 def weights_of(layer: Array, values: Array, pointers: Array, places: Array) -> Any:
-    """Values, pointers and places of one layer, as `kernels` take them."""
+    """Return the values, pointers and places of one layer, as `kernels` take them."""
     begin, start = layer[VALUES], layer[POINTERS]
     if start < 0:
         return values[begin : begin + layer[ROWS] * layer[TERMS]], pointers[:0], places[:0]
@@ -98,7 +98,7 @@ def wrap(sums: Array, counters: Array) -> None:
 
 @compiled()
 def highest_bit(largest: Any) -> Any:
-    """The place of the highest set bit; 0 for 0."""
+    """Return the place of the highest set bit; 0 for 0."""
     place = 0
     while largest > 1:
         largest >>= 1
@@ -108,7 +108,7 @@ def highest_bit(largest: Any) -> Any:
 
 @compiled()
 def normalise(sums: Array, perfect: Any) -> None:
-    """In place, with signs: the highest set bit of the largest magnitude in place 7, or the largest 255."""
+    """Normalise in place, with signs: the highest set bit of the largest magnitude in place 7, or the largest 255."""
     largest = np.int64(1)
     for row in range(len(sums)):
         largest = max(largest, abs(np.int64(sums[row])))
@@ -124,7 +124,7 @@ def normalise(sums: Array, perfect: Any) -> None:
 
 @compiled()
 def rectify_and_send(sums: Array, perfect: Any, activations: Array) -> None:
-    """As the published datapath makes activations: negative ones 0, the others normalised."""
+    """Make activations as the published datapath does: negative ones 0, the others normalised."""
     for row in range(len(sums)):
         sums[row] = max(sums[row], np.int32(0))
     normalise(sums, perfect)
@@ -134,7 +134,7 @@ def rectify_and_send(sums: Array, perfect: Any, activations: Array) -> None:
 
 @compiled()
 def give(sums: Array, bias: Array, scale: Array, rectified: Any, out: Array) -> None:
-    """Scores of the last layer."""
+    """Write the scores of the last layer."""
     for row in range(len(sums)):
         real = np.float32(np.int32(sums[row] + bias[row])) * scale[row]
         out[row] = np.float32(0.0) if rectified and real < 0 else real
@@ -144,7 +144,7 @@ def give(sums: Array, bias: Array, scale: Array, rectified: Any, out: Array) -> 
 def quantise(
     sums: Array, bias: Array, scale: Array, rectified: Any, after: Any, activations: Array, counters: Array
 ) -> None:
-    """Sums as the activations of the layer `after`: whether it takes signs, and its step."""
+    """Write sums as the activations of the layer `after`: whether it takes signs, and its step."""
     signed, step = after
     lowest = np.float32(-255.0) if signed else np.float32(0.0)
     for row in range(len(sums)):
@@ -181,7 +181,7 @@ def answers(
     out: Array,
     counters: Array,
 ) -> None:
-    """Scores `out` (images, rows of the last layer) of bytes `raw` (images, terms of the first)."""
+    """Write the scores `out` (images, rows of the last layer) of bytes `raw` (images, terms of the first)."""
     widest = max(table[:, ROWS].max(), table[:, TERMS].max())
     activations = np.empty(widest, np.int16)
     sums = np.empty(widest, np.int32)

@@ -48,7 +48,7 @@ _HALF = np.int64(2**52)
 
 @compiled()
 def mixed(word: Any) -> Any:
-    """The output function of SplitMix64: every bit depends on every bit."""
+    """Return the output function of SplitMix64: every bit depends on every bit."""
     word = (word ^ (word >> _U30)) * _FIRST
     word = (word ^ (word >> _U27)) * _SECOND
     return word ^ (word >> _U31)
@@ -56,7 +56,7 @@ def mixed(word: Any) -> Any:
 
 @compiled()
 def seeded(seed: Any, key: Any, stream: Any) -> Any:
-    """The state (four words) of the generator that belongs to these three."""
+    """Return the state (four words) of the generator that belongs to these three."""
     word = mixed(seed + _GOLDEN)
     word = mixed((word ^ key) + _GOLDEN)
     word = mixed((word ^ stream) + _GOLDEN)
@@ -68,7 +68,9 @@ def seeded(seed: Any, key: Any, stream: Any) -> Any:
 
 @compiled()
 def advanced(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    """The next 64 random bits, and the state after them. Words are kept apart: an array would cost three times more."""
+    """Return the next 64 random bits, and the state after them. Words are kept apart: an array would cost three times
+    more.
+    """
     total = s0 + s3
     word = ((total << _U23) | (total >> _U41)) + s0
     carried = s1 << _U17
@@ -88,7 +90,7 @@ def _uniform(word: Any) -> Any:
 
 @compiled()
 def normal(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    """The next normal number, of mean 0 and deviation 1, and the state after it."""
+    """Return the next normal number, of mean 0 and deviation 1, and the state after it."""
     word, s0, s1, s2, s3 = advanced(s0, s1, s2, s3)
     strip = np.int64(word & _U255)
     place = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * ENDS[strip]
@@ -99,7 +101,7 @@ def normal(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
 
 @compiled()
 def _at_the_rim(place: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    """A place that is beyond the part of its strip that is surely below the density: taken, or drawn again."""
+    """Return a place that is beyond the part of its strip that is surely below the density: taken, or drawn again."""
     while True:
         if strip == 0:
             beyond, s0, s1, s2, s3 = _tail(s0, s1, s2, s3)
@@ -117,7 +119,7 @@ def _at_the_rim(place: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any) -> A
 
 @compiled()
 def _tail(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    """A normal number beyond the edge (G. Marsaglia, 1964)."""
+    """Return a normal number beyond the edge (G. Marsaglia, 1964)."""
     while True:
         first, s0, s1, s2, s3 = advanced(s0, s1, s2, s3)
         second, s0, s1, s2, s3 = advanced(s0, s1, s2, s3)
@@ -128,7 +130,7 @@ def _tail(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
 
 @compiled("void(uint64, uint64, uint64, float64[::1])")
 def normals_into(seed: Any, key: Any, stream: Any, out: Doubles) -> None:
-    """The first normal numbers of one stream."""
+    """Write the first normal numbers of one stream."""
     s0, s1, s2, s3 = seeded(seed, key, stream)
     for place in range(len(out)):
         out[place], s0, s1, s2, s3 = normal(s0, s1, s2, s3)

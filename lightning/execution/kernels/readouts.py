@@ -20,7 +20,9 @@ ORDER = "int32[:, :, ::1], uint32[:, :, :, ::1], int8[:, :, ::1]"
 
 @compiled()
 def lit_in(activations: Array, turn: Any, magnitudes: Array) -> None:
-    """Magnitudes (terms + 1) that a pass sends: of activations above 0 in turn 0, of those below in turn 1."""
+    """Write the magnitudes (terms + 1) that a pass sends: of activations above 0 in turn 0, of those below in
+    turn 1.
+    """
     for term in range(len(activations)):
         activation = np.int32(activations[term])
         magnitudes[term] = max(-activation if turn else activation, np.int32(0))
@@ -28,7 +30,7 @@ def lit_in(activations: Array, turn: Any, magnitudes: Array) -> None:
 
 @compiled()
 def levels_of(magnitudes: Array, sizes: Array, terms: Array, signs: Array, levels: Array) -> Any:
-    """The light of each readout of a row; gives how many there are."""
+    """Write the light of each readout of a row, and return how many there are."""
     count = 0
     while count < len(signs) and signs[count] != 0:
         count += 1
@@ -45,7 +47,7 @@ def levels_of(magnitudes: Array, sizes: Array, terms: Array, signs: Array, level
 def squares_into(
     vectors: Array, sizes: Array, order: Array, signs: Array, passes: Any, squares: Array
 ) -> None:
-    """Squares of the light of all readouts, added up (positions, groups, rows)."""
+    """Write the squares of the light of all readouts, added up (positions, groups, rows)."""
     levels = np.empty(signs.shape[2])
     magnitudes = np.zeros(vectors.shape[2] + 1, np.int32)
     squares[:] = 0
@@ -60,7 +62,7 @@ def squares_into(
 
 @compiled()
 def spread(levels: Array, noise: Array, deviations: Array) -> None:
-    """The deviation of readouts of these levels."""
+    """Write the deviation of readouts of these levels."""
     for readout in range(len(levels)):
         level = levels[readout]
         deviations[readout] = np.sqrt(noise[1] + noise[2] * level + noise[3] * level * level)
@@ -81,7 +83,8 @@ def read_into(
     stream: Any,
     out: Array,
 ) -> Any:
-    """Sums of one image (positions, groups, rows), readout by readout; gives how many samples the converter clipped.
+    """Add up one image (positions, groups, rows), readout by readout, and return how many samples the converter
+    clipped.
 
     `noise`: mean, variance, shot, intensity, samples averaged, full scale.
     """

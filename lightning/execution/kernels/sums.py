@@ -24,7 +24,7 @@ WEIGHTS = "int16[::1], int64[::1], uint32[::1]"
 
 @compiled()
 def product(activation: Any, weight: Any) -> Any:
-    """`(|a| * |w|) >> 8` with the sign of a * w: division by 256 that rounds towards 0."""
+    """Return `(|a| * |w|) >> 8` with the sign of a * w: division by 256 that rounds towards 0."""
     whole = np.int32(activation * weight)
     return np.int32(np.int32(whole + ((whole >> 31) & 255)) >> 8)
 
@@ -74,7 +74,7 @@ def add_levels(
 
 @compiled(f"void(int16[:, ::1], {WEIGHTS}, int32[:, ::1])")
 def sums_into(vectors: Array, values: Array, pointers: Array, places: Array, sums: Array) -> None:
-    """Sums (vectors, rows) of vectors (vectors, terms)."""
+    """Write the sums (vectors, rows) of vectors (vectors, terms)."""
     sums[:] = 0
     for vector in range(len(vectors)):
         add_products(vectors[vector], values, pointers, places, sums[vector])
@@ -84,7 +84,7 @@ def sums_into(vectors: Array, values: Array, pointers: Array, places: Array, sum
 def levels_into(
     vectors: Array, values: Array, pointers: Array, places: Array, levels: Array, squares: Array
 ) -> None:
-    """Levels and their squares, added up (vectors, rows), for vectors (vectors, terms)."""
+    """Write the levels and their squares, added up (vectors, rows), for vectors (vectors, terms)."""
     levels[:] = 0
     squares[:] = 0
     for vector in range(len(vectors)):
@@ -95,7 +95,7 @@ def levels_into(
 def constant_noise(
     sums: Array, means: Array, deviations: Array, seed: Any, key: Any, stream: Any, out: Array
 ) -> None:
-    """One draw for each of an image's sums (vectors, rows); mean and deviation of a row are known beforehand."""
+    """Add one draw to each of an image's sums (vectors, rows); mean and deviation of a row are known beforehand."""
     s0, s1, s2, s3 = seeded(seed, key, stream)
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
@@ -109,7 +109,9 @@ def constant_noise(
 def varying_noise(
     sums: Array, growing: Array, means: Array, variances: Array, seed: Any, key: Any, stream: Any, out: Array
 ) -> None:
-    """As `constant_noise`, with a variance (vectors, rows) that comes with light added to that of the row."""
+    """Add noise as `constant_noise` does, with a variance (vectors, rows) that comes with light added to that of the
+    row.
+    """
     s0, s1, s2, s3 = seeded(seed, key, stream)
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
@@ -120,8 +122,8 @@ def varying_noise(
 
 @compiled("void(int32[:, ::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])")
 def output_noise(sums: Array, noise: Array, seed: Any, key: Any, stream: Any, out: Array) -> None:
-    """One draw for each of an image's sums on a scale on which the largest magnitude is 255: the published emulation's
-    sign(x) * | |x| + n |, so that nothing changes sign and 0 stays 0. `noise`: mean, variance, shot, intensity.
+    """Add one draw to each of an image's sums on a scale on which the largest magnitude is 255: the published
+    emulation's sign(x) * | |x| + n |, so that nothing changes sign and 0. `noise`: mean, variance, shot, intensity.
     """
     s0, s1, s2, s3 = seeded(seed, key, stream)
     step = np.abs(sums).max() / 255.0

@@ -68,7 +68,8 @@ class DatapathMultiplier:
             self._load(program, opened_here=isinstance(address, str))
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
-        """(images, positions, groups, rows) of (images, positions, groups, terms). `keys` do not matter.
+        """Return the sums, (images, positions, groups, rows), of activations (images, positions, groups, terms). `keys`
+        do not matter.
 
         Raises `DeviceGone` when the bus fails, `DeviceStuck` when beats are not taken or get lost.
         """
@@ -82,7 +83,7 @@ class DatapathMultiplier:
         return np.array(found, np.int64).reshape(images, positions, *layer.weights.shape[:2]).astype(np.int32)
 
     def counts(self) -> dict[str, int]:
-        """What the datapath counted since it was loaded: `layers` that were finished, and `inferences`."""
+        """Return what the datapath counted since it was loaded: `layers` that were finished, and `inferences`."""
         with _told(self.identity):
             seen = self._driver.outputs()
         return {"layers": seen["layers.next"], "inferences": seen["layers.finished"]}
@@ -101,7 +102,9 @@ class DatapathMultiplier:
         self._driver.close()
 
     def _image(self, layer: PhotonicLayer, values: Whole) -> Whole:
-        """(positions, groups * rows) of (positions, groups * terms): the negative part in a pass of its own."""
+        """Return the sums of an image, (positions, groups * rows), of (positions, groups * terms): the negative part in
+        a pass of its own.
+        """
         sums = self._pass(layer, 0, np.maximum(values, 0))
         return sums - self._pass(layer, 1, np.maximum(-values, 0)) if passes_of(layer) == 2 else sums
 
@@ -118,7 +121,7 @@ class DatapathMultiplier:
         return found
 
     def _dots(self, stretch: Stretch, padded: Whole) -> Whole:
-        """(positions, rows of the stretch): both ways through the datapath."""
+        """Return the dot products, (positions, rows of the segment): both ways through the datapath."""
         activations = padded[:, stretch.terms]
         weights = np.broadcast_to(stretch.weights, activations.shape)
         sent = np.stack([activations.reshape(-1, LANES), np.abs(weights).reshape(-1, LANES)], axis=1)
@@ -136,7 +139,7 @@ class DatapathMultiplier:
 
 
 def _by_pass(sendings: Iterable[Sending]) -> dict[tuple[str, int], list[tuple[int, Stretch]]]:
-    """By layer and pass: the stretches, each with its place in the program."""
+    """Return the segments by layer and pass, each with its place in the program."""
     found: dict[tuple[str, int], list[tuple[int, Stretch]]] = {}
     for place, each in enumerate(sendings):
         found.setdefault((each.layer.name, each.passage), []).append((place, each.stretch))
@@ -144,7 +147,7 @@ def _by_pass(sendings: Iterable[Sending]) -> dict[tuple[str, int], list[tuple[in
 
 
 def _opened(address: str, datapath: Datapath) -> RegisterBus:
-    """The bus at an address; simulators without a file are of this datapath."""
+    """Return the bus at an address; simulators without a file are of this datapath."""
     parts = urlsplit(address)
     try:
         if parts.scheme not in _OWN or parts.netloc or parts.path:
@@ -160,7 +163,7 @@ def _opened(address: str, datapath: Datapath) -> RegisterBus:
 
 @contextmanager
 def _told(device: str) -> Iterator[None]:
-    """What the driver says, in the words of this package."""
+    """Return the driver's message in the words of this package."""
     try:
         yield
     except WrongHardware as error:

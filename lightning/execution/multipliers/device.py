@@ -53,7 +53,8 @@ class DeviceMultiplier:
         self._average = average
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
-        """(images, positions, groups, rows) of (images, positions, groups, terms), not rounded.
+        """Return the sums, (images, positions, groups, rows), of activations (images, positions, groups, terms), not
+        rounded.
 
         All images and positions go in few programs. Raises `DeviceGone` and `DeviceStuck`; warns with `DarkWarning`.
         """
@@ -68,10 +69,10 @@ class DeviceMultiplier:
         return found.reshape(images, positions, groups, -1)
 
     def close(self) -> None:
-        """Nothing is held: QICK lets go of a device when its object goes."""
+        """Do nothing: QICK lets go of a device when its object goes."""
 
     def _of_group(self, layer: PhotonicLayer, group: int, vectors: Activations) -> npt.NDArray[np.float64]:
-        """(vectors, rows) of (vectors, terms)."""
+        """Return the sums of a group, (vectors, rows), of (vectors, terms)."""
         weights = layer.weights[group]
         light = self.core.analogue(weights[None], vectors[:, None, :], shots=self._average)
         taken = np.sign(weights) * mean_taken()[np.abs(weights)]
@@ -81,7 +82,8 @@ class DeviceMultiplier:
 
 @lru_cache(maxsize=1)
 def mean_taken() -> npt.NDArray[np.float32]:
-    """(256,) by the magnitude of a weight: the mean of (a w / 256) - (a w >> 8) over activations a of 1 .. 255.
+    """Return the mean that is taken away, by the magnitude of a weight, (256,): that of (a w / 256) - (a w >> 8) over
+    activations a of 1 .. 255.
 
     By hand: of w = 1 everything is lost, the mean of a / 256, which is 128 / 256; of w = 128 every odd a loses a half,
     128 times 0.5 in 255.

@@ -21,7 +21,9 @@ class ExactMultiplier:
     """Integers of light without noise, in plain numpy: nothing to install, and tens of times slower."""
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
-        """(images, positions, groups, rows) of (images, positions, groups, terms). `keys` do not matter."""
+        """Return the sums, (images, positions, groups, rows), of activations (images, positions, groups, terms). `keys`
+        do not matter.
+        """
         images, positions, _, terms = activations.shape
         found = [
             sums_of(activations[:, :, group].reshape(-1, terms), rows)
@@ -37,7 +39,7 @@ class CompiledMultiplier:
         self._ordered: dict[str, tuple[PhotonicLayer, tuple[OrderedWeights, ...]]] = {}
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
-        """As those of `ExactMultiplier`."""
+        """Return the sums, the same as those of `ExactMultiplier`."""
         from lightning.execution.kernels.sums import sums_into
 
         images, positions, groups, terms = activations.shape
@@ -51,7 +53,7 @@ class CompiledMultiplier:
         return found
 
     def ordered(self, layer: PhotonicLayer) -> tuple[OrderedWeights, ...]:
-        """The layer's weights as kernels read them, made once."""
+        """Return the layer's weights as kernels read them, made once."""
         kept = self._ordered.get(layer.name)
         if kept is None or kept[0] is not layer:  # a layer of another model may have this name
             kept = self._ordered[layer.name] = layer, groups_of(layer)

@@ -102,7 +102,7 @@ def _growth(dark: Budget, full: Budget, part: Callable[[Budget], float]) -> floa
 
 
 def _levels(values: Integers) -> Floats:
-    """(tiles, 3) products of every tile: how many, their sum and that of their squares, in steps."""
+    """Return the products of every tile, (tiles, 3): how many, their sum and that of their squares, in steps."""
     products = values[..., 0::2] * values[..., 1::2] / 256.0
     flat = products.reshape(len(products), -1)
     count = np.full(len(flat), float(flat.shape[1]))
@@ -110,7 +110,7 @@ def _levels(values: Integers) -> Floats:
 
 
 def _fitted(variances: Floats, design: Floats) -> Floats:
-    """(3,) coefficients, none negative, each point weighed by its own variance as `fit_noise` does."""
+    """Return the coefficients, none negative, each point weighed by its own variance as `fit_noise` does, (3,)."""
     from lightning.kit.calibration.noise import nonnegative
 
     weights = np.full(variances.size, 1.0 / variances.mean())

@@ -38,7 +38,7 @@ SURE_DEVIATIONS = 6.5
 
 
 def check_noise(noise: Noise) -> Noise:
-    """The noise, if it can be. Raises `OutOfRange`."""
+    """Return the noise, if it can be. Raises `OutOfRange`."""
     if noise.place not in get_args(Place):
         raise OutOfRange(
             f"noise.place {noise.place!r} is not known", hint=f"Choose one of: {', '.join(get_args(Place))}"
@@ -60,21 +60,23 @@ def check_noise(noise: Noise) -> Noise:
 
 
 def check_seed(seed: object) -> int:
-    """What names a run's noise. Raises `OutOfRange`."""
+    """Return the seed that names a run's noise. Raises `OutOfRange`."""
     if not isinstance(seed, Integral) or not 0 <= int(seed) < 2**64:
         raise OutOfRange(f"the seed is {seed!r}, and must be a whole number of 0 .. 2**64 - 1")
     return int(seed)
 
 
 def check_average(average: object) -> int:
-    """A number of readouts. Raises `OutOfRange`."""
+    """Return a number of readouts. Raises `OutOfRange`."""
     if not isinstance(average, Integral) or int(average) < 1:
         raise OutOfRange(f"{average!r} readouts cannot be averaged", hint="Average 1 or more, a whole number")
     return int(average)
 
 
 def may_clip(noise: Noise, hardware: Hardware) -> bool:
-    """Whether a readout could lie beyond the converter's full scale, other than once in ten thousand millions."""
+    """Return whether a readout could lie beyond the converter's full scale, other than once in ten thousand
+    millions.
+    """
     if noise.place == "per-output":
         return False
     brightest = float(LARGEST_PRODUCT * hardware.wavelengths)
@@ -85,14 +87,14 @@ def may_clip(noise: Noise, hardware: Hardware) -> bool:
 
 @dataclass(frozen=True)
 class RowNoise:
-    """What is known of the noise of every row (groups * rows) before there is light."""
+    """Noise of every row (groups * rows) as far as it is known before there is light."""
 
     means: Doubles
     variances: Doubles
 
 
 def row_noise(layer: PhotonicLayer, noise: Noise, hardware: Hardware) -> RowNoise:
-    """Of a layer, by how often the detector is read for each sum."""
+    """Return the noise of a layer's rows, by how often the detector is read for each sum."""
     readouts = readouts_of(layer, hardware, dense=noise.place == "per-product-dense")
     net = readouts.net_sign.reshape(-1) * (0.0 if layer.signed else noise.mean)
     counts = readouts.count.reshape(-1) * passes_of(layer)
@@ -112,7 +114,9 @@ class NoisyMultiplier:
         self._readouts: dict[str, OrderedReadouts] = {}
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
-        """(images, positions, groups, rows) float32, not rounded, of (images, positions, groups, terms)."""
+        """Return the sums, (images, positions, groups, rows) float32, not rounded, of activations (images, positions,
+        groups, terms).
+        """
         exact = self._exact.sums(layer, activations, keys)
         images, positions, groups, rows = exact.shape
         flat = exact.reshape(images, positions, groups * rows)
@@ -166,7 +170,7 @@ class NoisyMultiplier:
         return self._rows[layer.name]
 
     def _growing(self, layer: PhotonicLayer, activations: Activations) -> Doubles:
-        """(images, positions, groups * rows): the variance that comes with light."""
+        """Return the variance that comes with light, (images, positions, groups * rows)."""
         images, positions = activations.shape[:2]
         vectors = activations.reshape(images * positions, *activations.shape[2:])
         levels, squares = self._levels(layer, vectors)
@@ -176,7 +180,9 @@ class NoisyMultiplier:
         return cast("Doubles", variances.reshape(images, positions, -1))
 
     def _levels(self, layer: PhotonicLayer, vectors: Activations) -> tuple[Doubles, Doubles]:
-        """(vectors, groups, rows): light, and squares of it, of readouts of one product each, added up."""
+        """Return the light, and the squares of it, of readouts of one product each, added up, (vectors,
+        groups, rows).
+        """
         from lightning.execution.kernels.sums import levels_into
 
         found = np.empty((2, len(layer.weights), len(vectors), layer.weights.shape[1]))
@@ -186,7 +192,7 @@ class NoisyMultiplier:
         return levels, squares
 
     def _squares(self, layer: PhotonicLayer, vectors: Activations) -> Doubles:
-        """(vectors, groups, rows): squares where products share a readout."""
+        """Return the squares where products share a readout, (vectors, groups, rows)."""
         from lightning.execution.kernels.readouts import squares_into
 
         if layer.name not in self._readouts:
@@ -199,12 +205,12 @@ class NoisyMultiplier:
 
 
 def streams_of(model: CompiledModel) -> dict[str, np.uint64]:
-    """A number for each photonic layer, in the order of the network: its noise is its own."""
+    """Return a number for each photonic layer, in the order of the network: its noise is its own."""
     photonic = (node.name for node in model.network.nodes if node.name in model.layers)
     return {name: np.uint64(place) for place, name in enumerate(photonic)}
 
 
 def output_numbers(noise: Noise) -> Doubles:
-    """As the kernel of noise per output takes them."""
+    """Return the numbers as the kernel of noise per output takes them."""
     variances = np.array([noise.sigma**2, noise.shot, noise.intensity]) / noise.average
     return cast("Doubles", np.concatenate([[noise.mean], variances]))

@@ -33,7 +33,9 @@ class PerReadoutMultiplier:
         self._readouts: dict[str, OrderedReadouts] = {}
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
-        """(images, positions, groups, rows) float32, not rounded, of (images, positions, groups, terms)."""
+        """Return the sums, (images, positions, groups, rows) float32, not rounded, of activations (images, positions,
+        groups, terms).
+        """
         from lightning.execution.kernels.readouts import read_into
 
         ready, numbers, stream = self._ready(layer), self._numbers(), self._streams[layer.name]
@@ -54,7 +56,7 @@ class PerReadoutMultiplier:
         return out
 
     def _numbers(self) -> npt.NDArray[np.float64]:
-        """As the kernel takes them."""
+        """Return the noise as the kernel takes it."""
         noise = self.noise
         limit = noise.full_scale * self._hardware.wavelengths
         return np.array([noise.mean, noise.sigma**2, noise.shot, noise.intensity, noise.average, limit])

@@ -25,7 +25,7 @@ class OrderedReadouts:
 
 
 def readouts_in_order(layer: PhotonicLayer, hardware: Hardware, *, dense: bool) -> OrderedReadouts:
-    """Of one pass. `dense`: products whose weight is 0 are read, too."""
+    """Return the readouts of one pass, in order. `dense`: products whose weight is 0 are read, too."""
     schedules = schedule_of(layer, hardware, dense=dense)
     longest = max(each.signs.shape[1] for each in schedules)
     terms = layer.weights.shape[2]

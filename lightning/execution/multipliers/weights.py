@@ -31,7 +31,7 @@ class OrderedWeights:
 
 
 def ordered(weights: npt.NDArray[np.int16]) -> OrderedWeights:
-    """Of weights (rows, terms).
+    """Return the weights (rows, terms) in the order of kernels.
 
     >>> ordered(np.eye(1, 50, 1, np.int16)).pointers[:4].tolist()  # the second of fifty is not 0
     [0, 0, 1, 1]
@@ -45,5 +45,5 @@ def ordered(weights: npt.NDArray[np.int16]) -> OrderedWeights:
 
 
 def groups_of(layer: PhotonicLayer) -> tuple[OrderedWeights, ...]:
-    """Every group of a layer."""
+    """Return every group of a layer."""
     return tuple(ordered(group) for group in layer.weights)

@@ -1,4 +1,4 @@
-"""How good a set of answers is, as the published library defines it, and the decoders that it is compared with.
+"""Accuracy of a set of answers, as the published library defines it, and the decoders that it is compared with.
 
 Accuracy in per cent is 100 - 100 * RMSE of the result normalised to 1. Rounding to eight bits alone leaves an
 error of 1/sqrt(12) of 1/255, so no eight-bit answer exceeds 99.887 per cent on average.
@@ -21,7 +21,7 @@ Decode = Callable[[npt.ArrayLike], Floats]
 
 
 def accuracy(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> float:
-    """Of results (0..255) against the products of values a and b, in per cent.
+    """Return the accuracy of results (0..255) against the products of values a and b, in per cent.
 
     >>> accuracy([255, 0], [255, 0], [255, 9])
     100.0
@@ -36,7 +36,7 @@ def rms_error(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> flo
 
 
 def true_product(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
-    """a*b/255 before rounding.
+    """Return a*b/255 before rounding.
 
     >>> true_product(100, 51).item()
     20.0
@@ -46,14 +46,14 @@ def true_product(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
 
 
 def polynomial_decoder(levels: npt.ArrayLike, products: npt.ArrayLike, degree: int = 2) -> Decode:
-    """Normalised level to product by a polynomial, the simplest thing one can do."""
+    """Return a decoder from normalised level to product by a polynomial, the simplest thing one can do."""
     y, scale = _normalised(levels)
     fitted = np.polynomial.Polynomial.fit(y, np.asarray(products, dtype=float), degree)
     return lambda more: np.asarray(fitted(np.asarray(more, dtype=float) / scale))
 
 
 def chebyshev_decoder(levels: npt.ArrayLike, products: npt.ArrayLike, degree: int = 3) -> Decode:
-    """The published library's decoder: a Chebyshev series of degree 3 on the domain [0, 1]."""
+    """Return the published library's decoder: a Chebyshev series of degree 3 on the domain [0, 1]."""
     y, scale = _normalised(levels)
     fitted = np.polynomial.Chebyshev.fit(y, np.asarray(products, dtype=float), degree, domain=[0, 1])
     return lambda more: np.asarray(fitted(np.asarray(more, dtype=float) / scale))

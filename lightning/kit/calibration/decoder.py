@@ -44,7 +44,7 @@ class Decoded:
 
     @property
     def residual(self) -> float:
-        """How far the analogue answer is from the value; beyond 0.5 it lay outside the range."""
+        """Return how far the analogue answer is from the value; beyond 0.5 it lay outside the range."""
         return self.analogue - self.value
 
 
@@ -64,7 +64,7 @@ class Decoder:
     """Of the regression, in units of 1/255 of a product."""
 
     def expected(self, operands: npt.ArrayLike) -> Floats:
-        """(n,) level for (n, 4) operands: what a measurement should show."""
+        """Return the level for (n, 4) operands, (n,): what a measurement should show."""
         v = _rows(operands)
         bright: Floats = self.offset + v @ np.array(self.leak) + _products(v) @ np.array(self.gain)
         if not self.curvature:
@@ -73,7 +73,8 @@ class Decoder:
         return level
 
     def decode(self, levels: npt.ArrayLike, operands: npt.ArrayLike, lit: npt.ArrayLike) -> Floats:
-        """(n,) analogue answers in units of 1/255, for (n,) levels above idle and the (n, 4) operands given.
+        """Return the analogue answers in units of 1/255, for (n,) levels above idle and the (n, 4) operands given,
+        (n,).
 
         `lit` (n, 2) says which pairs have a value above 0: a row with one pair dark is divided by the other pair's
         gain, a row with both by `shared`.
@@ -130,6 +131,6 @@ def _rows(operands: npt.ArrayLike) -> Floats:
 
 
 def _products(v: Floats) -> Floats:
-    """(n, 2): v0 v1 and v2 v3."""
+    """Return the products of both pairs, (n, 2): v0 v1 and v2 v3."""
     products: Floats = v[:, 0::2] * v[:, 1::2]
     return products

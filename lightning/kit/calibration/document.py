@@ -49,7 +49,7 @@ class Modulator:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """When the light of a pulse arrives, in ticks of the readout (decimated samples) after the pulse's time."""
+    """Arrival of the light of a pulse, in ticks of the readout (decimated samples) after the pulse's time."""
 
     arrival: tuple[float, float, float, float]
     """Of each modulator's edge at the readout."""
@@ -59,14 +59,14 @@ class Timing:
 
     @property
     def skew_ns(self) -> tuple[float, float]:
-        """How much later the second modulator of each pair acts than the first."""
+        """Return how much later the second modulator of each pair acts than the first."""
         first, second, third, fourth = self.arrival
         return (second - first) * self.tick_ns, (fourth - third) * self.tick_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one step of the guided run found."""
+    """Outcome of one step of the guided run."""
 
     step: str
     passed: bool
@@ -110,7 +110,7 @@ class Calibration:
         return {m.channel: int(word) for m, word in zip(self.modulators, words, strict=True)}
 
     def word_table(self, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """(n, 4) gain words for (n, 4) values of 0..255, in the order of the modulators."""
+        """Return the gain words for (n, 4) values of 0..255, in the order of the modulators, (n, 4)."""
         chosen = _valid(values)
         both = _lit(chosen).all(axis=1)
         columns = [
@@ -120,7 +120,7 @@ class Calibration:
         return np.stack(columns, axis=1)
 
     def operands(self, values: npt.ArrayLike) -> Floats:
-        """(n, 4) operands (0..1) that those words really give."""
+        """Return the operands (0..1) that those words really give, (n, 4)."""
         chosen = _valid(values)
         both = _lit(chosen).all(axis=1)
         columns = [
@@ -130,11 +130,11 @@ class Calibration:
         return np.stack(columns, axis=1)
 
     def decode_table(self, levels: npt.ArrayLike, values: npt.ArrayLike) -> Floats:
-        """(n,) analogue answers in units of 1/255, for levels in counts above idle at (n, 4) values."""
+        """Return the analogue answers in units of 1/255, for levels in counts above idle at (n, 4) values, (n,)."""
         return self.decoder.decode(levels, self.operands(values), _lit(_valid(values)))
 
     def decode(self, level: float, values: Mapping[int, int], *, peak: float | None = None) -> Decoded:
-        """The answer of one measurement.
+        """Return the answer of one measurement.
 
         `level` is peak minus floor in counts of the readout (mean I of the plateau less mean I of the idle
         line), `values` what the generators were given, `peak` the plateau itself, from which saturation is seen.
@@ -152,7 +152,7 @@ class Calibration:
     def saturated(
         self, peaks: npt.ArrayLike, analogue: npt.ArrayLike, values: npt.ArrayLike
     ) -> npt.NDArray[np.bool_]:
-        """(n,) whether there was too much light: the converter at its end, or an answer beyond all range.
+        """Return where there was too much light, (n,): the converter at its end, or an answer beyond all range.
 
         For plateaus (n,) in counts, idle level included, the answers (n,) decoded from them, and their (n, 4) values.
         """
@@ -163,7 +163,9 @@ class Calibration:
         return too_bright
 
     def dark(self, analogue: npt.ArrayLike, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """(n,) whether no light came for (n, 4) values whose products are well above zero, from the answers (n,)."""
+        """Return where no light came for (n, 4) values whose products are well above zero, from the answers
+        (n,), (n,).
+        """
         v = _valid(values)
         expected = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL
         no_light: npt.NDArray[np.bool_] = (expected >= WELL_LIT) & (np.asarray(analogue) <= UNLIT)
@@ -207,12 +209,12 @@ class Calibration:
         return "factory calibration" if self.origin == "factory" else "calibration"
 
     def describe(self) -> str:
-        """One line for a person: whose, from when, and whether measured, delivered or simulated."""
+        """Return one line for a person: whose, from when, and whether measured, delivered or simulated."""
         suffix = " (SIMULATED device)" if self.simulated else ""
         return f"{self.kind} of {self.device}, made {self.made.isoformat(timespec='seconds')}{suffix}"
 
     def _row(self, values: Mapping[int, int]) -> npt.NDArray[np.int64]:
-        """(1, 4) of the values per generator."""
+        """Return the values per generator as a row, (1, 4)."""
         row = np.zeros((1, MODULATORS))
         for channel, value in values.items():
             row[0, self._modulator(channel)] = value
@@ -227,7 +229,7 @@ class Calibration:
 
 
 def _valid(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """(n, 4) whole numbers of 0..255. Raises `OutOfRange` otherwise."""
+    """Return the whole numbers of 0..255, (n, 4). Raises `OutOfRange` otherwise."""
     table = np.atleast_2d(np.asarray(values))
     whole = table.astype(np.int64)
     if table.shape[1:] != (MODULATORS,):
@@ -238,5 +240,5 @@ def _valid(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
 
 
 def _lit(values: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """(n, 2) which pairs have a value above 0; where both have, their sum must fit the converter."""
+    """Return which pairs have a value above 0, (n, 2); where both have, their sum must fit the converter."""
     return np.stack([values[:, :2].any(axis=1), values[:, 2:].any(axis=1)], axis=1)

@@ -1,4 +1,4 @@
-"""Whether a calibration still holds, and the short way back when it does not.
+"""Drift: whether a calibration still holds, and the short way back when it does not.
 
 Biases drift with temperature and time. A few known products are measured and decoded; when they come out wrong by
 more than a limit, the device asks for a new calibration. Where only modulators have drifted, one sweep of each is
@@ -37,7 +37,7 @@ BRIGHTEST = np.full((1, 4), 255)
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How well the references came out."""
+    """Deviation of the references from what they should be."""
 
     rms: float
     """Root mean square error, of 255."""
@@ -47,11 +47,11 @@ class Drift:
 
     @property
     def recalibrate(self) -> bool:
-        """Whether the device asks for a new calibration."""
+        """True where the device asks for a new calibration."""
         return self.rms > self.limit
 
     def __str__(self) -> str:
-        """One line for a person."""
+        """Return one line for a person."""
         verdict = f"above the limit of {self.limit:.2f}: {HINT}" if self.recalibrate else "within the limit"
         return f"references are off by {self.rms:.2f} of 255 rms (mean {self.mean:+.2f}), {verdict}"
 
@@ -89,7 +89,9 @@ class Monitor:
         self._due = clock()
 
     def look(self) -> Drift | None:
-        """The newest result; None only before the first. Raises `StaleCalibration` after a drift."""
+        """Measure if it is time, and return the newest result; None only before the first. Raises `StaleCalibration`
+        after a drift.
+        """
         if self._clock() >= self._due:
             self.last = drift(self.rows, self.calibration, limit=self.limit)
             self._due = self._clock() + self.interval_s
@@ -104,7 +106,7 @@ class Monitor:
 
 
 def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, shots: int = 4) -> Calibration:
-    """The same calibration with curves, words and strengths from one new sweep per modulator.
+    """Return the same calibration with curves, words and strengths from one new sweep per modulator.
 
     Raises `CalibrationError` when that does not bring the products back: a modulator shows no fringe any more, a
     curve leaves more than `RESIDUAL` unexplained (a converter or an amplifier clips), or known products come out
@@ -148,7 +150,7 @@ def _prove(rows: Rows, fresh: Calibration) -> None:
 
 
 def _refreshed(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:
-    """The modulator with the new curve; in sums it opens as far as before."""
+    """Return the modulator with the new curve; in sums it opens as far as before."""
     sweep, partner = sweeps[index], sweeps[PARTNER[index]]
     full = encoder(sweep.curve)
     factor = (old.shared.top - old.shared.floor) / (old.encoder.top - old.encoder.floor)
@@ -158,7 +160,7 @@ def _refreshed(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulato
 
 
 def _rescaled(calibration: Calibration, new: tuple[Modulator, ...]) -> Decoder:
-    """The decoder in today's light: each pair's gain and leaks in the ratio of its sweeps' amplitudes."""
+    """Return the decoder in today's light: each pair's gain and leaks in the ratio of its sweeps' amplitudes."""
     old, decoder = calibration.modulators, calibration.decoder
     ratios = []
     for pair in (0, 1):
@@ -174,5 +176,5 @@ def _rescaled(calibration: Calibration, new: tuple[Modulator, ...]) -> Decoder:
 
 
 def _brightness(modulator: Modulator) -> float:
-    """Counts that its pair gives with both open."""
+    """Return the counts that its pair gives with both open."""
     return modulator.curve.amplitude / max(modulator.partner_share, 1e-6)

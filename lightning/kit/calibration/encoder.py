@@ -41,7 +41,7 @@ class Encoder:
 
 
 def encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) -> Encoder:
-    """The words that make a modulator with this curve linear, up to the share `top` of its peak.
+    """Return the words that make a modulator with this curve linear, up to the share `top` of its peak.
 
     Raises `ValueError` when the words at hand open the modulator by less than a tenth of its range.
     """
@@ -56,7 +56,7 @@ def encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) -> Enco
 
 
 def dimmed(curve: Fringe, full: Encoder, factor: float) -> Encoder:
-    """The same modulator opened `factor` times as far, 0..1; operands stay in the unit of the full encoder.
+    """Return the same modulator opened `factor` times as far, 0..1; operands stay in the unit of the full encoder.
 
     Raises `ValueError` when that leaves less than a tenth of its range.
     """
@@ -65,7 +65,7 @@ def dimmed(curve: Fringe, full: Encoder, factor: float) -> Encoder:
 
 
 def linear_words(full_scale: int = 20_000) -> Words:
-    """Words in proportion to the value, as the published library drives without a calibration.
+    """Return the words in proportion to the value, as the published library drives without a calibration.
 
     >>> linear_words()[[0, 51, 255]].tolist()
     [0, 4000, 20000]
@@ -74,7 +74,7 @@ def linear_words(full_scale: int = 20_000) -> Words:
 
 
 def _nearest_words(curve: Fringe, wanted: Floats, low: float, high: float) -> Words:
-    """The curve inverted on a table of all words: its phase grows over [low, high]."""
+    """Return the nearest words, from the curve inverted on a table of all words: its phase grows over [low, high]."""
     table = np.arange(int(np.ceil(low)), int(np.floor(high)) + 1)
     angles = np.arcsin(np.sqrt(np.clip(wanted, 0.0, 1.0)))
     return np.rint(np.interp(angles, curve.angle(table), table)).astype(np.int64)

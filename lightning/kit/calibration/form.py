@@ -24,21 +24,21 @@ VERSION = 1
 
 
 def to_json(calibration: Calibration) -> dict[str, Any]:
-    """The document: numbers, text, lists and dictionaries only."""
+    """Return the document: numbers, text, lists and dictionaries only."""
     plain = _plain(asdict(calibration))
     plain["outcomes"] = [_renamed(outcome, "hint", "cure") for outcome in plain["outcomes"]]
     return {"format": FORMAT, "version": VERSION, **plain, "made": calibration.made.isoformat()}
 
 
 def to_text(calibration: Calibration) -> str:
-    """The document as it is kept: one line for each list of numbers."""
+    """Return the document as it is kept: one line for each list of numbers."""
     indented = json.dumps(to_json(calibration), indent=1)
     flat = re.sub(r"\[\n[^\[\]{}]*\]", lambda found: re.sub(r"\n\s*", " ", found.group()), indented)
     return flat + "\n"
 
 
 def from_json(document: Any, *, source: str = "this document") -> Calibration:
-    """The calibration that `to_json` wrote.
+    """Return the calibration that `to_json` wrote.
 
     Raises `UnknownVersion` for another format or a version that is not ours, `CalibrationError` for one that is
     damaged, or whose numbers cannot be those of a device (`validity`).

@@ -51,11 +51,11 @@ class Fringe:
         return np.asarray(np.polynomial.polynomial.polyval(unit, self.phase), dtype=np.float64)
 
     def share(self, settings: npt.ArrayLike) -> Floats:
-        """How far from null (0) to peak (1) the modulator is opened."""
+        """Return how far from null (0) to peak (1) the modulator is opened."""
         return np.sin(self.angle(settings)) ** 2
 
     def level(self, settings: npt.ArrayLike) -> Floats:
-        """What the fit says is measured."""
+        """Return the level that the fit gives."""
         return self.baseline + self.amplitude * self.share(settings)
 
     @property
@@ -79,7 +79,7 @@ class Fringe:
         return self.setting(np.pi / 4)
 
     def setting(self, angle: float) -> float:
-        """Where phi has this value: Newton's steps from the straight line's answer."""
+        """Return where phi has this value: Newton's steps from the straight line's answer."""
         unit: float = (angle - self.phase[0]) / self.phase[1]
         slope = np.polynomial.polynomial.polyder(np.asarray(self.phase))
         for _ in range(20):
@@ -89,7 +89,7 @@ class Fringe:
 
 
 def fit(settings: npt.ArrayLike, levels: npt.ArrayLike) -> Fringe:
-    """The fringe through a sweep of one setting, straight or bent as the data ask for.
+    """Return the fringe through a sweep of one setting, straight or bent as the data ask for.
 
     The null with phi = 0 is the one nearest to setting 0. Raises `ValueError` for fewer than 16 points, or for
     levels that are not finite.
@@ -106,7 +106,7 @@ def fit(settings: npt.ArrayLike, levels: npt.ArrayLike) -> Fringe:
 
 
 def _start(unit: Floats, y: Floats) -> Floats:
-    """(baseline, amplitude, p0, p1) of the best of a grid of periods: each is a linear problem in cosine and
+    """Return (baseline, amplitude, p0, p1) of the best of a grid of periods: each is a linear problem in cosine and
     sine, so no local minimum can be fallen into.
     """
     best = (np.inf, np.zeros(4))
@@ -122,14 +122,14 @@ def _start(unit: Floats, y: Floats) -> Floats:
 
 
 def _from_harmonics(weights: Floats, half: float) -> Floats:
-    """With m + a cos(kx) + b sin(kx) = m - A/2 cos(kx + d): A = 2 hypot(a, b), d = atan2(b, -a)."""
+    """Return the parameters of m + a cos(kx) + b sin(kx) = m - A/2 cos(kx + d): A = 2 hypot(a, b), d = atan2(b, -a)."""
     mean, cosine, sine = weights
     swing = float(np.hypot(cosine, sine))
     return np.array([mean - swing, 2 * swing, np.arctan2(sine, -cosine) / 2, np.pi / half / 2])
 
 
 def _model(unit: Floats, p: Floats) -> tuple[Floats, Floats]:
-    """Levels and their derivatives by the parameters (baseline, amplitude, phase coefficients)."""
+    """Return the levels and their derivatives by the parameters (baseline, amplitude, phase coefficients)."""
     angle = np.polynomial.polynomial.polyval(unit, p[2:])
     share, slope = np.sin(angle) ** 2, p[1] * np.sin(2 * angle)
     powers = np.vander(unit, p.size - 2, increasing=True)

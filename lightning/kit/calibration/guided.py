@@ -23,7 +23,7 @@ Report = Callable[[Outcome], None]
 
 @dataclass(frozen=True, slots=True)
 class GuidedRun:
-    """What became of a guided run."""
+    """Outcome of a guided run."""
 
     outcomes: tuple[Outcome, ...]
     calibration: Calibration | None
@@ -32,7 +32,7 @@ class GuidedRun:
 
     @property
     def passed(self) -> bool:
-        """Whether every step passed, or was skipped."""
+        """True where every step passed, or was skipped."""
         return self.calibration is not None and all(outcome.passed for outcome in self.outcomes)
 
 
@@ -68,7 +68,9 @@ def guided_run(
 
 
 def calibrate(soc: Any, **options: Any) -> GuidedRun:
-    """As `guided_run`; raises `CalibrationError`, naming step, figure, limit and hint, where one failed."""
+    """Calibrate as `guided_run` does; raise `CalibrationError`, naming step, figure, limit and hint, where
+    one failed.
+    """
     run = guided_run(soc, **options)
     for outcome in run.outcomes:
         if not outcome.passed:
@@ -81,7 +83,7 @@ def calibrate(soc: Any, **options: Any) -> GuidedRun:
 
 
 def _carried_out(name: str, step: Callable[[Bench], Outcome], bench: Bench) -> Outcome:
-    """A fit that finds nothing to fit is a failed step, not a crash."""
+    """Carry out a step: a fit that finds nothing to fit is a failed step, not a crash."""
     try:
         return step(bench)
     except ValueError as error:
@@ -97,7 +99,9 @@ def _carried_out(name: str, step: Callable[[Bench], Outcome], bench: Bench) -> O
 
 
 def _stands_on_nothing(bench: Bench, name: str) -> bool:
-    """A needed step that failed by its limit but left its result lets the run go on, and be judged."""
+    """Return whether a step failed without a result: one that failed by its limit alone lets the run go on, and be
+    judged.
+    """
     left = {
         "delay": bool(bench.arrivals),
         "light": False,

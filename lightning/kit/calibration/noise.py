@@ -1,4 +1,4 @@
-"""Which noise there is, from how its variance grows with the light.
+"""Noise by its kinds, from how its variance grows with the light.
 
 Thermal noise is the same in the dark, shot noise has a variance proportional to the current, and relative
 intensity noise (RIN) one proportional to its square:
@@ -50,17 +50,17 @@ class NoiseModel:
     """Decimated samples in one reading."""
 
     def variance(self, levels: npt.ArrayLike) -> Floats:
-        """Counts squared, for levels in counts above the dark."""
+        """Return the variance in counts squared, for levels in counts above the dark."""
         y = np.maximum(np.asarray(levels, dtype=float), 0.0)
         variance: Floats = self.constant + self.shot * y + self.rin * y**2
         return variance
 
     def sigma(self, levels: npt.ArrayLike) -> Floats:
-        """Counts."""
+        """Return the deviation in counts."""
         return np.sqrt(self.variance(levels))
 
     def rin_db_hz(self, bandwidth_hz: float) -> float:
-        """The laser's RIN, when single readings see this noise bandwidth; -inf where none was found."""
+        """Return the laser's RIN, when single readings see this noise bandwidth; -inf where none was found."""
         return float(10 * np.log10(self.rin / bandwidth_hz)) if self.rin > 0 else -np.inf
 
     def counts_per_ampere(self, bandwidth_hz: float) -> float:
@@ -68,7 +68,7 @@ class NoiseModel:
         return self.shot / (2 * ELECTRON_C * bandwidth_hz)
 
     def thermal_a_per_rthz(self, bandwidth_hz: float) -> float:
-        """Input-referred current noise, where shot noise gave the scale; nan where it did not."""
+        """Return the input-referred current noise, where shot noise gave the scale; nan where it did not."""
         scale = self.counts_per_ampere(bandwidth_hz)
         return float(np.sqrt(self.constant / bandwidth_hz) / scale) if scale > 0 else np.nan
 
@@ -76,7 +76,7 @@ class NoiseModel:
 def fit_noise(
     levels: npt.ArrayLike, variances: npt.ArrayLike, readings: int, *, mean: float = 0.0, window: int = 1
 ) -> NoiseModel:
-    """Coefficients, none negative, through (n,) variances of `readings` readings each at (n,) levels.
+    """Return the coefficients, none negative, through (n,) variances of `readings` readings each at (n,) levels.
 
     A variance estimated from m readings has itself the variance 2 v^2/(m-1), so each point weighs as 1/v, and v
     is taken from the fit before. Raises `ValueError` for fewer than 6 levels or 3 readings.
@@ -97,7 +97,7 @@ def fit_noise(
 def measured_noise(
     rows: Rows, word_table: Callable[[npt.ArrayLike], npt.NDArray[np.int64]], *, mean: float = 0.0
 ) -> NoiseModel:
-    """The noise of single readings on a device, at levels from dark to a full product of the first pair.
+    """Return the noise of single readings on a device, at levels from dark to a full product of the first pair.
 
     `rows` should read windows of one sample; `word_table` encodes (n, 4) values.
     """

@@ -1,4 +1,4 @@
-"""Where calibrations are kept: one file per device, in the user's data folder.
+"""Files of calibrations: one per device, in the user's data folder.
 
 The folder is the argument `folder`, else `$LIGHTBED_CALIBRATIONS`, else `lightbed/calibrations` in the data folder
 of the XDG base directory specification (`$XDG_DATA_HOME`, by default `~/.local/share`).
@@ -33,7 +33,7 @@ Raw = Mapping[str, npt.NDArray[Any]]
 
 
 def folder(given: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of calibrations, which need not exist yet."""
+    """Return the folder of calibrations, which need not exist yet."""
     if given is not None:
         return Path(given)
     if chosen := os.environ.get(FOLDER_VARIABLE):
@@ -43,7 +43,7 @@ def folder(given: str | os.PathLike[str] | None = None) -> Path:
 
 
 def path_of(device: str, given: str | os.PathLike[str] | None = None) -> Path:
-    """The file of this device: its name made safe, with a hash so that two names never share a file.
+    """Return the file of this device: its name made safe, with a hash so that two names never share a file.
 
     >>> path_of("ZCU111/lab 3", "/x").name
     'ZCU111-lab-3-653165d3.json'
@@ -72,7 +72,7 @@ def save(
 
 
 def load(path: str | os.PathLike[str]) -> Calibration:
-    """The calibration in this file, not checked against a device.
+    """Return the calibration in this file, not checked against a device.
 
     Raises `CalibrationError` when the file cannot be read or is no calibration of ours.
     """
@@ -86,7 +86,7 @@ def load(path: str | os.PathLike[str]) -> Calibration:
 
 
 def load_raw(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
-    """The raw data of the calibration in this file: empty where none were kept."""
+    """Return the raw data of the calibration in this file: empty where none were kept."""
     calibration = load(path)
     if not calibration.raw:
         return {}
@@ -101,7 +101,7 @@ def find(
     max_age: timedelta | None = None,
     now: datetime | None = None,
 ) -> Calibration | None:
-    """The calibration for this device (a soc, or its name), or None where there is none.
+    """Return the calibration for this device (a soc, or its name), or None where there is none.
 
     What the user measured comes before what a twin brings along. Raises `ForeignCalibration`, `StaleCalibration`
     or another `CalibrationError` for a file that must not be used.
@@ -142,7 +142,7 @@ def require(
     max_age: timedelta | None = None,
     now: datetime | None = None,
 ) -> Calibration:
-    """As `find`; raises `NotCalibrated` where there is none."""
+    """Return the calibration as `find` does; raise `NotCalibrated` where there is none."""
     found = find(device, folder=folder, max_age=max_age, now=now)
     if found is None:
         raise errors.NotCalibrated(
@@ -152,7 +152,7 @@ def require(
 
 
 def fitting(device: Any, calibration: Calibration | None = None) -> Calibration:
-    """The calibration given, checked for this device, or the one kept for it.
+    """Return the calibration given, checked for this device, or the one kept for it.
 
     Of a recording the age is that at its time. Raises as `check` and `require`.
     """
@@ -164,13 +164,13 @@ def fitting(device: Any, calibration: Calibration | None = None) -> Calibration:
 
 
 def made(device: Any) -> datetime | None:
-    """When a recording was made; None for a device that works now."""
+    """Return when a recording was made; None for a device that works now."""
     found = getattr(device, "made", None)
     return found if isinstance(found, datetime) else None
 
 
 def identity(device: Any) -> str:
-    """The stable name of a device: a text is taken as it is, a soc is asked."""
+    """Return the stable name of a device: a text is taken as it is, a soc is asked."""
     return device if isinstance(device, str) else identity_of(device).name
 
 
@@ -180,7 +180,7 @@ def _kept(name: str, given: str | os.PathLike[str] | None) -> Calibration | None
 
 
 def _delivered(device: Any) -> Calibration | None:
-    """What a twin brings along; with another firmware than its factory's it has none."""
+    """Return the calibration that a twin brings along; with another firmware than its factory's it has none."""
     ask = getattr(device, "factory_calibration", None)
     document = ask() if callable(ask) else None
     if not document:
@@ -190,7 +190,7 @@ def _delivered(device: Any) -> Calibration | None:
 
 
 def _is_delivered(calibration: Calibration, device: Any) -> bool:
-    """Whether it is, to the last digit, what this device brings along."""
+    """Return whether it is, to the last digit, what this device brings along."""
     own = _delivered(device)
     return own is not None and to_json(own) == to_json(calibration)
 
@@ -212,7 +212,7 @@ def _check_channels(calibration: Calibration, device: Any) -> None:
 
 
 def _length(device: Any, key: str) -> int | None:
-    """How many the device's configuration lists; None for a name, or a device without a configuration."""
+    """Return how many the device's configuration lists; None for a name, or a device without a configuration."""
     try:
         return None if isinstance(device, str) else len(device[key])
     except (KeyError, TypeError):
@@ -220,7 +220,7 @@ def _length(device: Any, key: str) -> int | None:
 
 
 def _other_firmware(calibration: Calibration, device: Any) -> bool:
-    """Whether both builds of the firmware are known, and differ."""
+    """Return whether both builds of the firmware are known, and differ."""
     measured = str(calibration.conditions.get("firmware", ""))
     running = "" if isinstance(device, str) else identity_of(device).firmware
     return bool(measured and running) and measured != running

@@ -1,4 +1,5 @@
-"""Whether a calibration's numbers can be those of a device: a damaged or edited file must not become wrong products.
+"""Checks that a calibration's numbers can be those of a device: a damaged or edited file must not become wrong
+products.
 
 Shapes and types are read in `form`; here ranges are looked at, and that words and operands belong to their curve.
 Everything raises `ValueError`, which `form` tells as a `CalibrationError` with the name of the file.
@@ -35,7 +36,7 @@ LEAST_OPENING = 0.09
 
 
 def validated(calibration: Calibration) -> Calibration:
-    """The same calibration. Raises `ValueError` that names the first thing that cannot be."""
+    """Return the same calibration, checked. Raises `ValueError` that names the first thing that cannot be."""
     if not calibration.device:
         raise ValueError("device has no name")
     if calibration.origin not in ORIGINS:
@@ -51,7 +52,7 @@ def validated(calibration: Calibration) -> Calibration:
 
 
 def number(name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
-    """A finite number between the ends. Raises `TypeError` and `ValueError`.
+    """Return a finite number between the ends. Raises `TypeError` and `ValueError`.
 
     >>> number("gain", 2, 1, 3)
     2.0
@@ -65,7 +66,7 @@ def number(name: str, value: Any, low: float = -math.inf, high: float = math.inf
 
 
 def whole(name: str, value: Any, low: int, high: int) -> int:
-    """A whole number between the ends. Raises `ValueError`."""
+    """Return a whole number between the ends. Raises `ValueError`."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ValueError(f"{name} is {value!r:.40}, no whole number of {low} to {high}")
     return value
@@ -104,7 +105,7 @@ def _modulator(name: str, modulator: Modulator) -> None:
 
 
 def _encoder(name: str, modulator: Modulator, encoder: Encoder, opening: float) -> None:
-    """Words grow with the value, and operands are what the curve says of the words."""
+    """Check that words grow with the value, and that operands are what the curve says of the words."""
     floor, top = (
         number(f"floor of the {name}", encoder.floor, 0, 1),
         number(f"top of the {name}", encoder.top, 0, 1),

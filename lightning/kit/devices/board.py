@@ -38,7 +38,7 @@ sent: keep the board's port in a network of its own\n"
 
 @dataclass(frozen=True, slots=True)
 class BoardAddress:
-    """Where a board's server is looked up."""
+    """Address at which a board's server is looked up."""
 
     host: str
     port: int
@@ -46,7 +46,7 @@ class BoardAddress:
 
     @property
     def loopback(self) -> bool:
-        """Whether it stays on this machine."""
+        """True where it stays on this machine."""
         if self.host == "localhost":
             return True
         with contextlib.suppress(ValueError):
@@ -72,7 +72,7 @@ def parse(address: str) -> BoardAddress:
 
 
 def connect(address: str) -> Any:
-    """The board at this address, with deadlines.
+    """Return the board at this address, with deadlines.
 
     Raises `AddressError`, `DeviceGone` when nobody answers, `MissingLibrary`.
     """
@@ -82,7 +82,7 @@ def connect(address: str) -> Any:
 
 
 def local() -> Any:
-    """The board that this runs on. Raises `DeviceGone` where there is none."""
+    """Return the board that this runs on. Raises `DeviceGone` where there is none."""
     qick = needed("qick", "to speak to a board")
     from lightning.kit.devices.guard import guarded
 
@@ -96,7 +96,7 @@ def local() -> Any:
 
 
 def remote(at: BoardAddress, patience: Patience | None = None) -> Any:
-    """A board in the network, by QICK's own proxy; each call has a deadline.
+    """Return a board in the network, by QICK's own proxy; each call has a deadline.
 
     Raises `DeviceGone` when nobody answers, `MissingLibrary`.
     """
@@ -139,7 +139,7 @@ class _Remote:
         self.simulated = "simulated" in proxy._pyroAttrs and bool(proxy.simulated)  # noqa: SLF001  as above
 
     def get_cfg(self) -> Any:
-        """As it was when we connected."""
+        """Return the configuration of the time when we connected."""
         return self._soccfg.get_cfg()
 
     def limit_calls(self, patience: Patience) -> None:
@@ -152,7 +152,7 @@ class _Remote:
         return self._given_time(name, found) if name in COMPUTING else found
 
     def _given_time(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """The call with a limit of its own; the proxy has one for all."""
+        """Return the call with a limit of its own; the proxy has one for all."""
 
         def made(*args: Any, **kwargs: Any) -> Any:
             self._proxy._pyroTimeout = self._patience.of_call(name)  # noqa: SLF001  as above
@@ -165,7 +165,7 @@ class _Remote:
 
 
 def _name(soc: Any, soccfg: Any, at: BoardAddress) -> str:
-    """A served twin keeps its own name; a board is known by type, host and firmware."""
+    """Return the name of a board: a served twin keeps its own, a board is known by type, host and firmware."""
     if "identity" in soc._pyroAttrs:  # noqa: SLF001  what the server offers
         return str(soc.identity)
     config = soccfg.get_cfg()

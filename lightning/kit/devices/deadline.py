@@ -1,4 +1,4 @@
-"""How long a program may take before its device counts as stuck. A machine without a clock of its own."""
+"""Deadlines: how long a program may take before its device counts as stuck. A machine without a clock of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long is waited for what."""
+    """Limits of waiting, each with its purpose."""
 
     progress_s: float = 5.0
     """Without a new shot being counted."""
@@ -25,7 +25,7 @@ class Patience:
     """For the answer to a call in which a twin reckons what a board would measure, where `call_s` is less."""
 
     def of_call(self, name: str) -> float:
-        """Seconds that the answer to this call may take.
+        """Return the seconds that the answer to this call may take.
 
         >>> Patience(computing_s=60.0).of_call("get_decimated"), Patience().of_call("get_decimated")
         (60.0, 10.0)
@@ -56,15 +56,15 @@ class Progress:
 
     @property
     def reached(self) -> str:
-        """How far the device was when it was last seen."""
+        """Return how far the device was when it was last seen."""
         return f"in run {self._runs}, after {self._count} shots" if self._runs else "before the first run"
 
     def loaded(self) -> None:
-        """A program was loaded: runs are counted anew."""
+        """Note that a program was loaded: runs are counted again from here."""
         self._runs = self._count = 0
 
     def begin(self, expected_s: float | None) -> None:
-        """A run starts, of this compiled length if that is known."""
+        """Note that a run starts, of this compiled length if that is known."""
         self._runs += 1
         self._count = 0
         self._begun = self._moved = self._clock()
@@ -72,7 +72,7 @@ class Progress:
         self._limit_s = None if expected_s is None else slack + self.patience.slowness * expected_s
 
     def seen(self, count: int) -> None:
-        """The counter stands at `count`. Raises `DeviceStuck`."""
+        """Note that the counter stands at `count`. Raises `DeviceStuck`."""
         if count != self._count:
             first_from_outside = self.external and self._count == 0
             self._count, self._moved = count, self._clock()

@@ -1,4 +1,4 @@
-"""What stands between us and a board that hangs: a QickSoc with deadlines.
+"""A guard before a board that may hang: a QickSoc with deadlines.
 
 QICK asks a running program for its shot counter without pause and without end, and waits for streamed data for
 ever. `GuardedSoc` passes every call on, and raises `DeviceStuck` when the counter stands still for five seconds or
@@ -80,7 +80,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
             limit_calls(patience)
 
     def guarding(self) -> dict[str, Any]:
-        """How it guards, for another that stands before the same device."""
+        """Return how it guards, for another that stands before the same device."""
         return {
             "patience": self.patience,
             "clock": self._clock,
@@ -89,16 +89,16 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         }
 
     def expect(self, seconds: float | None) -> None:
-        """How long one run of the program takes that is loaded next, where its words do not tell."""
+        """Take how long one run of the program takes that is loaded next, where its words do not say."""
         self._announced_s = seconds
 
     def start_src(self, src: str) -> None:
-        """As QickSoc's; an external start is told from a stuck device."""
+        """Set the source of the start, as QickSoc does; an external start is told from a stuck device."""
         self._progress.external = src == "external"
         self._pass_on("start_src", src)
 
     def load_bin_program(self, binprog: Any, load_mem: bool = True) -> None:
-        """As QickSoc's; from the words of a version 1 program its length is read.
+        """Load a program, as QickSoc does; from the words of a version 1 program its length is read.
 
         Raises `UnsupportedClock` when the converters' clocks are not locked, or not those of the configuration:
         whatever the program measured would be wrong.
@@ -113,17 +113,17 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         self._pass_on("load_bin_program", binprog, load_mem=load_mem)
 
     def _check_clocks(self) -> None:
-        """Only where the device can be asked: not everything with a QickSoc's interface has converters."""
+        """Check the clocks where the device can be asked: not everything with a QickSoc's interface has converters."""
         if hasattr(self.unguarded, "clocks_locked") and hasattr(self.unguarded, "get_sample_rates"):
             check_running_clocks(self)
 
     def start_tproc(self) -> None:
-        """As QickSoc's; time runs from here."""
+        """Start the processor, as QickSoc does; time runs from here."""
         self._pass_on("start_tproc")
         self._progress.begin(self._expected_s)
 
     def get_tproc_counter(self, addr: int) -> int:
-        """As QickSoc's. Raises `DeviceStuck` when it has stood still for too long."""
+        """Return the counter, as QickSoc does. Raises `DeviceStuck` when it has stood still for too long."""
         count = int(self._pass_on("get_tproc_counter", addr))
         self._progress.seen(count)
         return count
@@ -136,14 +136,14 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         reads_per_shot: int | list[int] = 1,
         stride: int | None = None,
     ) -> None:
-        """As QickSoc's; time runs from here."""
+        """Start a readout, as QickSoc does; time runs from here."""
         self._pass_on("start_readout", total_shots, counter_addr, ch_list, reads_per_shot, stride)
         self._counter_addr = counter_addr
         self._streamed = 0
         self._progress.begin(self._expected_s)
 
     def poll_data(self, totaltime: float = 0.1, timeout: float | None = None) -> list[Any]:
-        """As QickSoc's, but never waits for ever: without data, the counter must move on.
+        """Return streamed data, as QickSoc does, but never wait for ever: without data, the counter must move on.
 
         Raises `DeviceStuck` when it does not.
         """
@@ -171,7 +171,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         return guarded
 
     def _guarding(self, name: str, call: Call) -> Call:
-        """The call, with its failures named; kept by who asks, because some are made thousands of times."""
+        """Return the call, with its failures named; kept by who asks, because some are made thousands of times."""
         run = call if self._worker is None else self._worker.bounded(call, self.patience.of_call(name))
         lost = self._lost
 
@@ -207,7 +207,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
 
 
 def guarded(soc: Any) -> GuardedSoc:
-    """The soc with deadlines, once: a bare QickSoc, a twin, or one that has them already."""
+    """Return the soc with deadlines, once: a bare QickSoc, a twin, or one that has them already."""
     if isinstance(soc, GuardedSoc):
         return soc
     return GuardedSoc(soc, worker=None if getattr(soc, "simulated", False) else Worker())

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class DeviceIdentity:
-    """Which device it was."""
+    """Identity of a device."""
 
     name: str
     """Stable: the same after a restart."""
@@ -24,7 +24,7 @@ class DeviceIdentity:
         return f"{self.name} (SIMULATED)" if self.simulated else self.name
 
     def as_dict(self) -> dict[str, Any]:
-        """For a file."""
+        """Return the identity as a document for a file."""
         return {
             "name": self.name,
             "board": self.board,
@@ -34,7 +34,7 @@ class DeviceIdentity:
 
 
 def identity_of(soc: Any) -> DeviceIdentity:
-    """The identity of a QickSoc, of its twin, or of a QickConfig.
+    """Return the identity of a QickSoc, of its twin, or of a QickConfig.
 
     A twin has a name of its own. A board has none: it is known by its type, the build of its firmware and, where
     known, the host that it was reached at.
@@ -46,7 +46,7 @@ def identity_of(soc: Any) -> DeviceIdentity:
 
 
 def board_name(board: str, firmware: str, host: str = "") -> str:
-    """The stable name of a board.
+    """Return the stable name of a board.
 
     >>> board_name("ZCU111", "Oct 7 2022", "10.0.0.7")
     'ZCU111-Oct 7 2022 at 10.0.0.7'

@@ -22,7 +22,7 @@ class Worker:
         self._jobs: queue.SimpleQueue[Job | None] | None = None
 
     def bounded(self, call: Callable[..., Any], limit_s: float) -> Callable[..., Any]:
-        """`call`, which now raises `TimeoutError` when it has not returned after `limit_s`."""
+        """Return `call`, which now raises `TimeoutError` when it has not returned after `limit_s`."""
 
         def made(*args: Any, **kwargs: Any) -> Any:
             outcome: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()

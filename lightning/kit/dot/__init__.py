@@ -52,17 +52,17 @@ class Computes(Protocol):
 
 
 def core_of(compute: Computes) -> VectorCore:
-    """The core that shares device and calibration with a `LightningCompute`."""
+    """Return the core that shares device and calibration with a `LightningCompute`."""
     return compute.vectors
 
 
 def dot(compute: Computes, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int | None = None) -> Any:
-    """As `VectorCore.dot`, with the shots of `compute` unless others are given."""
+    """Return the product as `VectorCore.dot` does, with the shots of `compute` unless others are given."""
     return compute.dot(weights, inputs, shots=shots)
 
 
 def matvec(
     compute: Computes, matrix: npt.ArrayLike, vector: npt.ArrayLike, *, shots: int | None = None
 ) -> Integers:
-    """As `VectorCore.matvec`, with the shots of `compute` unless others are given."""
+    """Return the product as `VectorCore.matvec` does, with the shots of `compute` unless others are given."""
     return compute.matvec(matrix, vector, shots=shots)

@@ -61,7 +61,7 @@ class VectorCore:
         return self._tuning
 
     def dot(self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int = SHOTS) -> Any:
-        """sum_k weights_k inputs_k / 255 over the last axis, rounded: an int for two vectors, else an array.
+        """Return sum_k weights_k inputs_k / 255 over the last axis, rounded: an int for two vectors, else an array.
 
         Values are whole numbers of -255 to 255; leading axes broadcast. Each of the `shots` plays all vectors, and
         their mean is taken. Raises `OutOfRange` for other values, lengths that differ, or no shot. Warns with
@@ -71,7 +71,7 @@ class VectorCore:
         return answers if answers.ndim else int(answers)
 
     def matvec(self, matrix: npt.ArrayLike, vector: npt.ArrayLike, *, shots: int = SHOTS) -> Integers:
-        """(m,) dot products of the rows of an (m, n) matrix with a vector (n,). Raises as `dot`."""
+        """Return the dot products of the rows of an (m, n) matrix with a vector (n,), (m,). Raises as `dot`."""
         rows, column = np.asarray(matrix), np.asarray(vector)
         if rows.ndim != 2 or column.ndim != 1:
             raise OutOfRange(f"a matrix and a vector are needed, not shapes {rows.shape} and {column.shape}")
@@ -79,7 +79,7 @@ class VectorCore:
         return answers
 
     def matmul(self, left: npt.ArrayLike, right: npt.ArrayLike, *, shots: int = SHOTS) -> Integers:
-        """(m, p) products of (m, n) and (n, p) matrices over 255. Raises as `dot`."""
+        """Return the products of (m, n) and (n, p) matrices over 255, (m, p). Raises as `dot`."""
         one, other = np.asarray(left), np.asarray(right)
         if one.ndim != 2 or other.ndim != 2:
             raise OutOfRange(f"two matrices are needed, not shapes {one.shape} and {other.shape}")
@@ -87,7 +87,7 @@ class VectorCore:
         return answers
 
     def analogue(self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int = SHOTS) -> Floats:
-        """As `dot`, before rounding."""
+        """Return the product as `dot` does, before rounding."""
         first, second = operands(weights, inputs)
         if isinstance(shots, bool) or shots != int(shots) or shots < 1:
             raise OutOfRange(f"shots are whole numbers from 1 on, and {shots} is none")
@@ -102,7 +102,7 @@ class VectorCore:
         return self.tiles.most_symbols(self.symbol) // WHOLE_SYMBOLS * WHOLE_SYMBOLS
 
     def _tile_values(self, packed: Packed, shots: int) -> Floats:
-        """(tiles,) sums of products in units of 1/255."""
+        """Return the sums of products in units of 1/255, (tiles,)."""
         tuning = self.tuning
         values = _whole_length(packed.values)
         levels = play(
@@ -115,7 +115,9 @@ class VectorCore:
 
 
 def _unlit(answers: Floats, values: Integers) -> npt.NDArray[np.bool_]:
-    """(tiles,) whether next to nothing came where far more was to come than noise makes of (tiles, symbols, 4)."""
+    """Return the tiles from which next to nothing came where far more was to come than noise makes of (tiles, symbols,
+    4), (tiles,).
+    """
     expected = (values[..., 0::2] * values[..., 1::2]).sum(axis=(1, 2)) / FULL
     noise = WORST_RESIDUAL * np.sqrt(values.shape[1])
     unlit: npt.NDArray[np.bool_] = (expected >= 10 * noise) & (answers <= UNLIT * expected)
@@ -123,5 +125,5 @@ def _unlit(answers: Floats, values: Integers) -> npt.NDArray[np.bool_]:
 
 
 def _whole_length(values: Integers) -> Integers:
-    """(tiles, symbols, 4) with dark symbols behind, to a multiple of `WHOLE_SYMBOLS`."""
+    """Return the symbols with dark ones behind, to a multiple of `WHOLE_SYMBOLS`, (tiles, symbols, 4)."""
     return np.pad(values, ((0, 0), (0, -values.shape[1] % WHOLE_SYMBOLS), (0, 0)))

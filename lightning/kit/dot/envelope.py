@@ -39,16 +39,16 @@ class Coding:
         return np.asarray(top[0::2] * top[1::2])
 
     def words(self, values: Integers) -> Integers:
-        """(..., 4) words for (..., 4) values."""
+        """Return the words for (..., 4) values, (..., 4)."""
         return np.stack([e.words[values[..., i]] for i, e in enumerate(self.encoders)], axis=-1)
 
     def operands(self, values: Integers) -> Floats:
-        """(..., 4) operands that these words give."""
+        """Return the operands that these words give, (..., 4)."""
         return np.stack([e.operands[values[..., i]] for i, e in enumerate(self.encoders)], axis=-1)
 
 
 def envelopes(words: Integers, dark: tuple[int, ...], tile: Tile, alignment: Alignment) -> Samples:
-    """(4, tiles, samples) envelopes for (tiles, symbols, 4) words, symbols beyond these dark.
+    """Return the envelopes for (tiles, symbols, 4) words, symbols beyond these dark, (4, tiles, samples).
 
     The shift of an alignment moves symbols into the dark edge, which is longer than any shift.
     """

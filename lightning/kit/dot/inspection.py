@@ -72,7 +72,7 @@ def inspect(
 
 
 def capacity(reader: TileReader) -> int:
-    """Products that the decimated buffer of one acquisition holds.
+    """Return the products that the decimated buffer of one acquisition holds.
 
     132 on the kit's firmware: 66 for either pair.
     """
@@ -81,7 +81,7 @@ def capacity(reader: TileReader) -> int:
 
 
 def settled_samples(tile: Tile) -> Integers:
-    """Number of the sample in the middle of each symbol.
+    """Return the number of the sample in the middle of each symbol.
 
     >>> settled_samples(Tile(3, SYMBOL, 16)).tolist()
     [17, 32, 47]
@@ -93,7 +93,7 @@ def settled_samples(tile: Tile) -> Integers:
 
 
 def _by_symbol(first: Integers, second: Integers) -> Integers:
-    """(symbols, 4) values of (n,) magnitudes."""
+    """Return the values of (n,) magnitudes, (symbols, 4)."""
     symbols = -(-first.size // PAIRS)
     values = np.zeros((symbols, PAIRS, 2), dtype=np.int64)
     flat = values.reshape(-1, 2)
@@ -104,7 +104,7 @@ def _by_symbol(first: Integers, second: Integers) -> Integers:
 def _played(
     reader: TileReader, calibration: Calibration, values: Integers, tile: Tile
 ) -> npt.NDArray[np.int16]:
-    """(4, samples) of the words that the calibration gives for constant values."""
+    """Return the words that the calibration gives for constant values, (4, samples)."""
     modulators = calibration.modulators
     one, two, three, four = (modulator.encoder for modulator in modulators)
     words = calibration.word_table(values)[None]
@@ -113,6 +113,6 @@ def _played(
 
 
 def _idle(counts: Floats) -> float:
-    """From the samples at either end that the filter keeps apart from all symbols."""
+    """Return the idle level, from the samples at either end that the filter keeps apart from all symbols."""
     clear = REACH_TICKS - FILTER_TICKS
     return float(np.concatenate([counts[:clear], counts[-clear:]]).mean())

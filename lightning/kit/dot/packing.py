@@ -34,7 +34,7 @@ class Packed:
 
 
 def operands(weights: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[Integers, Integers]:
-    """Both as whole numbers of one shape (..., n), broadcast but for the last axis.
+    """Return both as whole numbers of one shape (..., n), broadcast but for the last axis.
 
     Raises `OutOfRange` for anything but whole numbers of -255 to 255, for vectors of unequal length, and for
     leading axes that do not broadcast.
@@ -56,7 +56,7 @@ def operands(weights: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[Integers, I
 
 
 def pack(weights: Integers, inputs: Integers, most: int) -> Packed:
-    """Tiles of at most `most` symbols for the products of (rows, n) weights and inputs.
+    """Return the tiles of at most `most` symbols for the products of (rows, n) weights and inputs.
 
     All tiles have the same length, that of the longest. No tile for a row whose products are all zero.
 
@@ -78,7 +78,7 @@ def pack(weights: Integers, inputs: Integers, most: int) -> Packed:
 
 
 def _pieces(signs: Integers, most: int) -> Iterator[tuple[int, int, Integers]]:
-    """(row, sign, places of its products), `most` products at a time."""
+    """Yield the pieces of a row, `most` products at a time, (row, sign, places of its products)."""
     for row, of_row in enumerate(signs):
         for sign in (1, -1):
             places = np.flatnonzero(of_row == sign)

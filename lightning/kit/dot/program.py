@@ -38,7 +38,7 @@ LONGEST_TICKS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """Which generator drives which modulator, which readout listens, and when the light arrives."""
+    """Wiring: which generator drives which modulator, which readout listens, and when the light arrives."""
 
     channels: tuple[int, ...]
     readout: int
@@ -68,25 +68,25 @@ class TileReader:
         self.wiring = Wiring(channels, calibration.readout, alignment)
 
     def tile(self, symbols: int, symbol: Symbol) -> Tile:
-        """The measures of a tile of so many symbols on this device."""
+        """Return the measures of a tile of so many symbols on this device."""
         return Tile(symbols, symbol, self.samples_per_tick)
 
     def most_symbols(self, symbol: Symbol) -> int:
-        """Symbols of the longest tile of which a run holds one beside the dark ones."""
+        """Return the symbols of the longest tile of which a run holds one beside the dark ones."""
         ticks = min(self.memory // self.samples_per_tick // 3, LONGEST_TICKS)
         edges = self.tile(0, symbol).ticks
         return (ticks - edges) * self.samples_per_tick // symbol.samples
 
     def per_run(self, tile: Tile) -> int:
-        """Tiles that one run takes beside the dark ones."""
+        """Return the tiles that one run takes beside the dark ones."""
         return min(self.memory // tile.samples, self.buffer) - 2 * self.dark_tiles(tile)
 
     def dark_tiles(self, tile: Tile) -> int:
-        """At either end of a run."""
+        """Return how many dark tiles stand at either end of a run."""
         return DARK_TILES if 8 * DARK_TILES * tile.samples <= self.memory else 1
 
     def sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
-        """(tiles, shots) light of each tile above the dark, in counts times ticks.
+        """Return the light of each tile above the dark, in counts times ticks, (tiles, shots).
 
         `envelopes` are (4, tiles, samples), `dark` (4, samples). A run takes `per_run` tiles; more take more runs.
         """
@@ -98,7 +98,9 @@ class TileReader:
         return np.concatenate(parts)
 
     def trace(self, envelopes: Samples, tile: Tile, *, rounds: int) -> Floats:
-        """(samples,) decimated counts of one tile's window, for (4, samples) envelopes; mean of so many rounds."""
+        """Return the decimated counts of one tile's window, for (4, samples) envelopes; mean of so many rounds,
+        (samples,).
+        """
         self._load(envelopes)
         program = self.program(tile, 1, 1)
         runs = [
@@ -121,7 +123,7 @@ class TileReader:
         return lit
 
     def _pass(self, tile: Tile, tiles: int, shots: int) -> Floats:
-        """(tiles, shots) sums as they come."""
+        """Return the sums as they come, (tiles, shots)."""
         program = self.program(tile, tiles, shots)
         program.acquire(self.soc, load_pulses=False, progress=False)
         counts = np.asarray(program.get_raw()[0], dtype=float).reshape(tiles, shots, -1, 2)
@@ -129,11 +131,11 @@ class TileReader:
         return sums
 
     def program(self, tile: Tile, tiles: int, shots: int) -> Any:
-        """QICK's own object for a run of so many tiles, dark ones included."""
+        """Return QICK's own object for a run of so many tiles, dark ones included."""
         return _program_class()(self.soc, tile, tiles, shots, self.wiring)
 
     def _load(self, memory: Samples) -> None:
-        """(4, samples) into the memories of the generators."""
+        """Load envelopes into the memories of the generators, (4, samples)."""
         for channel, samples in zip(self.wiring.channels, memory, strict=True):
             rows = np.zeros((samples.size, 2), dtype=np.int16)
             rows[:, 0] = samples
@@ -141,7 +143,10 @@ class TileReader:
 
 
 def _is_here(soc: Any) -> bool:
-    """Whether the device is an object of this process. To others QICK sends lists: their numpy may be another."""
+    """Return whether the device is an object of this process.
+
+    To others QICK sends lists: their numpy may be another.
+    """
     from qick import QickConfig
 
     return isinstance(getattr(soc, "unguarded", soc), QickConfig)
@@ -171,7 +176,7 @@ def _check(soc: Any, channels: tuple[int, ...], readout: int) -> None:
 
 @lru_cache(maxsize=1)
 def _program_class() -> Any:
-    """QICK's sweeping program with an address in place of a gain; made when QICK is there."""
+    """Return QICK's sweeping program with an address in place of a gain; made when QICK is there."""
     qick = needed("qick", "to compile programs for the board")
 
     class TileProgram(qick.RAveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types

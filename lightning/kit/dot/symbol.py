@@ -57,7 +57,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """What makes the light of four generators act at the same time."""
+    """Delays that make the light of four generators act at the same time."""
 
     delays: tuple[int, int, int, int]
     """Ticks by which each generator starts later."""
@@ -68,7 +68,7 @@ class Alignment:
 
     @classmethod
     def of(cls, timing: Timing, samples_per_tick: int) -> Alignment:
-        """From the measured arrivals, to the nearest sample.
+        """Return the alignment of the measured arrivals, to the nearest sample.
 
         >>> Alignment.of(Timing((146.0, 146.25, 140.0, 145.5), 2.6, 0), 16)
         Alignment(delays=(1, 0, 7, 1), shifts=(0, 12, 0, 8), arrival=147)

@@ -1,4 +1,4 @@
-"""What a device must still be asked before vectors can be decoded: the gates' curves, and what a tile brings.
+"""Tuning of a device before vectors can be decoded: the gates' curves, and what a tile brings.
 
 The calibration knows what constant words do. A gate's pulse has edges, so what it lets through is not quite in
 proportion to what its word lets through when constant; but it is a fringe again, which a sweep of pulses finds.
@@ -49,21 +49,21 @@ class Tiles(Protocol):
     wiring: Wiring
 
     def tile(self, symbols: int, symbol: Symbol) -> Tile:
-        """The measures of a tile."""
+        """Return the measures of a tile."""
         ...
 
     def most_symbols(self, symbol: Symbol) -> int:
-        """Of the longest tile."""
+        """Return the symbols of the longest tile."""
         ...
 
     def sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
-        """(tiles, shots) light above the dark."""
+        """Return the light above the dark, (tiles, shots)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TileDecoder:
-    """What tiles bring, in counts times ticks."""
+    """Decoder of what tiles bring, in counts times ticks."""
 
     leak: tuple[float, ...]
     """(4,) per unit of the sum of a modulator's operands."""
@@ -75,7 +75,9 @@ class TileDecoder:
     """Of the regression: units of 1/255 of a product, per root of a tile's symbols."""
 
     def decode(self, levels: Floats, sums: Floats) -> Floats:
-        """(tiles,) sums of products in units of 1/255, for (tiles,) levels and the (tiles, 4) sums of operands."""
+        """Return the sums of products in units of 1/255, for (tiles,) levels and the (tiles, 4) sums of operands,
+        (tiles,).
+        """
         analogue: Floats = FULL * (levels - sums @ np.array(self.leak)) / self.unit
         return analogue
 
@@ -91,7 +93,7 @@ class Tuning:
 
 
 def play(tiles: Tiles, words: Integers, dark: tuple[int, ...], symbol: Symbol, *, shots: int) -> Floats:
-    """(tiles, shots) light of (tiles, symbols, 4) words above the dark, in counts times ticks."""
+    """Play (tiles, symbols, 4) words, and return their light above the dark, in counts times ticks, (tiles, shots)."""
     tile = tiles.tile(words.shape[1], symbol)
     blank = np.broadcast_to(np.array(dark), (1, words.shape[1], MODULATORS))
     alignment = tiles.wiring.alignment
@@ -141,7 +143,7 @@ def _gate_curve(
 
 
 def _open_ticks(tiles: Tiles, symbol: Symbol) -> float:
-    """Of all gates' pulses in a swept tile."""
+    """Return the ticks of all gates' pulses in a swept tile."""
     return SWEPT_SYMBOLS * symbol.settled / tiles.tile(1, symbol).samples_per_tick
 
 
@@ -168,8 +170,8 @@ def _train(tiles: Tiles, coding: Coding, symbol: Symbol, rng: np.random.Generato
 
 
 def training_values(rng: np.random.Generator, length: int) -> Integers:
-    """(tiles, length, 4) random values; each modulator of each tile has a range of its own, so that sums of
-    operands and of products are told apart.
+    """Return the random values; each modulator of each tile has a range of its own, so that sums of operands and of
+    products are told apart, (tiles, length, 4).
     """
     top = rng.integers(0, LEVELS, (TRAINING_TILES, 1, MODULATORS))
     base = rng.integers(0, top + 1)

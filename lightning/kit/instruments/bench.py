@@ -27,7 +27,8 @@ def open_instrument(resource: str, role: Literal["meter"], *, timeout_s: float =
 def open_instrument(
     resource: str, role: Role, *, timeout_s: float = 2.0
 ) -> TunableLaser | BiasSupply | PowerMeter:
-    """The instrument at a VISA resource (`TCPIP::192.0.2.7::5025::SOCKET`, `USB0::...::INSTR`), seen to be there.
+    """Return the instrument at a VISA resource (`TCPIP::192.0.2.7::5025::SOCKET`, `USB0::...::INSTR`), seen to be
+    there.
 
     Supported: for "laser" Santec's TSL series, for "bias" Keysight's N6700 family, for "meter" Thorlabs'
     power meters. Raises `InstrumentGone`, `InstrumentSilent`, `WrongInstrument`, `AddressError` for an unknown role
@@ -72,7 +73,9 @@ class Instruments:
 
 
 def open_bench(resources: Mapping[str, str], *, timeout_s: float = 2.0) -> Instruments:
-    """The instruments of a bench by role, such as `soc.bench()` of a twin gives. Raises what `open_instrument` does."""
+    """Return the instruments of a bench by role, such as `soc.bench()` of a twin gives. Raises what `open_instrument`
+    does.
+    """
     opened: dict[str, TunableLaser | BiasSupply | PowerMeter] = {}
     try:
         for role, resource in resources.items():

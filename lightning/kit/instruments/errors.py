@@ -1,4 +1,4 @@
-"""What can go wrong with a laboratory instrument.
+"""Errors of laboratory instruments.
 
     DeviceError
     └── InstrumentError

@@ -13,7 +13,7 @@ class TunableLaser(Protocol):
 
     @property
     def identity(self) -> Identity:
-        """Which instrument this is."""
+        """The instrument's answer to `*IDN?`."""
         ...
 
     def turn_on(self) -> None:
@@ -25,7 +25,7 @@ class TunableLaser(Protocol):
         ...
 
     def is_on(self) -> bool:
-        """Whether it lets light out, by its own account."""
+        """Return whether it lets light out, by its own account."""
         ...
 
     def set_power_dbm(self, power_dbm: float) -> None:
@@ -67,7 +67,7 @@ class SantecLaser:
 
     @property
     def identity(self) -> Identity:
-        """Which instrument this is."""
+        """The instrument's answer to `*IDN?`."""
         return self._session.identity
 
     def turn_on(self) -> None:
@@ -93,7 +93,7 @@ class SantecLaser:
             )
 
     def is_on(self) -> bool:
-        """Whether the diode is on and the shutter open, by its own account."""
+        """Return whether the diode is on and the shutter open, by its own account."""
         return self._session.ask_truth(":POW:STAT?") and not self._session.ask_truth(":POW:SHUT?")
 
     def set_power_dbm(self, power_dbm: float) -> None:
@@ -115,7 +115,7 @@ class SantecLaser:
         return self._session.ask_number(":POW:ACT?")
 
     def wavelength_range_nm(self) -> tuple[float, float]:
-        """The ends of its tuning."""
+        """Return the ends of its tuning."""
         return self._session.ask_number(":WAV:MIN?"), self._session.ask_number(":WAV:MAX?")
 
     def set_wavelength_nm(self, wavelength_nm: float) -> None:
@@ -137,7 +137,7 @@ class SantecLaser:
         self._session.wait_until(lambda: self._session.ask_truth("*OPC?"), what)
 
     def _in_dbm(self) -> None:
-        """Powers are in mW where somebody pressed the key."""
+        """Check that powers are in dBm: they are in mW where somebody pressed the key."""
         if self._session.ask_truth(":POW:UNIT?"):
             self._session.tell(":POW:UNIT 0")
 

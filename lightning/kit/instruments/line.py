@@ -68,7 +68,7 @@ def _opened(resource: str, timeout_s: float, *, backend: str) -> Any:
 
 
 def _not_opened(resource: str, error: Exception) -> Exception:
-    """What it means that PyVISA could not open a resource: its name, our installation, or nobody there."""
+    """Return the error for a resource that PyVISA could not open: its name, our installation, or nobody there."""
     import pyvisa
 
     if getattr(error, "error_code", None) == pyvisa.constants.StatusCode.error_invalid_resource_name:
@@ -142,7 +142,7 @@ class SocketLine:
             self._visa.close()
 
     def _cut(self) -> tuple[str, bool]:
-        """The first complete line of what has arrived, and whether there is one."""
+        """Return the first complete line of what has arrived, and whether there is one."""
         self._rest = self._rest.lstrip(b"\r\n")
         match = _ENDS.search(self._rest)
         if match is None:
@@ -154,7 +154,7 @@ class SocketLine:
             raise _unreadable(self._resource, line) from None
 
     def _refuse_leftovers(self) -> None:
-        """Nothing may wait to be read when a question is asked: it would be taken for the answer."""
+        """Check that nothing waits to be read when a question is asked: it would be taken for the answer."""
         while self._wait(select.POLLIN, 0.0):
             self._rest += self._take()
         if self._rest.strip():
@@ -169,7 +169,7 @@ class SocketLine:
             raise _unreadable(self._resource, self._rest[:40])
 
     def _take(self) -> bytes:
-        """What has arrived and no more, so that PyVISA never waits. Raises `InstrumentGone` at a hang-up."""
+        """Return what has arrived and no more, so that PyVISA never waits. Raises `InstrumentGone` at a hang-up."""
         try:
             count = len(self._socket.recv(_CHUNK_BYTES, socket.MSG_PEEK))
             data: bytes = self._visa.read_bytes(count) if count else b""

@@ -13,7 +13,7 @@ class PowerMeter(Protocol):
 
     @property
     def identity(self) -> Identity:
-        """Which instrument this is."""
+        """The instrument's answer to `*IDN?`."""
         ...
 
     def power_w(self) -> float:
@@ -21,7 +21,7 @@ class PowerMeter(Protocol):
         ...
 
     def power_dbm(self) -> float:
-        """The same in dBm; minus infinity where the reading is not above zero."""
+        """Return the same in dBm; minus infinity where the reading is not above zero."""
         ...
 
     def set_wavelength_nm(self, wavelength_nm: float) -> None:
@@ -29,7 +29,7 @@ class PowerMeter(Protocol):
         ...
 
     def set_averages(self, count: int) -> None:
-        """Readings of which each answer is the mean."""
+        """Set the readings of which each answer is the mean."""
         ...
 
     def close(self) -> None:
@@ -48,7 +48,7 @@ class ThorlabsMeter:
 
     @property
     def identity(self) -> Identity:
-        """Which instrument this is."""
+        """The instrument's answer to `*IDN?`."""
         return self._session.identity
 
     def power_w(self) -> float:
@@ -71,7 +71,7 @@ class ThorlabsMeter:
         )
 
     def set_averages(self, count: int) -> None:
-        """Readings of which each answer is the mean."""
+        """Set the readings of which each answer is the mean."""
         self._session.within("a number of readings of", count, *self.AVERAGES)
         self._session.tell(f"SENS:AVER:COUN {count}")
         self._session.compare("the number of readings", count, self._session.ask_number("SENS:AVER:COUN?"), 0)

@@ -28,7 +28,7 @@ OpenLine = Callable[[str, float], Line]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What `*IDN?` says."""
+    """Answer to `*IDN?`."""
 
     make: str
     model: str
@@ -66,7 +66,7 @@ class Session:
 
     @property
     def identity(self) -> Identity:
-        """Who answers at the address."""
+        """Return who answers at the address."""
         with self._lock:
             self._connected()
             assert self._identity is not None
@@ -78,7 +78,7 @@ class Session:
             self._connected()
 
     def ask(self, query: str) -> str:
-        """The answer to a query. Raises `InstrumentError`."""
+        """Send a query, and return the answer. Raises `InstrumentError`."""
         with self._lock:
             line = self._connected()
             try:
@@ -88,7 +88,7 @@ class Session:
                 raise
 
     def ask_number(self, query: str) -> float:
-        """The answer, a finite number. Raises `InstrumentError`."""
+        """Send a query, and return the answer, a finite number. Raises `InstrumentError`."""
         reply = self.ask(query)
         try:
             value = float(reply)
@@ -99,11 +99,11 @@ class Session:
         return value
 
     def ask_truth(self, query: str) -> bool:
-        """The answer, `1` or `0`, `ON` or `OFF`. Raises `InstrumentError`."""
+        """Send a query, and return the answer, `1` or `0`, `ON` or `OFF`, as a truth. Raises `InstrumentError`."""
         return self.ask_word(query, "1", "0", "ON", "OFF") in ("1", "ON")
 
     def ask_word(self, query: str, *words: str) -> str:
-        """The answer, one of some words, in upper case. Raises `InstrumentError`."""
+        """Send a query, and return the answer, one of some words, in upper case. Raises `InstrumentError`."""
         reply = self.ask(query)
         if reply.upper() not in words:
             raise self._unreadable(query, reply, " or ".join(words[:2]))

@@ -12,12 +12,12 @@ class BiasSupply(Protocol):
 
     @property
     def identity(self) -> Identity:
-        """Which instrument this is."""
+        """The instrument's answer to `*IDN?`."""
         ...
 
     @property
     def outputs(self) -> int:
-        """How many there are."""
+        """The number of outputs."""
         ...
 
     @property
@@ -42,7 +42,7 @@ class BiasSupply(Protocol):
         ...
 
     def is_on(self, output: int) -> bool:
-        """Whether an output is connected."""
+        """Return whether an output is connected."""
         ...
 
     def close(self) -> None:
@@ -65,12 +65,12 @@ class KeysightSupply:
 
     @property
     def identity(self) -> Identity:
-        """Which instrument this is."""
+        """The instrument's answer to `*IDN?`."""
         return self._session.identity
 
     @property
     def outputs(self) -> int:
-        """How many there are."""
+        """The number of outputs."""
         if not self._outputs:
             self._outputs = round(self._session.ask_number("SYST:CHAN?"))
         return self._outputs
@@ -106,7 +106,7 @@ class KeysightSupply:
         self._switch(output, on=False)
 
     def is_on(self, output: int) -> bool:
-        """Whether an output is connected."""
+        """Return whether an output is connected."""
         return self._session.ask_truth(f"OUTP? {self._channel(output)}")
 
     def close(self) -> None:

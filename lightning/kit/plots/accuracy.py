@@ -1,4 +1,4 @@
-"""How good results are: how far they are off, and each against the truth.
+"""Plots of results: how far they are off, and each against the truth.
 
 Accuracy in per cent is 100 - 100 * RMSE of the result normalised to 1 (`lightning.kit.calibration.accuracy`).
 """
@@ -21,8 +21,8 @@ BINS = 61
 def error_histogram(
     results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, device: DeviceIdentity
 ) -> Plot:
-    """How many results of a*b/255 are off by how much, in steps of 255, beside a normal distribution of the same
-    mean and standard deviation.
+    """Plot how many results of a*b/255 are off by how much, in LSB, with a normal distribution of the same mean and
+    standard deviation.
 
     `results` may be rounded or analogue; `a`, `b` are values of 0..255 (or signed), shaped as the results.
     """
@@ -47,7 +47,7 @@ def error_histogram(
 
 
 def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, device: DeviceIdentity) -> Plot:
-    """Every result against a*b/255: above on the line where it should be, below how far it is off.
+    """Plot every result against a*b/255: above on the line where it should be, below how far it is off.
 
     Arguments as for `error_histogram`.
     """
@@ -73,7 +73,7 @@ def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, de
 
 
 def _opaque(names: Any) -> None:
-    """Symbols of a legend that can be seen, however faint the cloud of points is."""
+    """Make symbols of a legend visible, however faint the cloud of points is."""
     for handle in names.legend_handles:
         handle.set_alpha(1)
 

@@ -30,7 +30,7 @@ class Swept(Protocol):
 
     @property
     def curve(self) -> Fringe:
-        """What was fitted."""
+        """Return what was fitted."""
         ...
 
 
@@ -63,7 +63,7 @@ def transfer_curves(sweeps: Mapping[int, Swept], device: DeviceIdentity) -> Plot
 
 
 def kept_sweeps(calibration: Calibration, raw: Mapping[str, npt.NDArray[Any]]) -> dict[int, Sweep]:
-    """The sweeps of a calibration, from the raw data kept with it; empty where none were kept."""
+    """Return the sweeps of a calibration, from the raw data kept with it; empty where none were kept."""
     return {
         index: Sweep(
             index=index,

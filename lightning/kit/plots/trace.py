@@ -1,4 +1,4 @@
-"""What a readout recorded."""
+"""A plot of a recorded waveform."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def waveform(recorded: Waveform, *, decoded: int | None = None) -> Plot:
 
 
 def _shade(axes: Any, recorded: Waveform, calibration: Calibration) -> None:
-    """From the arrival of the last modulator's light to the end of the first one's."""
+    """Shade from the arrival of the last modulator's light to the end of the first one's."""
     arrival, tick_us = calibration.timing.arrival, calibration.timing.tick_ns * 1e-3
     start, end = max(arrival) * tick_us, min(arrival) * tick_us + recorded.origin.pulse_ns * 1e-3
     axes.axvspan(start, end, color=SHADE, zorder=0)
@@ -58,7 +58,7 @@ def _shade(axes: Any, recorded: Waveform, calibration: Calibration) -> None:
 
 
 def _operands(settings: Settings, words: tuple[int, ...], decoded: int | None) -> str:
-    """`100 × 50 / 255 = 20`; of the second pair only when it is lit, of bare words what they are."""
+    """Return `100 × 50 / 255 = 20`; of the second pair only when it is lit, of bare words what they are."""
     if any(settings.values[i] is None for i in settings.driven):
         return f"gain words {', '.join(map(str, words))}"
     one, two, three, four = (each or 0 for each in settings.values)

@@ -38,21 +38,21 @@ class Profile:
     """QICK's configuration document."""
 
     def soccfg(self) -> Any:
-        """A `qick.QickConfig` to compile programs with. Raises `MissingLibrary` without QICK."""
+        """Return a `qick.QickConfig` to compile programs with. Raises `MissingLibrary` without QICK."""
         qick = needed("qick", "to compile programs")
         return qick.QickConfig(copy.deepcopy(self.config))
 
 
 @lru_cache
 def load(name: str) -> Profile:
-    """The profile of this name. Raises `UnknownProfile`."""
+    """Return the profile of this name. Raises `UnknownProfile`."""
     if name not in NAMES:
         raise UnknownProfile(f"there is no profile {name!r}", hint=f"Known are {', '.join(NAMES)}")
     return parse(json.loads(files(__name__).joinpath(f"{name}.json").read_text("utf-8")))
 
 
 def parse(document: dict[str, Any]) -> Profile:
-    """A profile from its document."""
+    """Return a profile from its document."""
     coupling, clocks = document["coupling"], document["clocks"]
     return Profile(
         name=document["name"],
@@ -70,5 +70,5 @@ def parse(document: dict[str, Any]) -> Profile:
 
 @lru_cache
 def of_board(board: str) -> tuple[Profile, ...]:
-    """Profiles for this board, however its name is written."""
+    """Return the profiles for this board, however its name is written."""
     return tuple(each for each in map(load, NAMES) if each.board.lower() == board.lower())

@@ -29,19 +29,19 @@ class Compiled(Protocol):
     """QICK's own object: `asm()`, `dump_prog()`, `binprog`."""
 
     def acquire_decimated(self, soc: Any, *, progress: bool) -> list[Floats]:
-        """One array (reps, 2, samples) per readout, averaged over the runs."""
+        """Return one array (reps, 2, samples) per readout, averaged over the runs."""
         ...
 
     def rounds(self) -> list[list[Floats]]:
-        """The runs of the last acquisition, before averaging."""
+        """Return the runs of the last acquisition, before averaging."""
         ...
 
     def acquire(self, soc: Any, *, progress: bool) -> list[Floats]:
-        """(2,) per readout: mean I and Q of the window in counts, over all shots and runs."""
+        """Return the mean I and Q of the window in counts, over all shots and runs, (2,) per readout."""
         ...
 
     def duration_s(self) -> float:
-        """How long one run takes on the device."""
+        """Return how long one run takes on the device."""
         ...
 
 
@@ -63,5 +63,5 @@ def build(soccfg: Any, settings: Settings, words: dict[int, int]) -> Compiled:
 
 
 def by_shot(data: npt.NDArray[np.float64], settings: Settings) -> Floats:
-    """(reps, 2, samples), also when QICK leaves out the axis of a single repetition."""
+    """Return the samples by shot, (reps, 2, samples), also when QICK leaves out the axis of a single repetition."""
     return np.asarray(data, dtype=float).reshape(settings.reps, 2, settings.readout_length)

@@ -1,4 +1,4 @@
-"""How long a compiled program of version 1 takes, read from its words.
+"""Duration of a compiled program of version 1, read from its words.
 
 Time passes in such a program by `synci` (0x14), which moves the reference time on; `loopnz` (0x30) jumps back and
 counts a register down, which `regwi` (0x19) has set before. Fields as in QICK's table of instructions: page in bits
@@ -17,7 +17,7 @@ _IMMEDIATE = (1 << 31) - 1
 
 
 def ticks(words: Sequence[int], *, per_instruction: int = 0) -> int | None:
-    """Ticks of the processor's clock from the start to the end; None where the words do not tell.
+    """Return the ticks of the processor's clock from the start to the end; None where the words do not tell.
 
     `per_instruction` ticks are added for each instruction that is carried out. A loop of three rounds, of ten ticks
     each:
@@ -47,7 +47,9 @@ def ticks(words: Sequence[int], *, per_instruction: int = 0) -> int | None:
 
 
 def _count(words: Sequence[int], loop: int, start: int) -> int | None:
-    """How often the loop jumps back: what was last written into its register before it begins, if it is known."""
+    """Return how often the loop jumps back: what was last written into its register before it begins, if it
+    is known.
+    """
     register = _register(words[loop])
     if start > loop:
         return None

@@ -40,7 +40,7 @@ class ShotProgram(AveragerProgram):  # type: ignore[misc]
         self.synci(SETTLE_TICKS)
 
     def body(self) -> None:
-        """One shot."""
+        """Play one shot."""
         settings: Settings = self.cfg["settings"]
         for channel in self.cfg["words"]:
             self.pulse(ch=channel, t=0)
@@ -63,21 +63,21 @@ class ShotV1:
         self.program = ShotProgram(soccfg, config)
 
     def acquire_decimated(self, soc: Any, *, progress: bool) -> list[Floats]:
-        """One array (reps, 2, samples) per readout, averaged over the runs."""
+        """Return one array (reps, 2, samples) per readout, averaged over the runs."""
         found = self.program.acquire_decimated(soc, progress=progress)
         return [by_shot(each, self.settings) for each in found]
 
     def rounds(self) -> list[list[Floats]]:
-        """The runs of the last acquisition, before averaging."""
+        """Return the runs of the last acquisition, before averaging."""
         return [[by_shot(each, self.settings) for each in run] for run in self.program.get_rounds()]
 
     def acquire(self, soc: Any, *, progress: bool) -> list[Floats]:
-        """(2,) per readout: mean I and Q of the window in counts, over all shots and runs."""
+        """Return the mean I and Q of the window in counts, over all shots and runs, (2,) per readout."""
         i, q = self.program.acquire(soc, progress=progress)
         return [np.array([each_i[0], each_q[0]]) for each_i, each_q in zip(i, q, strict=True)]
 
     def duration_s(self) -> float:
-        """How long one run takes: ticks of the compiled program over the processor's clock."""
+        """Return how long one run takes: ticks of the compiled program over the processor's clock."""
         f_time_mhz = float(self.program.tproccfg["f_time"])
         length = ticks(self.program.binprog)
         assert length is not None, "this program has neither branches nor times in registers"

@@ -69,21 +69,21 @@ class ShotV2:
         )
 
     def acquire_decimated(self, soc: Any, *, progress: bool) -> list[Floats]:
-        """One array (reps, 2, samples) per readout, averaged over the runs."""
+        """Return one array (reps, 2, samples) per readout, averaged over the runs."""
         found = self.program.acquire_decimated(soc, rounds=self.settings.soft_avgs, progress=progress)
         return [self._by_shot(each) for each in found]
 
     def rounds(self) -> list[list[Floats]]:
-        """The runs of the last acquisition, before averaging."""
+        """Return the runs of the last acquisition, before averaging."""
         return [[self._by_shot(each) for each in run] for run in self.program.get_rounds()]
 
     def acquire(self, soc: Any, *, progress: bool) -> list[Floats]:
-        """(2,) per readout: mean I and Q of the window in counts, over all shots and runs."""
+        """Return the mean I and Q of the window in counts, over all shots and runs, (2,) per readout."""
         found = self.program.acquire(soc, rounds=self.settings.soft_avgs, progress=progress)
         return [np.asarray(each, dtype=float).reshape(2) for each in found]
 
     def duration_s(self) -> float:
-        """How long one run takes: a lower bound from the windows and pauses, whatever the instructions take."""
+        """Return how long one run takes: a lower bound from the windows and pauses, whatever the instructions take."""
         settings = self.settings
         window = self.program.cycles2us(settings.adc_trig_offset) + max(
             self.program.cycles2us(settings.readout_length, ro_ch=each) for each in settings.readouts

@@ -1,4 +1,4 @@
-"""What goes to and from a QickSoc, as JSON with the arrays put aside."""
+"""Packing of what goes to and from a QickSoc, as JSON with the arrays put aside."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 
 def packed(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
-    """As JSON; arrays are put aside, tuples, and dictionaries whose keys are no texts, are marked as such."""
+    """Return a value as JSON; arrays are put aside, tuples, and dictionaries whose keys are no texts, are marked as
+    such.
+    """
     if isinstance(value, np.ndarray):
         arrays.append(value)
         return {"": "array", "name": f"array{len(arrays) - 1}"}
@@ -25,7 +27,7 @@ def packed(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A number or a text as it is; what is neither, by its looks."""
+    """Return a number or a text as it is; what is neither, by its looks."""
     number = value.item() if isinstance(value, np.generic) else value
     if number is None or isinstance(number, (bool, int, float, str)):
         return number

@@ -50,7 +50,7 @@ class Event:
     times: int = 1
 
     def repeats(self, other: Event) -> bool:
-        """Whether the other is the same look at the same thing: only looks at counters are gathered."""
+        """Return whether the other is the same look at the same thing: only looks at counters are gathered."""
         ours = (self.call, self.args, self.kwargs, self.result, self.error)
         return self.call == "get_tproc_counter" and ours == (
             other.call,
@@ -63,7 +63,7 @@ class Event:
 
 @dataclass(slots=True)
 class Recording:
-    """What a file holds."""
+    """Content of a file."""
 
     made: datetime
     device: Mapping[str, Any]
@@ -118,7 +118,7 @@ class Recorder:
 
 @contextlib.contextmanager
 def record(soc: Any, file: str | Path) -> Iterator[GuardedSoc]:
-    """The same device, writing down what happens; the file is there when the block ends, also by an error.
+    """Yield the same device, writing down what happens; the file is there when the block ends, also by an error.
 
     Raises `RecordingError` when the file cannot be written.
     """
@@ -138,7 +138,7 @@ def record(soc: Any, file: str | Path) -> Iterator[GuardedSoc]:
 
 
 def _calibration_document(device: GuardedSoc) -> dict[str, Any] | None:
-    """The calibration in use; one that must not be used is none."""
+    """Return the calibration in use; one that must not be used is none."""
     from lightning.kit.calibration import find, to_json
 
     try:

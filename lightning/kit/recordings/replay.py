@@ -28,7 +28,7 @@ PREFIX = "replay://"
 
 
 def connect(address: str) -> ReplayedSoc:
-    """The device that the file makes. Raises `AddressError`, `RecordingError`."""
+    """Return the device that the file makes. Raises `AddressError`, `RecordingError`."""
     path = address.removeprefix(PREFIX)
     if not path:
         raise AddressError(f"{address!r} names no file", hint="Write replay://FILE, as in replay://fault.npz")
@@ -70,17 +70,17 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         return Configuration(Settings.from_dict(self._recording.settings))
 
     def factory_calibration(self) -> dict[str, Any] | None:
-        """The calibration that was in use; None when there was none."""
+        """Return the calibration that was in use; None when there was none."""
         found = self._recording.calibration
         return None if found is None else dict(found)
 
     def clocks_locked(self) -> bool:
-        """As recorded; they were when nobody asked."""
+        """Return whether they were locked, as recorded; they were when nobody asked."""
         found = [each.result for each in self._recording.events if each.call == "clocks_locked"]
         return bool(found[-1]) if found else True
 
     def get_sample_rates(self) -> Any:
-        """As recorded, or as the configuration says."""
+        """Return the rates as recorded, or as the configuration says."""
         found = [each.result for each in self._recording.events if each.call == "get_sample_rates"]
         tiles = self["rf"]["tiles"]
         nominal = {kind: {tile: each["fs"] for tile, each in tiles[kind].items()} for kind in ("dac", "adc")}
@@ -105,7 +105,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         self._answer("start_tproc")
 
     def start_readout(self, *_: Any, **__: Any) -> None:
-        """As `start_tproc`, for sums that are streamed."""
+        """Start a readout, as `start_tproc` does a program, for sums that are streamed."""
         self._begin()
         self._answer("start_readout")
 
@@ -138,7 +138,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         return {each.call for each in self._recording.events}
 
     def _answer(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """What was recorded next for this call; what it sends is noted."""
+        """Return what was recorded next for this call; what it sends is noted."""
         place = note(self._sent, name, args, kwargs)
         if place is not None:
             self._fresh.add(place)
@@ -175,12 +175,12 @@ class Acquisition:
     begun: bool = False
 
     def fits(self, sent: Sent, fresh: set[Hashable]) -> bool:
-        """Whether the same is sent now, in all places that this program or the recorded one has written."""
+        """Return whether the same is sent now, in all places that this program or the recorded one has written."""
         return all(self.sent.get(place) == sent.get(place) for place in self.fresh | fresh)
 
 
 def _by_program(events: list[Event]) -> list[Acquisition]:
-    """Every program that was loaded."""
+    """Return every program that was loaded."""
     found: list[Acquisition] = []
     sent: Sent = {}
     fresh: set[Hashable] = set()
@@ -211,7 +211,9 @@ def _queues(events: list[Event]) -> dict[str, deque[Event]]:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Programs of version 1 are lists of words, those of version 2 dictionaries of arrays."""
+    """Return whether two programs are equal: those of version 1 are lists of words, those of version 2 dictionaries of
+    arrays.
+    """
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
     if one is None or other is None:
@@ -238,6 +240,6 @@ _REPEATED = {
 
 
 def _error(kind: str, message: str) -> Exception:
-    """The recorded error as itself where it is a usual one, else as a broken connection."""
+    """Return the recorded error as itself where it is a builtin one, else as a broken connection."""
     found = _REPEATED.get(kind)
     return ConnectionError(f"{kind}: {message}") if found is None else found(message)

@@ -1,4 +1,4 @@
-"""What was sent to a device beside its program: tables, envelopes, registers and windows.
+"""Data sent to a device with its program: tables, envelopes, registers and windows.
 
 A program is the same whatever its tables hold. So a replay compares these too, by a digest of each.
 """
@@ -48,7 +48,7 @@ def note(sent: Sent, call: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 
 
 def _plain(value: Any) -> Any:
-    """The same for lists and arrays, and for numbers of any width: over a network QICK sends lists."""
+    """Return the same for lists and arrays, and for numbers of any width: over a network QICK sends lists."""
     if isinstance(value, Mapping):
         return sorted((str(key), _plain(each)) for key, each in value.items())
     if isinstance(value, np.generic):
@@ -62,7 +62,7 @@ def _plain(value: Any) -> Any:
 
 
 def _whole_numbers(value: Any) -> npt.NDArray[np.int64] | None:
-    """As one array, where it is one of whole numbers: envelopes are long."""
+    """Return the words as one array, where they are whole numbers: envelopes are long."""
     try:
         found = np.asarray(value)
     except ValueError:  # of unequal lengths

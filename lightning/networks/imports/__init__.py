@@ -24,7 +24,7 @@ __all__ = ["from_torch", "load_network"]
 
 
 def load_network(path: str | Path, preprocessing: Preprocessing | None = None) -> Network:
-    """The network in an `.onnx` file, or of the weights in an `.npz` file.
+    """Return the network in an `.onnx` file, or of the weights in an `.npz` file.
 
     `preprocessing` replaces what the file stands for: pixels / 255 for `.npz`; for `.onnx` what its metadata say, as
     `to_onnx` writes them, else nothing. Raises

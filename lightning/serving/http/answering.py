@@ -39,14 +39,16 @@ class FreshKeys:
     next: int = 0
 
     def take(self, images: int) -> int:
-        """The first of as many new keys."""
+        """Take as many new keys, and return the first."""
         first = self.next
         self.next = (first + images) % KEYS
         return first
 
 
 def task_of(request: InferRequest, loaded: ModelInstance, fresh: FreshKeys, arrived: float) -> Task:
-    """What is to be computed. Raises `MalformedRequest`, or `InputError` where the model takes other data."""
+    """Return the task that a request asks for. Raises `MalformedRequest`, or `InputError` where the model takes other
+    data.
+    """
     inputs = _input(request, loaded)
     first = _first_key(request)
     if first is None:
@@ -55,7 +57,7 @@ def task_of(request: InferRequest, loaded: ModelInstance, fresh: FreshKeys, arri
 
 
 def keys_from(first: int, images: int) -> Keys:
-    """As many keys, beginning with the first and going round at 2**64.
+    """Return as many keys, beginning with the first and going round at 2**64.
 
     >>> keys_from(2**64 - 1, 2).tolist()
     [18446744073709551615, 0]
@@ -66,7 +68,7 @@ def keys_from(first: int, images: int) -> Keys:
 
 
 def key_of(identity: str) -> int:
-    """The key of a request's id: the number that it is, or else its hash (BLAKE2b, 8 bytes).
+    """Return the key of a request's id: the number that it is, or else its hash (BLAKE2b, 8 bytes).
 
     >>> key_of("17")
     17
@@ -77,7 +79,10 @@ def key_of(identity: str) -> int:
 
 
 def timeout_s(parameters: Mapping[str, Any]) -> float:
-    """How long an answer is wanted: `timeout` is in microseconds, as Triton has it. Raises `MalformedRequest`."""
+    """Return how long an answer is wanted: `timeout` is in microseconds, as Triton has it.
+
+    Raises `MalformedRequest`.
+    """
     timeout = parameters.get("timeout")
     if timeout is None:
         return math.inf
@@ -89,7 +94,7 @@ def timeout_s(parameters: Mapping[str, Any]) -> float:
 
 
 async def run(loaded: ModelInstance, task: Task) -> Answers:
-    """What the model answers: at once where that is quick, else in its thread. Raises `DeadlineMissed`."""
+    """Run the model: at once where that is quick, else in its thread. Raises `DeadlineMissed`."""
     _in_time(task, loaded.seconds_per_image if loaded.seconds_per_image < math.inf else 0.0)
     if len(task.inputs) * loaded.seconds_per_image > AT_ONCE_S or not loaded.lock.acquire(timeout=0):
         loop = asyncio.get_running_loop()
@@ -103,7 +108,7 @@ async def run(loaded: ModelInstance, task: Task) -> Answers:
 
 
 def answer_of(request: InferRequest, loaded: ModelInstance, task: Task, answers: Answers) -> Body:
-    """The answer as bytes; its parameters say which noise it had, and what it would cost the datapath."""
+    """Return the answer as bytes; its parameters say which noise it had, and what it would cost the datapath."""
     parameters = {
         "fidelity": loaded.executor.fidelity,
         "key": int(task.keys[0]),
@@ -142,7 +147,7 @@ def _input(request: InferRequest, loaded: ModelInstance) -> Array:
 
 
 def as_bytes(numbers: Array) -> Array:
-    """The same numbers as bytes, if they all are 0 .. 255 and whole, as of an image; else as they were.
+    """Return the same numbers as bytes, if they all are 0 .. 255 and whole, as of an image; else as they were.
 
     >>> as_bytes(np.array([0.0, 255.0])).dtype, as_bytes(np.array([0.5])).dtype
     (dtype('uint8'), dtype('float64'))

@@ -35,7 +35,7 @@ class Service:
         self.face = build_face(infer, packets)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it."""
+        """Serve a request as ASGI has it."""
         if scope["type"] == "http" and scope["method"] == "POST":
             match scope["path"].split("/"):
                 case ["", "v2", "models", model, "infer"]:
@@ -55,7 +55,7 @@ class Service:
 
 
 def build_face(infer: Infer, packets: ReadPackets | None = None) -> FastAPI:
-    """Everything but answers. What is slow (loading) runs in a thread."""
+    """Return the app of everything but answers. What is slow (loading) runs in a thread."""
     face = FastAPI(title="lightning", version=our_version(), description="Open Inference Protocol (v2).")
     _add_health(face, infer)
     _add_models(face, infer)
@@ -64,14 +64,14 @@ def build_face(infer: Infer, packets: ReadPackets | None = None) -> FastAPI:
 
     @face.get("/metrics")
     async def metrics() -> Response:
-        """What happened, for Prometheus."""
+        """Answer with what happened, for Prometheus."""
         return Response(exposition(infer.repository, infer.counts, packets), media_type=PROMETHEUS)
 
     return face
 
 
 def our_version() -> str:
-    """Of this toolkit."""
+    """Return the version of this toolkit."""
     try:
         return version("lightbed")
     except PackageNotFoundError:
@@ -79,7 +79,7 @@ def our_version() -> str:
 
 
 def metadata(loaded: ModelInstance) -> Document:
-    """What the protocol tells of a model. Inputs of any datatype of numbers are taken."""
+    """Return what the protocol tells of a model. Inputs of any datatype of numbers are taken."""
     network = loaded.model.network
     return {
         "name": loaded.name,
@@ -100,7 +100,7 @@ def metadata(loaded: ModelInstance) -> Document:
 def _add_health(face: FastAPI, infer: Infer) -> None:
     @face.get("/v2")
     async def server() -> Document:
-        """Which server this is."""
+        """Answer with which server this is."""
         return {
             "name": "lightbed",
             "version": our_version(),
@@ -109,12 +109,12 @@ def _add_health(face: FastAPI, infer: Infer) -> None:
 
     @face.get("/v2/health/live")
     async def live() -> Document:
-        """Whether the server runs."""
+        """Answer whether the server runs."""
         return {"live": True}
 
     @face.get("/v2/health/ready")
     async def ready(response: Response) -> Document:
-        """Whether there is a model to ask. Loaded models are warm."""
+        """Answer whether there is a model to ask. Loaded models are warm."""
         found = bool(infer.repository.serving())
         response.status_code = 200 if found else 503
         return {"ready": found}
@@ -124,28 +124,28 @@ def _add_models(face: FastAPI, infer: Infer) -> None:
     @face.get(MODEL)
     @face.get(VERSION)
     async def model_metadata(model: str, number: str | None = None) -> Document:
-        """Names, datatypes and shapes of what a model takes and gives."""
+        """Answer with names, datatypes and shapes of what a model takes and gives."""
         with infer.repository.acquire(model, number) as loaded:
             return metadata(loaded)
 
     @face.get(MODEL + "/ready")
     @face.get(VERSION + "/ready")
     async def model_ready(model: str, number: str | None = None) -> Document:
-        """Whether a model is in service."""
+        """Answer whether a model is in service."""
         with infer.repository.acquire(model, number) as loaded:
             return {"name": loaded.name, "ready": True}
 
     @face.post(MODEL + "/infer", openapi_extra=INFER)
     @face.post(VERSION + "/infer", openapi_extra=INFER)
     async def answer(request: Request, model: str, number: str | None = None) -> Response:
-        """Answers of a model for a batch. JSON, or JSON with binary tensors behind it."""
+        """Answer a batch with a model. JSON, or JSON with binary tensors behind it."""
         return _response(await infer.reply(model, number, request.scope, request.receive))
 
 
 def _add_repository(face: FastAPI, infer: Infer) -> None:
     @face.post("/v2/repository/index")
     async def index(request: Request) -> list[Document]:
-        """Models in service, and files that could be loaded."""
+        """Answer with the models in service, and files that could be loaded."""
         only_ready = (await _asked(request, infer)).get("ready") is True
         listed = infer.repository.index()
         return [

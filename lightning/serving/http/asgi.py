@@ -68,24 +68,24 @@ class Reply:
     headers: tuple[tuple[bytes, bytes], ...] = field(default=(JSON,))
 
     async def send(self, send: Send) -> None:
-        """As the two messages of ASGI."""
+        """Send the reply as the two messages of ASGI."""
         headers = [*self.headers, (b"content-length", b"%d" % len(self.body))]
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": self.body})
 
 
 def status_of(error: LightningError) -> int:
-    """Of the nearest class that has one."""
+    """Return the status of the nearest class that has one."""
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
 def refusal(error: LightningError, headers: Pairs) -> Reply:
-    """The document of an error, as the protocol has it, with our code beside it."""
+    """Return the document of an error, as the protocol has it, with our code."""
     return refused(str(error), error.code, status_of(error), headers)
 
 
 def refused(message: str, code: str, status: int, headers: Pairs = ()) -> Reply:
-    """As `refusal`, for what is no error of ours.
+    """Return the reply as `refusal` does, for what is no error of ours.
 
     Who waits for leave to send a body (`Expect: 100-continue`) will not send it now, so the connection cannot be used
     again; others' bodies are read and thrown away.
@@ -97,7 +97,7 @@ def refused(message: str, code: str, status: int, headers: Pairs = ()) -> Reply:
 
 
 def header(headers: Pairs, name: bytes) -> bytes | None:
-    """The value of a header; ASGI gives names in small letters."""
+    """Return the value of a header; ASGI gives names in small letters."""
     for key, value in headers:
         if key == name:
             return value
@@ -105,7 +105,7 @@ def header(headers: Pairs, name: bytes) -> bytes | None:
 
 
 def header_length(headers: Pairs) -> int | None:
-    """How many bytes of the body are JSON, if a header says so. Raises `MalformedRequest`."""
+    """Return how many bytes of the body are JSON, if a header says so. Raises `MalformedRequest`."""
     found = header(headers, HEADER_LENGTH)
     if found is None:
         return None
@@ -117,7 +117,7 @@ def header_length(headers: Pairs) -> int | None:
 
 
 def body_bytes(headers: Pairs, limit: int) -> int:
-    """How long the body will be at most. Raises `RequestTooLarge` where that is more than the limit."""
+    """Return how long the body will be at most. Raises `RequestTooLarge` where that is more than the limit."""
     announced = header(headers, b"content-length")
     if announced is None:
         return limit
@@ -128,7 +128,7 @@ def body_bytes(headers: Pairs, limit: int) -> int:
 
 
 async def read_body(headers: Pairs, receive: Receive, limit: int, take: Take = lambda _: None) -> bytes:
-    """The whole body. Raises `RequestTooLarge` as it comes, `DeadlineMissed`, `Disconnected`, `MalformedRequest`.
+    """Read the whole body. Raises `RequestTooLarge` as it comes, `DeadlineMissed`, `Disconnected`, `MalformedRequest`.
 
     `take` is told how many bytes came, each time, and may refuse them.
     """

@@ -44,7 +44,7 @@ LARGEST = 2**40
 
 
 def datatype_named(name: object) -> np.dtype[Any]:
-    """The type of numpy that a datatype means. Raises `MalformedRequest` for one that holds no numbers."""
+    """Return the type of numpy that a datatype means. Raises `MalformedRequest` for one that holds no numbers."""
     found = DATATYPES.get(name) if isinstance(name, str) else None
     if found is None:
         raise MalformedRequest(
@@ -54,7 +54,7 @@ def datatype_named(name: object) -> np.dtype[Any]:
 
 
 def shape_of(given: object) -> Shape:
-    """A tensor's shape from a document. Raises `MalformedRequest`."""
+    """Return a tensor's shape from a document. Raises `MalformedRequest`."""
     if (
         isinstance(given, list)
         and 0 < len(given) <= AXES
@@ -68,7 +68,7 @@ def shape_of(given: object) -> Shape:
 
 
 def from_bytes(raw: bytes, datatype: object, shape: Shape) -> Array:
-    r"""The numbers in `raw`, which are not copied and so read-only. Raises `MalformedRequest`.
+    r"""Return the numbers in `raw`, which are not copied and so read-only. Raises `MalformedRequest`.
 
     >>> from_bytes(b"\x01\x00\xff\xff", "INT16", (1, 2)).tolist()
     [[1, -1]]
@@ -84,7 +84,7 @@ def from_bytes(raw: bytes, datatype: object, shape: Shape) -> Array:
 
 
 def from_lists(data: object, datatype: object, shape: Shape) -> Array:
-    """The numbers of a JSON list, flat or nested as the shape is; read-only. Raises `MalformedRequest`.
+    """Return the numbers of a JSON list, flat or nested as the shape is; read-only. Raises `MalformedRequest`.
 
     >>> from_lists([[1, 2], [3, 4]], "UINT8", (2, 2)).tolist()
     [[1, 2], [3, 4]]
@@ -106,12 +106,12 @@ def from_lists(data: object, datatype: object, shape: Shape) -> Array:
 
 
 def to_bytes(numbers: Array) -> bytes:
-    """The bytes that the protocol carries for these numbers."""
+    """Return the bytes that the protocol carries for these numbers."""
     return bytes(numbers.astype(numbers.dtype.newbyteorder("<"), copy=False).tobytes())
 
 
 def _flat(data: object, shape: Shape) -> list[Any]:
-    """All numbers in one list. Numpy is not asked: it would take text, and memory without end for long text."""
+    """Return all numbers in one list. Numpy is not asked: it would take text, and memory without end for long text."""
     if not isinstance(data, list):
         raise MalformedRequest(
             "`data` of a tensor is no list", hint="Send its numbers as a list, or as binary data"

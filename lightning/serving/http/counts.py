@@ -1,4 +1,4 @@
-"""What happened, in plain numbers: cheap to count, and read by Prometheus when it asks."""
+"""Counts of what happened, in plain numbers: cheap to count, and read by Prometheus when it asks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BOUNDS_S = (
 
 @dataclass
 class Histogram:
-    """How often a time fell into each interval.
+    """Histogram of times, by intervals.
 
     >>> histogram = Histogram()
     >>> histogram.observe(1e-4)
@@ -48,7 +48,7 @@ class Histogram:
         self.sum_s += seconds
 
     def cumulative(self) -> list[tuple[str, int]]:
-        """For each upper end, how many times were not above it."""
+        """Return for each upper end how many times were not above it."""
         rows, total = [], 0
         for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), self.counts, strict=True):
             total += count
@@ -83,14 +83,14 @@ class Counts:
     """Requests that have arrived and not been answered."""
 
     def of(self, model: str) -> ModelCounts:
-        """Of this model. Names that no model has are "", so that strangers cannot fill the memory."""
+        """Return the counts of this model. Names that no model has are "", so that strangers cannot fill the memory."""
         found = self.models.get(model)
         if found is None:
             found = self.models[model] = ModelCounts()
         return found
 
     def answered(self, model: str, seconds: float, images: int, events: Mapping[str, int]) -> None:
-        """A request that was answered."""
+        """Count a request that was answered."""
         counts = self.of(model)
         counts.latency.observe(seconds)
         counts.images += images
@@ -98,7 +98,7 @@ class Counts:
             counts.events.update(events)
 
     def failed(self, model: str, seconds: float, code: str) -> None:
-        """A request that ended in an error."""
+        """Count a request that ended in an error."""
         counts = self.of(model)
         counts.latency.observe(seconds)
         counts.failures[code] += 1

@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server takes on."""
+    """Limits of what a server takes on."""
 
     body_bytes: int = 64 * MEBIBYTE
     in_flight: int = 1024

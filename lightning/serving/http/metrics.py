@@ -17,7 +17,7 @@ ReadPackets = Callable[[], PacketCounts]
 
 
 def exposition(repository: Repository, counts: Counts, packets: ReadPackets | None = None) -> bytes:
-    """All metrics of a server."""
+    """Return all metrics of a server."""
     registry = CollectorRegistry()
     registry.register(_Read([*_of_models(repository), *_of_requests(counts), *_of_packets(packets)]))
     return bytes(generate_latest(registry))

@@ -1,4 +1,4 @@
-"""What the generated pages say about `infer`, whose body no framework reads."""
+"""Documentation of `infer` for the generated pages, whose body no framework reads."""
 
 from __future__ import annotations
 

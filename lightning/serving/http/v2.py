@@ -47,7 +47,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class InferRequest:
-    """What a client wants to know."""
+    """Request of a client."""
 
     inputs: tuple[Tensor, ...]
     id: str = ""
@@ -74,7 +74,7 @@ def _orjson() -> ModuleType:
 
 
 def decode_request(body: bytes, header_length: int | None = None) -> InferRequest:
-    """The request in a body. Raises `MalformedRequest`, which names what is wrong."""
+    """Return the request in a body. Raises `MalformedRequest`, which names what is wrong."""
     text, rest = _parted(body, header_length)
     document = _object(_parsed(text), "the request")
     parameters = _parameters(document, "the request")
@@ -93,7 +93,7 @@ def decode_request(body: bytes, header_length: int | None = None) -> InferReques
 
 
 def decode_object(body: bytes) -> Document:
-    """The object in a body that may be empty. Raises `MalformedRequest`."""
+    """Return the object in a body that may be empty. Raises `MalformedRequest`."""
     return _object(_parsed(body), "the request") if body.strip() else {}
 
 
@@ -121,7 +121,7 @@ def _parsed(text: bytes) -> object:
 
 
 def _tensor(given: Document, rest: bytes, offset: int) -> tuple[Tensor, int]:
-    """One input, and where the bytes of the next begin."""
+    """Return one input, and where the bytes of the next begin."""
     name = _text(given, "name")
     shape, datatype = shape_of(given.get("shape")), given.get("datatype")
     parameters = _parameters(given, f"input {name!r}")
@@ -156,7 +156,7 @@ def _object(given: object, what: str) -> Document:
 
 
 def _given(document: Document, key: str, default: object) -> object:
-    """What is there; some clients write null where there is nothing."""
+    """Return what is there; some clients write null where there is nothing."""
     found = document.get(key)
     return default if found is None else found
 
@@ -192,7 +192,7 @@ def _flag(parameters: Document, key: str, *, default: bool = False) -> bool:
 def encode_answer(
     model: str, version: str, request: InferRequest, outputs: Mapping[str, Array], parameters: Document
 ) -> Body:
-    """The answer to a request, with the outputs it wants in the form it wants. Raises `MalformedRequest`."""
+    """Return the answer to a request, with the outputs it wants in the form it wants. Raises `MalformedRequest`."""
     listed: list[Document] = []
     tails: list[bytes] = []
     for wanted in request.outputs or [Wanted(name, request.binary) for name in outputs]:
@@ -217,6 +217,6 @@ def _output(wanted: Wanted, array: Array, tails: list[bytes]) -> Document:
 
 
 def document_bytes(document: Document) -> bytes:
-    """A document of the protocol; arrays of numbers become lists."""
+    """Return a document of the protocol; arrays of numbers become lists."""
     orjson = _orjson()
     return bytes(orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY))

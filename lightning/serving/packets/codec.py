@@ -43,7 +43,7 @@ ROOM = DATAGRAM - HEADER.size
 
 
 class Kind(IntEnum):
-    """What a packet is."""
+    """Kind of a packet."""
 
     REQUEST = 1
     ANSWER = 2
@@ -123,7 +123,7 @@ def flaw_of(
     spare: int,
     size: int,
 ) -> str:
-    """The first field that is wrong in a datagram of `size` bytes, by name; empty for none."""
+    """Return the first field that is wrong in a datagram of `size` bytes, by name; empty for none."""
     # All fragments but the last are full, so that a fragment's place is known from its number.
     whole = length == size - HEADER.size and size <= DATAGRAM
     if magic != MAGIC or version != VERSION:
@@ -154,7 +154,7 @@ def parse(datagram: bytes | bytearray | memoryview) -> Packet:
 
 
 def serialise(packet: Packet) -> bytes:
-    """The datagram.
+    """Return the datagram.
 
     >>> serialise(Packet(Kind.REQUEST, model=1, request=7, payload=bytes([0, 255]), time_us=500)).hex(" ", -4)
     '4c424950 01010100 00000001 000001f4 00000000 00000007 00000001 00020000 00ff'
@@ -177,7 +177,7 @@ def split(
     time_us: int = 0,
     datatype: Datatype = Datatype.UINT8,
 ) -> list[Packet]:
-    """A message of any length as packets. Raises `PacketError` for more than 65,535 of them.
+    """Return a message of any length as packets. Raises `PacketError` for more than 65,535 of them.
 
     >>> [len(each.payload) for each in split(Kind.REQUEST, 1, 7, bytes(3136))]
     [1440, 1440, 256]
@@ -207,7 +207,7 @@ ANSWER = struct.Struct(">IIQ")
 
 @dataclass(frozen=True)
 class Scores:
-    """What an answer says."""
+    """Content of an answer."""
 
     chosen: int
     """The class, as `lightning.execution.interface.classes_of` finds it."""
@@ -217,7 +217,7 @@ class Scores:
 
 
 def answer_message(scores: npt.NDArray[np.float32], cycles: int) -> bytes:
-    """The message of an answer.
+    """Return the message of an answer.
 
     >>> answer_message(np.array([1, 3], np.float32), 104).hex(" ", -4)
     '00000001 00000002 00000000 00000068 3f800000 40400000'
@@ -227,7 +227,7 @@ def answer_message(scores: npt.NDArray[np.float32], cycles: int) -> bytes:
 
 
 def read_answer(message: bytes) -> Scores:
-    """The other way. Raises `PacketError` where the scores are not as many as said."""
+    """Return the scores of an answer's message. Raises `PacketError` where the scores are not as many as said."""
     if len(message) < ANSWER.size:
         raise PacketError("answer")
     chosen, count, cycles = ANSWER.unpack_from(message)

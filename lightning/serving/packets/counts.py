@@ -1,4 +1,4 @@
-"""What became of packets: every one that came has one outcome."""
+"""Outcomes of packets: every one that came has one."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class PacketCounts:
 
     @property
     def balanced(self) -> bool:
-        """Whether nothing was lost in between."""
+        """Return whether nothing was lost in between."""
         return self.received == sum(self.outcomes().values()) - self.overrun + self.waiting
 
     def outcomes(self) -> dict[str, int]:
-        """What only ever grows, by outcome."""
+        """Return what only ever grows, by outcome."""
         return {name: count for name, count in asdict(self).items() if name not in {"received", "waiting"}}

@@ -77,7 +77,9 @@ class Deferred:
         return True
 
     def ended(self) -> Iterator[tuple[Job, Code | None]]:
-        """What has ended since, each with why it got no answer. Who waits past the deadline is refused here."""
+        """Return the jobs that have ended since, each with why it got no answer. Who waits past the deadline is refused
+        here.
+        """
         for future, job in list(self._pending.items()):
             if wall_clock() > job.latest and future.cancel():
                 self._refuse(job, Code.LATE)
@@ -87,7 +89,7 @@ class Deferred:
             yield job, Code.LATE if future.cancelled() else future.result()
 
     def close(self) -> None:
-        """Nothing more is sent, though a model may still be at work."""
+        """Send nothing more, though a model may still be at work."""
         with self._sending:
             self._closed = True
         for each in self._threads.values():
@@ -124,7 +126,7 @@ class Deferred:
 
 
 def in_turn(loaded: ModelInstance, job: Job) -> Answers | None:
-    """What the model answers, or None where that would be too late. Raises `InputError`."""
+    """Return what the model answers, or None where that would be too late. Raises `InputError`."""
     inputs = inputs_of(loaded, job.numbers, job.datatype)
     left = (job.latest - wall_clock()) / 1e9 if job.latest < FOREVER else -1
     if job.latest < wall_clock() or not loaded.lock.acquire(timeout=left):
@@ -137,7 +139,10 @@ def in_turn(loaded: ModelInstance, job: Job) -> Answers | None:
 
 
 def tried(work: Callable[[], Found], model: int, request: int) -> Found | Code:
-    """What this gives, or the code of the refusal that its error ends in. Faults of a model are told to the log."""
+    """Return what this gives, or the code of the refusal that its error ends in.
+
+    Faults of a model are told to the log.
+    """
     try:
         return work()
     except UnknownModel:

@@ -39,7 +39,7 @@ class FastPath:
     def answer(
         self, inbox: Inbox, found: int, replay_cache: ReplayCache, outcomes: npt.NDArray[np.int8]
     ) -> None:
-        """See through the first datagrams, and write down what became of those that were answered or refused."""
+        """Go through the first datagrams, and write down what became of those that were answered or refused."""
         self._answer_round(
             found,
             inbox.bytes,

@@ -50,7 +50,10 @@ _CONTROLS = np.dtype(
 
 
 def system_library() -> Any:
-    """The C library, whose calls keep the interpreter lock. Raises `ServingError` where it lacks what is needed."""
+    """Return the C library, whose calls keep the interpreter lock.
+
+    Raises `ServingError` where it lacks what is needed.
+    """
     library = ctypes.PyDLL(None, use_errno=True)
     if (
         not all(hasattr(library, name) for name in ("recvmmsg", "sendmmsg"))
@@ -69,7 +72,7 @@ def system_library() -> Any:
 
 
 def address_of(array: npt.NDArray[Any]) -> int:
-    """Where an array's first number lies."""
+    """Return where an array's first number lies."""
     return int(array.ctypes.data)
 
 
@@ -117,7 +120,10 @@ class Inbox:
         self._messages["control_length"][:used] = _CONTROL
 
     def receive(self) -> int:
-        """How many datagrams were waiting; they lie in the first slots. 0 for none: never waits."""
+        """Receive as many datagrams as wait, and return how many; they lie in the first slots.
+
+        0 for none: never waits.
+        """
         found: int = self.library.recvmmsg(
             self.descriptor, self._where, self.slots, socket.MSG_DONTWAIT, None
         )
@@ -132,26 +138,26 @@ class Inbox:
         return bytes(self.senders[slot])
 
     def send(self, datagram: bytes, to: bytes) -> bool:
-        """Whether the network took it. For any thread."""
+        """Send, and return whether the network took it. For any thread."""
         sent: int = self.library.sendto(
             self.descriptor, datagram, len(datagram), socket.MSG_DONTWAIT, to, ADDRESS
         )
         return sent == len(datagram)
 
     def length(self, slot: int) -> int:
-        """Bytes of a datagram."""
+        """Return the bytes of a datagram."""
         return int(self.sizes[slot])
 
     def lengths(self, found: int) -> list[int]:
-        """Bytes of each datagram."""
+        """Return the bytes of each datagram."""
         lengths: list[int] = self.sizes[:found].tolist()
         return lengths
 
     def arrival(self, slot: int) -> int:
-        """When the kernel received a datagram: nanoseconds of the wall clock."""
+        """Return when the kernel received a datagram: nanoseconds of the wall clock."""
         seconds, nanoseconds = self.times[slot].tolist()
         return int(seconds * 1_000_000_000 + nanoseconds)
 
     def overruns(self, found: int) -> int:
-        """How many the kernel had thrown away until then because the socket's memory was full (modulo 2^32)."""
+        """Return how many the kernel had thrown away until then because the socket's memory was full (modulo 2^32)."""
         return int(self._controls["overruns"][:found].max())

@@ -94,14 +94,14 @@ def send(reply: Array, datagram: Array, elapsed: Any, descriptor: Any, senders: 
 
 @compiled()
 def copy(source: Array, start: Any, target: Array, place: Any, length: Any) -> None:
-    """Bytes. Loops are translated several times faster than slices are."""
+    """Copy bytes. Loops are translated several times faster than slices are."""
     for each in range(length):
         target[place + each] = source[start + each]
 
 
 @compiled()
 def alike(datagram: Array, expected: Array) -> bool:
-    """Whether all of the header is as expected but for deadline and number of the request, bytes 12 to 23."""
+    """Return whether all of the header is as expected but for deadline and number of the request, bytes 12 to 23."""
     same = True
     for place in range(HEAD):
         same &= 12 <= place < 24 or datagram[place] == expected[place]
@@ -110,7 +110,7 @@ def alike(datagram: Array, expected: Array) -> bool:
 
 @compiled()
 def number_at(datagram: Array, start: Any, length: Any) -> Any:
-    """A big-endian number."""
+    """Return a big-endian number."""
     found = np.uint64(0)
     for place in range(start, start + length):
         found = (found << np.uint64(8)) | np.uint64(datagram[place])
@@ -119,14 +119,14 @@ def number_at(datagram: Array, start: Any, length: Any) -> Any:
 
 @compiled()
 def write(datagram: Array, start: Any, length: Any, number: Any) -> None:
-    """A big-endian number."""
+    """Write a big-endian number."""
     for place in range(length):
         datagram[start + length - 1 - place] = np.uint8((number >> np.uint64(8 * place)) & np.uint64(255))
 
 
 @compiled()
 def class_of(scores: Array) -> Any:
-    """The class of one image, as `lightning.execution.interface.classes_of` finds it."""
+    """Return the class of one image, as `lightning.execution.interface.classes_of` finds it."""
     if scores.shape[1] == 1:
         return np.uint64(scores[0, 0] > 0)
     chosen = 0
@@ -138,14 +138,14 @@ def class_of(scores: Array) -> Any:
 
 @compiled()
 def swap(words: Array, answer: Array, start: Any) -> None:
-    """Bytes of words of four, the last first: from little-endian to big-endian."""
+    """Swap the bytes of words of four, the last first: from little-endian to big-endian."""
     for place in range(len(words)):
         answer[start + place] = words[place ^ 3]
 
 
 @compiled()
 def seen(replay_cache: Array, peer: Any, request: Any) -> bool:
-    """As `ReplayCache.seen`."""
+    """Return whether a request was seen, as `ReplayCache.seen` does."""
     place = (peer * np.uint64(PEER_FACTOR) + request * np.uint64(REQUEST_FACTOR)) >> np.uint64(SHIFT)
     if replay_cache[place, 0] == peer and replay_cache[place, 1] == request:
         return True
@@ -156,6 +156,6 @@ def seen(replay_cache: Array, peer: Any, request: Any) -> bool:
 
 @compiled()
 def wall_clock(clock: Array) -> Any:
-    """Nanoseconds, as `time.time_ns` gives them."""
+    """Return the nanoseconds, as `time.time_ns` gives them."""
     _clock_gettime(_WALL_CLOCK, clock.ctypes.data)
     return clock[0] * 1_000_000_000 + clock[1]

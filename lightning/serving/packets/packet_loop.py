@@ -1,4 +1,4 @@
-"""What lies between datagrams and their outcomes: taken many at a time, answered one after the other."""
+"""The loop between datagrams and their outcomes: taken many at a time, answered one after the other."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class PacketLoop:
         self._release()
 
     def counted(self) -> PacketCounts:
-        """A copy."""
+        """Return a copy."""
         waiting = self.reassembly.waiting + len(self.deferred)
         return replace(self.counts, waiting=waiting, dropped=self.reassembly.dropped)
 
@@ -210,7 +210,9 @@ class PacketLoop:
         setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
 
     def _service(self, number: int) -> Service | None:
-        """Of a model that answers here; None where it takes long, or has to be waited for. Raises `UnknownModel`."""
+        """Return the service of a model that answers here; None where it takes long, or has to be waited for. Raises
+        `UnknownModel`.
+        """
         lease = self._leases.get(number)
         if lease is None:
             lease = self._leases[number] = self.repository.acquire(number)

@@ -1,4 +1,4 @@
-"""Whether a request has been seen lately: a table of constant size, in which a newer request may push out an older."""
+"""A cache of requests seen lately: a table of constant size, in which a newer request may push out an older."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ReplayCache:
         """(places, 2) peer and request. No peer is 0."""
 
     def seen(self, peer: int, request: int) -> bool:
-        """Whether this pair is remembered; from now on it is.
+        """Return whether this pair is remembered; from now on it is.
 
         >>> replay_cache = ReplayCache()
         >>> replay_cache.seen(1, 7), replay_cache.seen(1, 7), replay_cache.seen(2, 7)

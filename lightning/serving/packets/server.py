@@ -96,7 +96,7 @@ class DatagramServer:
         self._socket.close()
 
     def counts(self) -> PacketCounts:
-        """What became of packets; a copy."""
+        """Return what became of packets; a copy."""
         return self._loop.counted()
 
     def _run(self) -> None:

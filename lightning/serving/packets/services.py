@@ -65,7 +65,7 @@ class Service:
 
 
 def inputs_of(loaded: ModelInstance, numbers: bytes, datatype: int) -> npt.NDArray[np.generic]:
-    """(1, *shape) the input that a request carries. Raises `InputError` where it is none of the model's."""
+    """Return the input that a request carries, (1, *shape). Raises `InputError` where it is none of the model's."""
     kind, size = DTYPES[Datatype(datatype)], int(np.prod(loaded.raw_shape))
     if len(numbers) != size * kind.itemsize:
         raise InputError(

@@ -1,4 +1,4 @@
-"""What is measured on a device for its calibration, and in which order.
+"""Measurements on a device for its calibration, and their order.
 
 | module | what it is for |
 |---|---|

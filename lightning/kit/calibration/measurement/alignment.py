@@ -44,7 +44,7 @@ def laser(bench: Bench) -> Outcome:
 
 
 def delay(bench: Bench) -> Outcome:
-    """When light answers to each generator, by the correlation of a pattern."""
+    """Measure when light answers to each generator, by the correlation of a pattern."""
     arrivals: list[Arrival] = []
     for index in range(4):
         arrivals.append(_arrival(bench, index))
@@ -65,7 +65,7 @@ def delay(bench: Bench) -> Outcome:
 
 
 def light(bench: Bench) -> Outcome:
-    """A rough curve of every modulator, with nothing known but when the light comes."""
+    """Measure a rough curve of every modulator, with nothing known but when the light comes."""
     bench.rough = coarse_peaks(bench.reader())
     visible = min(curve.amplitude / max(curve.rms, 1e-9) for curve in bench.rough)
     return judged(
@@ -78,7 +78,7 @@ def light(bench: Bench) -> Outcome:
 
 
 def polarisation(bench: Bench) -> Outcome:
-    """Brightness with both modulators of the first pair open; turned to its peak by hand where asked."""
+    """Measure the brightness with both modulators of the first pair open; turned to its peak by hand where asked."""
     words = np.array([[*(word(bench.rough[i].peak) for i in (0, 1)), 0, 0]])
     rows = bench.reader()
 
@@ -102,7 +102,7 @@ def polarisation(bench: Bench) -> Outcome:
 
 
 def bias_point(bench: Bench) -> Outcome:
-    """Every modulator at its null with no word: by the supply, or seen from the curves and left to a person."""
+    """Set every modulator to its null with no word: by the supply, or seen from the curves and left to a person."""
     if bench.instruments.bias is not None:
         found = [bias.search(bench.reader(), bench.instruments.bias, index) for index in range(4)]
         for index, point in enumerate(found):
@@ -125,7 +125,7 @@ def bias_point(bench: Bench) -> Outcome:
 
 
 def _arrival(bench: Bench, index: int) -> Arrival:
-    """The pattern through one modulator; other words for its partner and itself while it is not found."""
+    """Find the pattern through one modulator; with other words for its partner and itself while it is not found."""
     best = Arrival(0.0, 0.0, 0.0)
     for partner in GUESSES:
         for own in GUESSES[:2]:

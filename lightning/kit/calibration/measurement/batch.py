@@ -53,7 +53,7 @@ SETTLE_TICKS = 24
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """When a reading is taken: all in ticks of the readout, which are decimated samples."""
+    """Time of a reading: all in ticks of the readout, which are decimated samples."""
 
     length: int = 16
     """Decimated samples averaged into one reading."""
@@ -67,7 +67,7 @@ class Window:
 
     @classmethod
     def after(cls, arrival: Sequence[float], *, length: int = 16) -> Window:
-        """The window for light that arrives so many ticks after the time of the pulses.
+        """Return the window for light that arrives so many ticks after the time of the pulses.
 
         >>> Window.after((146.0, 146.2, 140.0, 146.1)).delays
         (0, 0, 6, 0)
@@ -84,7 +84,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What a table of rows gave."""
+    """Readings of a table of rows."""
 
     levels: Floats
     """(rows,) counts above the idle level, mean of all shots."""
@@ -149,7 +149,7 @@ class Reader:
         return Readings(singles.mean(axis=1), idle, singles)
 
     def _run(self, rows: npt.NDArray[np.int32], shots: int) -> Readings:
-        """One table, in as many passes as the accumulating buffer asks for."""
+        """Run one table, in as many passes as the accumulating buffer asks for."""
         idle = np.zeros((IDLE_ROWS, 4), dtype=np.int32)
         table = np.concatenate([idle, rows, idle])
         per_pass = max(1, (int(self.soc["readouts"][self.readout]["avg_maxlen"]) - 1) // len(table))
@@ -160,7 +160,7 @@ class Reader:
         return Readings(singles.mean(axis=1), floor, singles)
 
     def _pass(self, table: npt.NDArray[np.int32], shots: int) -> Floats:
-        """(rows, shots) raw readings in counts per decimated sample."""
+        """Return the raw readings in counts per decimated sample, (rows, shots)."""
         program = self.program(rows=len(table), shots=shots)
         self.soc.load_mem(table.ravel(), mem_sel="dmem", addr=BASE)
         program.acquire(self.soc, progress=False)
@@ -169,20 +169,22 @@ class Reader:
         return singles
 
     def program(self, *, rows: int, shots: int) -> Any:
-        """The compiled program for a table of so many rows, idle ones included."""
+        """Return the compiled program for a table of so many rows, idle ones included."""
         config = {"expts": rows, "reps": shots, "start": 0, "step": 1}
         return _program_class()(self.soc, config, self.channels, self.readout, self.window)
 
 
 def processor_ticks(soccfg: Any, readout: int, ticks: float) -> int:
-    """Ticks of a readout in the nearest whole ticks of the timed processor; the kit's clocks are the same."""
+    """Return the ticks of a readout in the nearest whole ticks of the timed processor; the kit's clocks are
+    the same.
+    """
     return round(
         ticks * float(soccfg["tprocs"][0]["f_time"]) / float(soccfg["readouts"][readout]["f_output"])
     )
 
 
 def generator_ticks(soccfg: Any, readout: int, channel: int, ticks: float) -> int:
-    """Ticks of a readout in whole ticks of a generator, none too few."""
+    """Return the ticks of a readout in whole ticks of a generator, none too few."""
     ratio = float(soccfg["gens"][channel]["f_fabric"]) / float(soccfg["readouts"][readout]["f_output"])
     return math.ceil(round(ticks * ratio, 6))
 
@@ -220,7 +222,7 @@ def _table(words: npt.ArrayLike, shots: int) -> npt.NDArray[np.int32]:
 
 @lru_cache(maxsize=1)
 def _program_class() -> Any:
-    """QICK's sweeping program with a table in place of a step; made when QICK is there."""
+    """Return QICK's sweeping program with a table in place of a step; made when QICK is there."""
     qick = needed("qick", "to compile programs for the board")
 
     class TableProgram(qick.RAveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types

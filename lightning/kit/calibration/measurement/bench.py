@@ -24,7 +24,7 @@ the readout's oscillator, times 270382/2**19, the gain of the filter of `axis_re
 
 
 class Instruments(NamedTuple):
-    """What is at hand beside the board; `lightning.kit.instruments.open_bench` gives the like."""
+    """Instruments of a bench, with the board; `lightning.kit.instruments.open_bench` gives the like."""
 
     laser: Any = None
     bias: Any = None
@@ -63,7 +63,7 @@ class Bench:
         check_firmware(self.soc, self.channels, self.readout)
 
     def reader(self, length: int | None = None) -> Reader:
-        """Rows on this device, in windows of `length` decimated samples."""
+        """Return the rows on this device, in windows of `length` decimated samples."""
         window = (
             Window.after(self.ticks, length=length or self.window.length) if self.arrivals else self.window
         )
@@ -77,10 +77,10 @@ class Bench:
 
 
 def word(setting: float) -> int:
-    """The nearest word that a generator takes, room for a dither left."""
+    """Return the nearest word that a generator takes, room for a dither left."""
     return round(min(max(setting, -32766), 32763))
 
 
 def judged(step: str, passed: bool, figure: str, limit: str, hint: str) -> Outcome:
-    """The outcome of a step; a hint is for what failed."""
+    """Return the outcome of a step; a hint is for what failed."""
     return Outcome(step, bool(passed), figure, limit, "" if passed else hint)

@@ -1,4 +1,4 @@
-"""Where to set the bias of a modulator: null, quadrature and peak, found with the bias supply.
+"""Bias points of a modulator: null, quadrature and peak, found with the bias supply.
 
 With a word of zero on the generator a modulator stands where its bias puts it. The kit wants the null there: no
 word, no light. The supply is swept, the light fitted by a fringe in volts, and the null nearest to the present
@@ -21,7 +21,7 @@ SPAN_V = 10.0
 
 
 class Supply(Protocol):
-    """What is needed of `lightning.kit.instruments.BiasSupply`; outputs are counted from 1."""
+    """Functions of `lightning.kit.instruments.BiasSupply` that are needed; outputs are counted from 1."""
 
     @property
     def limit_v(self) -> float:
@@ -72,7 +72,7 @@ def search(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> BiasPoi
 
 
 def _swept(rows: Rows, supply: Supply, index: int, volts: Floats, shots: int) -> Floats:
-    """(volts, guesses): detector counts with the modulator's word at zero. The idle level moves too, and is
+    """Return the detector counts with the modulator's word at zero, (volts, guesses). The idle level moves too, and is
     added back.
     """
     table = np.zeros((len(GUESSES), 4), dtype=np.int64)
@@ -91,7 +91,7 @@ def _volts(before: float, limit: float) -> Floats:
 
 
 def _point(curve: Fringe, before: float, limit: float) -> BiasPoint:
-    """Raises `ValueError` when the sweep shows no fringe, or none of its nulls is within the supply's reach."""
+    """Raise `ValueError` when the sweep shows no fringe, or none of its nulls is within the supply's reach."""
     visibility = curve.amplitude / max(curve.rms, 1e-12)
     if visibility < 10:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""When the light arrives: a known pattern is sent through one modulator, and found again in what is received.
+"""Arrival of the light: a known pattern is sent through one modulator, and found again in what is received.
 
 The pattern is a maximal-length sequence (127 chips, each two ticks long), whose correlation with itself has one
 sharp peak (S. W. Golomb, Shift Register Sequences). The correlation at whole ticks says where to look. The readout
@@ -23,7 +23,7 @@ TAPS = (7, 6)
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Where the pattern was found."""
+    """Place where the pattern was found."""
 
     ticks: float
     """From the first received sample to the first chip."""
@@ -34,7 +34,7 @@ class Arrival:
 
 
 def chips() -> npt.NDArray[np.int64]:
-    """(127,) of 0 and 1: 64 ones, and any shift of it agrees with it in all but 64 places.
+    """Return the chips, (127,) of 0 and 1: 64 ones, and any shift of it agrees with it in all but 64 places.
 
     >>> int(chips().sum()), int((chips() == np.roll(chips(), 5)).sum())
     (64, 63)
@@ -48,12 +48,12 @@ def chips() -> npt.NDArray[np.int64]:
 
 
 def pattern(samples_per_tick: int = 1) -> npt.NDArray[np.int64]:
-    """The chips as samples of a generator, 0 and 1."""
+    """Return the chips as samples of a generator, 0 and 1."""
     return np.repeat(chips(), CHIP_TICKS * samples_per_tick)
 
 
 def locate(received: npt.ArrayLike) -> Arrival:
-    """Where the pattern begins in a received trace of one sample per tick, to a small part of a sample.
+    """Return where the pattern begins in a received trace of one sample per tick, to a small part of a sample.
 
     Raises `ValueError` for a trace shorter than the pattern.
     """
@@ -82,7 +82,7 @@ def _padded(size: int) -> int:
 
 
 def _earlier(spectrum: npt.NDArray[np.complex128], ticks: float, count: int) -> Floats:
-    """`count` samples of the trace from `ticks` on, read between its samples through its spectrum."""
+    """Return `count` samples of the trace from `ticks` on, read between its samples through its spectrum."""
     turns = np.exp(2j * np.pi * np.fft.rfftfreq(2 * (spectrum.size - 1)) * ticks)
     return np.fft.irfft(spectrum * turns)[:count]
 

@@ -31,7 +31,7 @@ class Encoders:
     """How far the first modulator of each pair opens in a sum, of its full range."""
 
     def word_table(self, values: npt.ArrayLike) -> Table:
-        """(n, 4) words for (n, 4) values, by the shared encoders where both pairs are lit."""
+        """Return the words for (n, 4) values, by the shared encoders where both pairs are lit, (n, 4)."""
         table = np.atleast_2d(np.asarray(values, dtype=np.int64))
         return _chosen(self, table, _lit(table), "words").astype(np.int64)
 
@@ -52,7 +52,7 @@ class Measured:
 
 
 def encoders(sweeps: Mapping[int, Sweep], *, full_scale: float, idle: float) -> Encoders:
-    """Words for all values. In a sum both products get the same weight, as great as the converter allows.
+    """Return the words for all values. In a sum both products get the same weight, as great as the converter allows.
 
     Raises `ValueError` for a modulator that the words at hand do not open.
     """
@@ -67,7 +67,7 @@ def encoders(sweeps: Mapping[int, Sweep], *, full_scale: float, idle: float) -> 
 
 
 def pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
-    """Counts between a full product of this pair and darkness, from both its sweeps."""
+    """Return the counts between a full product of this pair and darkness, from both its sweeps."""
     first, second = 2 * pair, 2 * pair + 1
     amplitudes = [
         sweeps[index].curve.amplitude / float(sweeps[PARTNER[index]].curve.share(sweeps[index].partner_word))
@@ -77,7 +77,7 @@ def pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
 
 
 def measure(rows: Rows, coded: Encoders, values: npt.ArrayLike, *, shots: int) -> Measured:
-    """Rows of four values on the device, with the encoders that the values ask for."""
+    """Return the rows of four values on the device, with the encoders that the values ask for."""
     table = np.atleast_2d(np.asarray(values, dtype=np.int64))
     lit = _lit(table)
     readings = rows.read(coded.word_table(table), shots=shots)
@@ -87,7 +87,7 @@ def measure(rows: Rows, coded: Encoders, values: npt.ArrayLike, *, shots: int) -
 def train(
     rows: Rows, coded: Encoders, *, full_scale: float, rng: np.random.Generator, shots: int
 ) -> tuple[Decoder, Measured]:
-    """The decoder, from random pairs of values on one product at a time, and sums for `shared`.
+    """Return the decoder, from random pairs of values on one product at a time, and sums for `shared`.
 
     Raises `ValueError` when the rows do not tell its coefficients apart.
     """
@@ -101,7 +101,7 @@ def train(
 
 
 def sum_truth(values: npt.ArrayLike) -> Floats:
-    """(n,) a*b/255 + c*d/255 for (n, 4) values.
+    """Return a*b/255 + c*d/255 for (n, 4) values, (n,).
 
     >>> sum_truth([[255, 2, 255, 3]]).tolist()
     [5.0]
@@ -112,7 +112,7 @@ def sum_truth(values: npt.ArrayLike) -> Floats:
 
 
 def _single_rows(rng: np.random.Generator) -> Table:
-    """Corners and random pairs of each product, the other pair at value 0."""
+    """Return the corners and random pairs of each product, the other pair at value 0."""
     pairs = np.concatenate(
         [[[0, 0], [0, 255], [255, 0], [255, 255]] * 4, rng.integers(0, LEVELS, (TRAINING_PAIRS, 2))]
     )
@@ -121,7 +121,9 @@ def _single_rows(rng: np.random.Generator) -> Table:
 
 
 def _shared(decoder: Decoder, coded: Encoders, sums: Measured) -> float:
-    """Counts of one full product in a sum: the slope of light over the sum of products, through the origin."""
+    """Return the counts of one full product in a sum: the slope of light over the sum of products, through
+    the origin.
+    """
     straight = sums.levels + decoder.curvature * sums.levels**2
     light = straight - decoder.offset - sums.operands @ np.array(decoder.leak)
     dimmer = np.array([coded.factors[0], 1.0, coded.factors[1], 1.0])
@@ -131,12 +133,12 @@ def _shared(decoder: Decoder, coded: Encoders, sums: Measured) -> float:
 
 
 def _lit(table: Table) -> npt.NDArray[np.bool_]:
-    """(n, 2) which pairs have a value above 0."""
+    """Return which pairs have a value above 0, (n, 2)."""
     return np.stack([table[:, :2].any(axis=1), table[:, 2:].any(axis=1)], axis=1)
 
 
 def _chosen(coded: Encoders, table: Table, lit: npt.NDArray[np.bool_], what: str) -> Floats:
-    """(n, 4) words or operands, from the shared encoders where both pairs are lit."""
+    """Return the words or operands, from the shared encoders where both pairs are lit, (n, 4)."""
     both = lit.all(axis=1)
     columns = [
         np.where(both, getattr(coded.shared[i], what)[table[:, i]], getattr(coded.full[i], what)[table[:, i]])

@@ -40,7 +40,7 @@ def arrival(
     channels: tuple[int, int, int, int] = CHANNELS,
     readout: int = READOUT,
 ) -> Arrival:
-    """When light through modulator `index` answers to its generator, in ticks after the pulse's time.
+    """Return when light through modulator `index` answers to its generator, in ticks after the pulse's time.
 
     `words` open the modulator and its partner. The answer's quality is low when no window shows the pattern.
     """
@@ -65,7 +65,7 @@ def arrival(
 def _trace(
     soc: Any, channels: tuple[int, int], words: tuple[int, int], readout: int, window: tuple[int, int]
 ) -> Floats:
-    """(length,) counts, mean of all rounds."""
+    """Return the counts, mean of all rounds, (length,)."""
     program = _program_class()(soc, {"reps": 1, "rounds": ROUNDS}, (channels, words, window), readout)
     received = np.asarray(program.acquire_decimated(soc, progress=False)[0], dtype=float)
     in_phase: Floats = received.reshape(2, -1)[0]
@@ -73,13 +73,13 @@ def _trace(
 
 
 def _rounded(soccfg: Any, readout: int, ticks: float) -> float:
-    """A time in ticks of the readout, as the timed processor can keep it."""
+    """Return a time in ticks of the readout, as the timed processor can keep it."""
     ratio = float(soccfg["readouts"][readout]["f_output"]) / float(soccfg["tprocs"][0]["f_time"])
     return processor_ticks(soccfg, readout, ticks) * ratio
 
 
 def envelope(soccfg: Any, readout: int, channel: int) -> npt.NDArray[np.int64]:
-    """The pattern in samples of this generator, edges at the nearest sample, filled up to whole ticks."""
+    """Return the pattern in samples of this generator, edges at the nearest sample, filled up to whole ticks."""
     per_tick = int(soccfg["gens"][channel]["samps_per_clk"])
     rate = (
         float(soccfg["gens"][channel]["f_fabric"]) * per_tick / float(soccfg["readouts"][readout]["f_output"])
@@ -95,7 +95,7 @@ _Played = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 
 @lru_cache(maxsize=1)
 def _program_class() -> Any:
-    """QICK's averaging program with a pattern; made when QICK is there."""
+    """Return QICK's averaging program with a pattern; made when QICK is there."""
     qick = needed("qick", "to compile programs for the board")
 
     class PatternProgram(qick.AveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types

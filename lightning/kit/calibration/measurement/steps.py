@@ -40,7 +40,7 @@ Step = Callable[[Bench], Outcome]
 
 
 def transfer(bench: Bench) -> Outcome:
-    """The curve of every modulator from 256 points, against polynomials through the same points."""
+    """Measure the curve of every modulator from 256 points, against polynomials through the same points."""
     bench.sweeps = sweep_all(bench.reader(), bench.rough, shots=bench.shots)
     for index, sweep in bench.sweeps.items():
         bench.raw[f"sweep_{index}_words"] = sweep.words
@@ -59,7 +59,7 @@ def transfer(bench: Bench) -> Outcome:
 
 
 def saturation(bench: Bench) -> Outcome:
-    """Where the converter ends, and that what it sees below that adds up."""
+    """Measure where the converter ends, and that what it sees below that adds up."""
     peaks = [word(sweep.curve.peak) for _, sweep in sorted(bench.sweeps.items())]
     nulls = [word(sweep.curve.null) for _, sweep in sorted(bench.sweeps.items())]
     rows = np.array([[*peaks[:2], *nulls[2:]], [*nulls[:2], *peaks[2:]], peaks, nulls])
@@ -80,7 +80,7 @@ def saturation(bench: Bench) -> Outcome:
 
 
 def gain(bench: Bench) -> Outcome:
-    """Words for all values; in sums both products get the same weight."""
+    """Set the words for all values; in sums both products get the same weight."""
     bench.coded = pairs.encoders(bench.sweeps, full_scale=bench.full_scale, idle=bench.idle)
     strength = [pairs.pair_strength(bench.sweeps, pair) for pair in (0, 1)]
     least = min(bench.coded.factors)
@@ -95,7 +95,7 @@ def gain(bench: Bench) -> Outcome:
 
 
 def decoder(bench: Bench) -> Outcome:
-    """The decoder from random pairs, judged on pairs that it has not seen."""
+    """Fit the decoder to random pairs, judged on pairs that it has not seen."""
     assert bench.coded is not None
     rows = bench.reader()
     bench.decoder, seen = pairs.train(

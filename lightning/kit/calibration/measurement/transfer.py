@@ -50,7 +50,7 @@ class Sweep:
 
     @property
     def visible(self) -> bool:
-        """Whether there is a fringe at all, not the fit of mere noise."""
+        """True where there is a fringe at all, not the fit of mere noise."""
         return self.curve.amplitude > max(1.0, 20 * self.curve.rms)
 
     @property
@@ -59,26 +59,28 @@ class Sweep:
         return self.curve.rms / self.curve.amplitude
 
     def polynomial_residual(self, degree: int = 2) -> float:
-        """As `residual`, for a polynomial through the same points between null and peak."""
+        """Return the residual as `residual` does, for a polynomial through the same points between null and peak."""
         inside, share = self._rising()
         fitted = np.polynomial.Polynomial.fit(inside, share, degree)
         return _rms(fitted(inside) - share)
 
     def chebyshev_residual(self, degree: int = 3) -> float:
-        """As `residual`, for a Chebyshev series through the same points between null and peak."""
+        """Return the residual as `residual` does, for a Chebyshev series through the same points between null
+        and peak.
+        """
         inside, share = self._rising()
         fitted = np.polynomial.Chebyshev.fit(inside, share, degree)
         return _rms(fitted(inside) - share)
 
     def _rising(self) -> tuple[Floats, Floats]:
-        """Words and measured shares from null to peak: the part that encodes values."""
+        """Return the words and measured shares from null to peak: the part that encodes values."""
         inside = (self.words >= self.curve.null) & (self.words <= self.curve.peak)
         share = (self.levels[inside] - self.curve.baseline) / self.curve.amplitude
         return self.words[inside].astype(float), share
 
 
 def coarse_peaks(rows: Rows, *, shots: int = 2) -> tuple[Fringe, Fringe, Fringe, Fringe]:
-    """A rough curve of every modulator, found with nothing known about any of them.
+    """Find a rough curve of every modulator, with nothing known about any of them.
 
     Of the words tried for the partner the one that shows the greatest swing is taken. Raises `ValueError` where
     no fringe can be fitted.
@@ -99,7 +101,7 @@ def sweep_all(
     shots: int = 4,
     which: Sequence[int] = (0, 1, 2, 3),
 ) -> dict[int, Sweep]:
-    """The full sweep of the modulators `which`, partners open and the other pair dark, in one table.
+    """Measure the full sweep of the modulators `which`, partners open and the other pair dark, in one table.
 
     Raises `ValueError` where no fringe can be fitted.
     """
@@ -117,7 +119,9 @@ def sweep_all(
 def _swept_rows(
     index: int, swept: npt.NDArray[np.int64], partner_word: int, dark: dict[int, int]
 ) -> npt.NDArray[np.int64]:
-    """(points, 4): the modulator swept, its partner at one word, the other pair dark (idle where unknown)."""
+    """Return the words of a sweep, (points, 4): the modulator swept, its partner at one word, the other pair dark (idle
+    where unknown).
+    """
     row = np.array([dark.get(other, 0) for other in range(4)])
     row[PARTNER[index]] = partner_word
     table = np.tile(row, (swept.size, 1))

@@ -21,7 +21,7 @@ from lightning.networks.onnx_metadata import PREPROCESSING, from_metadata
 
 
 def from_onnx(path: Path, preprocessing: Preprocessing | None = None) -> Network:
-    """The network in a file. Raises `NetworkError` and those under it, never an error of onnx or protobuf."""
+    """Return the network in a file. Raises `NetworkError` and those under it, never an error of onnx or protobuf."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -32,7 +32,7 @@ def from_onnx(path: Path, preprocessing: Preprocessing | None = None) -> Network
 def from_bytes(
     content: bytes, name: str, folder: Path = Path(), preprocessing: Preprocessing | None = None
 ) -> Network:
-    """As `from_onnx`; `folder` is where external data lie."""
+    """Return the network as `from_onnx` does; `folder` is where external data lie."""
     model = parsed(content, name)
     try:
         with np.errstate(all="ignore"):  # a weight that is not finite is refused in the end
@@ -46,7 +46,7 @@ def from_bytes(
 
 
 def _of_metadata(model: Any, name: str) -> Preprocessing:
-    """As `to_onnx` has written it, or none."""
+    """Return the preprocessing as `to_onnx` has written it, or none."""
     found = {entry.key: entry.value for entry in model.metadata_props}
     return from_metadata(found[PREPROCESSING], name) if PREPROCESSING in found else Preprocessing()
 

@@ -1,4 +1,6 @@
-"""What depends on constants only is computed once: shapes above all, which exporters write as small programs."""
+"""Folding: what depends on constants only is computed once, shapes above all, which exporters write as small
+programs.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ FOLDED = frozenset(
 
 
 def foldable(builder: Builder, call: Call) -> bool:
-    """Whether `call` needs no image."""
+    """Return whether `call` needs no image."""
     if call.operation == "Shape" and not call.domain:
         return True
     given = [tensor for tensor in call.inputs if tensor]
@@ -54,14 +56,14 @@ def fold(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
 
 
 def _shape(builder: Builder, call: Call) -> Array:
-    """Of an activation, `BATCH` in front where any number of images may come."""
+    """Return the shape of an activation, `BATCH` in front where any number of images may come."""
     shape = np.array([BATCH if builder.batched else 1, *builder.shapes[builder.activation(call)]], np.int64)
     stop = call.attributes.get("end")
     return shape[call.whole("start", 0) : stop if isinstance(stop, int) else None]
 
 
 def _largest(call: Call, inputs: Sequence[Any]) -> float:
-    """At most so many numbers come out, judged before they do."""
+    """Return a limit of how many numbers come out, judged before they do."""
     sizes = [abs(float(value)) for array in inputs[:1] if array is not None for value in np.ravel(array)[:16]]
     if call.operation == "ConstantOfShape":
         return prod(sizes)

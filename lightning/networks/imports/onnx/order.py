@@ -11,7 +11,7 @@ ANEW = "Export the network anew"
 
 
 def ordered(steps: Sequence[Any], known: Iterable[str], wanted: str) -> list[Any]:
-    """The nodes that `wanted` needs, each behind those that make its inputs; `known` tensors are there before.
+    """Return the nodes that `wanted` needs, each behind those that make its inputs; `known` tensors are there before.
 
     Nodes have `name`, `input` and `output`, as ONNX's do. Raises `CyclicNetwork`, which names the nodes that wait for
     each other, and `NetworkError` for a tensor that nothing makes or that two nodes make.

@@ -16,7 +16,7 @@ OPSETS = range(13, 22)
 
 
 def parsed(content: bytes, name: str) -> Any:
-    """The `ModelProto`, its functions written out. Raises `NetworkError` for bytes that are none."""
+    """Return the `ModelProto`, its functions written out. Raises `NetworkError` for bytes that are none."""
     onnx = needed("onnx", "to read ONNX files")
     decode_error = needed("google.protobuf.message", "to read ONNX files").DecodeError
     model = onnx.ModelProto()
@@ -40,7 +40,9 @@ def _without_functions(model: Any, name: str) -> Any:
 
 
 def opsets_of(model: Any, name: str) -> dict[str, int]:
-    """Versions by domain, "" for ONNX's own operations. Raises `NetworkError` where those are outside `OPSETS`."""
+    """Return the versions by domain, "" for ONNX's own operations. Raises `NetworkError` where those are outside
+    `OPSETS`.
+    """
     versions = [entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}]
     if len(versions) != 1 or versions[0] not in OPSETS:
         raise NetworkError(
@@ -52,7 +54,9 @@ def opsets_of(model: Any, name: str) -> dict[str, int]:
 
 
 def array_of(tensor: Any, folder: Path) -> npt.NDArray[Any]:
-    """Of a `TensorProto`, from `folder` where its data are in a file of their own. Raises `NetworkError`."""
+    """Return the array of a `TensorProto`, from `folder` where its data are in a file of their own. Raises
+    `NetworkError`.
+    """
     onnx = needed("onnx", "to read ONNX files")
     helper = needed("onnx.numpy_helper", "to read ONNX files")
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
@@ -90,7 +94,7 @@ def _with_data(onnx: Any, tensor: Any, folder: Path) -> Any:
 
 
 def attributes_of(node: Any) -> dict[str, Any]:
-    """By name; numbers, lists of numbers, strings, tensors. Raises `NetworkError`."""
+    """Return the attributes by name; numbers, lists of numbers, strings, tensors. Raises `NetworkError`."""
     helper = needed("onnx.helper", "to read ONNX files")
     given: dict[str, Any] = {}
     for attribute in node.attribute:
@@ -105,7 +109,7 @@ def attributes_of(node: Any) -> dict[str, Any]:
 
 
 def shape_of(entry: Any) -> list[int]:
-    """The input's shape, 0 for a batch axis of any length. Raises `NetworkError` for what cannot be an input."""
+    """Return the input's shape, 0 for a batch axis of any length. Raises `NetworkError` for what cannot be an input."""
     kind = entry.type.tensor_type
     if not entry.type.HasField("tensor_type") or not kind.HasField("shape") or not kind.shape.dim:
         raise NetworkError(
@@ -129,7 +133,7 @@ def shape_of(entry: Any) -> list[int]:
 
 
 def _check_lengths(name: str, axes: Any) -> None:
-    """Only the batch axis may be symbolic: light needs to know how long its vectors are."""
+    """Check that only the batch axis is symbolic: light needs to know how long its vectors are."""
     for place, dim in enumerate(axes, 1):
         if dim.dim_value < 1:
             told = repr(dim.dim_param) if dim.dim_param else f"{dim.dim_value or 'unknown'}"

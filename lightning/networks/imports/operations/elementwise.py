@@ -23,7 +23,7 @@ FLOATS = frozenset({1, 10, 11, 16})
 
 
 def unary(builder: Builder, call: Call) -> str:
-    """One activation in, one of the same shape out."""
+    """Return an importer of one activation in, one of the same shape out."""
     attributes = {
         name: call.number(name, default) for name, default in DEFAULTS.get(call.operation, {}).items()
     }
@@ -41,7 +41,7 @@ def same(builder: Builder, call: Call) -> str:
 
 
 def cast(builder: Builder, call: Call) -> str:
-    """A cast from one float to another; all are float32 here."""
+    """Add a cast from one float to another; all are float32 here."""
     if call.whole("to", 1) not in FLOATS:
         raise call.refused("makes whole numbers or booleans of activations", "Keep activations floats")
     builder.note(f"Cast {call.name} left out: activations are float32")
@@ -49,7 +49,7 @@ def cast(builder: Builder, call: Call) -> str:
 
 
 def gelu(builder: Builder, call: Call) -> str:
-    """Of ONNX's opset 20: exact, or approximated by tanh."""
+    """Add `Gelu` of ONNX's opset 20: exact, or approximated by tanh."""
     way = call.attributes.get("approximate", "none")
     if way not in {"none", "tanh"}:
         raise call.refused(f"has approximate = {way!r}", "Give none or tanh")
@@ -68,7 +68,7 @@ def clip(builder: Builder, call: Call) -> str:
 
 
 def binary(builder: Builder, call: Call) -> str:
-    """Two tensors, at least one of them of activations, broadcast image by image."""
+    """Return an importer of two tensors, at least one of them of activations, broadcast image by image."""
     if call.operation == "Pow" and call.given(0) in builder.constants:
         raise call.refused("raises a constant to the power of activations", "Write it as Exp")
     if len(call.inputs) != 2:
@@ -89,7 +89,7 @@ def several(operation: str) -> Translator:
 
 
 def _aligned(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]:
-    """The inputs, once they are known to broadcast without mixing images."""
+    """Return the inputs, once they are known to broadcast without mixing images."""
     ranks = [builder.rank(tensor) for tensor in inputs if not builder.is_constant(tensor)]
     if len(set(ranks)) > 1 and builder.batched:
         raise call.refused(

@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 
 def gemm(builder: Builder, call: Call) -> str:
-    """The matrix product alpha * A @ B + beta * C, with constant B."""
+    """Add the matrix product alpha * A @ B + beta * C, with constant B."""
     if builder.is_constant(call.given(0)):
         raise call.refused(
             "multiplies a constant by activations, so its rows are not images", "Swap the factors"
@@ -29,7 +29,7 @@ def gemm(builder: Builder, call: Call) -> str:
 
 
 def _affine(builder: Builder, call: Call, x: str, weights: Array, beta: float) -> str:
-    """The product x @ weights.T + beta * (input 2), the last as a bias where it is constant."""
+    """Add the product x @ weights.T + beta * (input 2), the last as a bias where it is constant."""
     third = call.given(2)
     rows = len(weights)
     if builder.is_constant(third):
@@ -53,7 +53,7 @@ def _row(call: Call, bias: Array, rows: int) -> Array:
 
 
 def dense(builder: Builder, call: Call, x: str, weights: Array, bias: Array | None) -> str:
-    """A canonical `Gemm`: weights (rows, k), bias (rows,)."""
+    """Add a canonical `Gemm`: weights (rows, k), bias (rows,)."""
     if weights.ndim != 2 or not builder.shapes[x] or weights.shape[1] != builder.shapes[x][-1]:
         raise call.refused(f"multiplies {builder.shapes[x]} by weights {weights.T.shape}", "Check the shapes")
     inputs = [x, builder.constant(np.asarray(weights, np.float32), f"{call.name}.weight")]
@@ -63,7 +63,7 @@ def dense(builder: Builder, call: Call, x: str, weights: Array, bias: Array | No
 
 
 def matmul(builder: Builder, call: Call) -> str:
-    """A `Gemm` where one factor is a constant matrix; else a digital `MatMul`."""
+    """Add a `Gemm` where one factor is a constant matrix; else a digital `MatMul`."""
     first, second = call.given(0), call.given(1)
     if builder.is_constant(second):
         return _times_constant(builder, call, builder.activation(call), _matrix(builder.constants[second]))
@@ -112,7 +112,7 @@ def _constant_times(builder: Builder, call: Call, x: str, factor: Array) -> str:
 
 
 def _stacked(builder: Builder, call: Call, factors: list[str]) -> str:
-    """Several constant matrices at once, one for each entry of another axis: digital."""
+    """Add several constant matrices at once, one for each entry of another axis: digital."""
     ranks = [builder.constants[f].ndim + 1 if builder.is_constant(f) else builder.rank(f) for f in factors]
     if (ranks[0] > ranks[1]) if builder.is_constant(factors[0]) else (ranks[1] > ranks[0]):
         raise call.refused("multiplies by a constant that has more axes than an image")
@@ -120,7 +120,7 @@ def _stacked(builder: Builder, call: Call, factors: list[str]) -> str:
 
 
 def conv(builder: Builder, call: Call) -> str:
-    """A convolution over one axis or two, grouped, strided, dilated, padded."""
+    """Add a convolution over one axis or two, grouped, strided, dilated, padded."""
     x, weights, bias = builder.activation(call), builder.fixed(call, 1), builder.optional(call, 2)
     groups, rows = call.whole("group", 1), len(weights)
     _check_kernel(builder, call, weights, bias)
@@ -152,7 +152,7 @@ def _check_kernel(builder: Builder, call: Call, weights: Array, bias: Array | No
 
 
 def as_image(builder: Builder, call: Call, x: str) -> tuple[str, bool]:
-    """`x` (channels, height, width); a sequence (channels, length) becomes an image of one row, and True.
+    """Return `x` (channels, height, width); a sequence (channels, length) becomes an image of one row, and True.
 
     Raises `UnsupportedNode` for more axes.
     """
@@ -166,7 +166,7 @@ def as_image(builder: Builder, call: Call, x: str) -> tuple[str, bool]:
 
 
 def without_row(builder: Builder, call: Call, image: str, *, flat: bool) -> str:
-    """The sequence of an image of one row, where it was a sequence."""
+    """Return the sequence of an image of one row, where it was a sequence."""
     if not flat:
         return image
     channels, _, length = builder.shapes[image]

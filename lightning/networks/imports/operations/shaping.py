@@ -12,7 +12,7 @@ from lightning.networks.imports.builder import BATCH, Builder, Call
 
 
 def flatten(builder: Builder, call: Call) -> str:
-    """(n, everything)."""
+    """Add a reshape to (n, everything)."""
     x = builder.activation(call)
     axis = call.whole("axis", 1)
     axis = axis + builder.rank(x) if axis < 0 else axis
@@ -22,14 +22,16 @@ def flatten(builder: Builder, call: Call) -> str:
 
 
 def reshape(builder: Builder, call: Call) -> str:
-    """To a constant shape whose first axis is still that of the images."""
+    """Add a reshape to a constant shape whose first axis is still that of the images."""
     x = builder.activation(call)
     target = [int(size) for size in builder.fixed(call, 1).reshape(-1)]
     return builder.reshape(x, image_shape(builder, call, x, target), call.name)
 
 
 def image_shape(builder: Builder, call: Call, x: str, target: list[int]) -> tuple[int, ...]:
-    """Of one image, of what ONNX's Reshape makes of `x` with `target`: 0 copies an axis, -1 is what remains."""
+    """Return the shape of one image, of what ONNX's Reshape makes of `x` with `target`: 0 copies an axis, -1 is what
+    remains.
+    """
     shape = builder.shapes[x]
     total = prod(shape)
     if not target or target[0] not in {-1, 0, 1, BATCH}:
@@ -66,7 +68,7 @@ def squeeze(builder: Builder, call: Call) -> str:
 
 
 def unsqueeze(builder: Builder, call: Call) -> str:
-    """With more axes of length 1."""
+    """Add more axes of length 1."""
     x = builder.activation(call)
     axes = builder.fixed(call, 1).reshape(-1)
     rank = builder.rank(x) + len(axes)
@@ -76,7 +78,7 @@ def unsqueeze(builder: Builder, call: Call) -> str:
 
 
 def transpose(builder: Builder, call: Call) -> str:
-    """Axes in another order, the batch axis in front."""
+    """Add a transpose of the axes, the batch axis in front."""
     x = builder.activation(call)
     rank = builder.rank(x)
     order = call.attributes.get("perm", tuple(reversed(range(rank))))
@@ -90,7 +92,7 @@ def transpose(builder: Builder, call: Call) -> str:
 
 
 def concat(builder: Builder, call: Call) -> str:
-    """One behind the other along an axis; constants are the same for every image."""
+    """Add a concatenation along an axis; constants are the same for every image."""
     rank = max(builder.rank(tensor) for tensor in call.inputs if not builder.is_constant(tensor))
     for tensor in call.inputs:
         value = builder.constants.get(tensor)
@@ -116,13 +118,13 @@ def split(builder: Builder, call: Call) -> tuple[str, ...]:
 
 
 def cut(builder: Builder, x: str, axis: int, span: tuple[int, int | None, int], name: str) -> str:
-    """`x`[start:stop:step] along `axis`, the bounds as Python counts them."""
+    """Add `x`[start:stop:step] along `axis`, the bounds as Python counts them."""
     start, stop, step = span
     return builder.emit("Slice", [x], name, {"axis": axis, "start": start, "stop": stop, "step": step})
 
 
 def slices(builder: Builder, call: Call) -> str:
-    """A `Slice` for each axis."""
+    """Add a `Slice` for each axis."""
     x = builder.activation(call)
     starts, stops = (builder.fixed(call, place).reshape(-1) for place in (1, 2))
     axes, steps = builder.optional(call, 3), builder.optional(call, 4)
@@ -137,7 +139,7 @@ def slices(builder: Builder, call: Call) -> str:
 
 
 def canonical_span(length: int, start: Any, stop: Any, step: Any) -> tuple[int, int | None, int]:
-    """As Python's own slices; None where a step backwards goes through to the beginning.
+    """Return the span as Python's own slices; None where a step backwards goes through to the beginning.
 
     >>> canonical_span(5, -1, -(2**63), -2)
     (4, None, -2)
@@ -147,7 +149,7 @@ def canonical_span(length: int, start: Any, stop: Any, step: Any) -> tuple[int, 
 
 
 def gather(builder: Builder, call: Call) -> str:
-    """Entries of an axis, at constant places."""
+    """Add a choice of entries of an axis, at constant places."""
     if builder.is_constant(call.given(0)):
         raise call.refused("looks activations up in a table", "Feed the vectors instead of their numbers")
     x, places = builder.activation(call), builder.fixed(call, 1)
@@ -162,7 +164,7 @@ def gather(builder: Builder, call: Call) -> str:
 
 
 def pad(builder: Builder, call: Call) -> str:
-    """A constant around images."""
+    """Add a constant around images."""
     x, mode = builder.activation(call), call.attributes.get("mode", "constant")
     value, axes = builder.optional(call, 2), builder.optional(call, 3)
     if mode != "constant":
@@ -182,7 +184,7 @@ def pad(builder: Builder, call: Call) -> str:
 
 
 def expand(builder: Builder, call: Call) -> str:
-    """To a larger shape by repeating axes of length 1."""
+    """Add an expansion to a larger shape by repeating axes of length 1."""
     x, target = builder.activation(call), builder.fixed(call, 1).reshape(-1)
     rank = builder.rank(x)
     if len(target) > rank or (len(target) == rank and target[0] not in {1, BATCH}):

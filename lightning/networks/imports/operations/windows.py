@@ -1,4 +1,4 @@
-"""How a window moves: strides, padding (given, or SAME), dilations, for images and for sequences."""
+"""Moves of a window: strides, padding (given, or SAME), dilations, for images and for sequences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Move = tuple[Pair, Pads, Pair]
 
 
 def move_of(call: Call, size: tuple[int, ...], kernel: Pair, *, flat: bool) -> Move:
-    """From ONNX's attributes, for an image of `size`; `flat` says that the attributes are of one axis.
+    """Return the move of ONNX's attributes, for an image of `size`; `flat` says that the attributes are of one axis.
 
     Raises `UnsupportedNode` for attributes that cannot be, negative pads among them.
     """
@@ -39,7 +39,7 @@ def _pads(call: Call, size: Pair, kernel: Pair, strides: Pair, dilations: Pair, 
 
 
 def same_pads(size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, upper: bool) -> Pads:
-    """Such that ceil(size / stride) comes out; an odd one lies at the end with `upper`.
+    """Return pads such that ceil(size / stride) comes out; an odd one lies at the end with `upper`.
 
     >>> same_pads((5, 6), kernel=(3, 3), strides=(1, 2), dilations=(1, 1), upper=True)
     (1, 0, 1, 1)
@@ -54,7 +54,7 @@ def same_pads(size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, upper
 
 
 def excess(size: Pair, kernel: Pair, move: Move) -> Pair:
-    """What `ceil_mode` adds behind the padding, so that a last, incomplete window counts.
+    """Return what `ceil_mode` adds behind the padding, so that a last, incomplete window counts.
 
     A window that would start behind the image and its front padding does not.
 

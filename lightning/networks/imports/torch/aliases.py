@@ -1,4 +1,4 @@
-"""Which tensors of torch share memory: what changes one in place changes the others, too."""
+"""Tensors of torch that share memory: what changes one in place changes the others, too."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Aliases:
     """The node that first gave the very tensor."""
 
     def take(self, node: Any) -> list[Any]:
-        """The nodes before `node` whose tensor it has changed in place.
+        """Return the nodes before `node` whose tensor it has changed in place.
 
         Raises `UnsupportedNode` where that changes a view, too, that is read later: views are copies here.
         """
@@ -63,14 +63,14 @@ class Aliases:
 
 
 def title(node: Any, leaves: Mapping[str, Any]) -> str:
-    """The name of the method, function or kind of layer."""
+    """Return the name of the method, function or kind of layer."""
     if node.op == "call_module":
         return type(leaves[node.target]).__name__
     return str(node.target) if node.op == "call_method" else str(getattr(node.target, "__name__", ""))
 
 
 def in_place(node: Any, leaves: Mapping[str, Any]) -> bool:
-    """Whether whoever reads the first argument later sees what `node` made of it."""
+    """Return whether whoever reads the first argument later sees what `node` made of it."""
     if node.op == "call_module":
         return bool(getattr(leaves[node.target], "inplace", False))
     if node.op == "call_method":

@@ -26,7 +26,9 @@ def multihead_attention(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, None]:
-    """The answer, and no weights, whether they were asked for or not. Projections are photonic, scores digital."""
+    """Add attention, and return the answer and no weights, whether they were asked for or not. Projections are
+    photonic, scores digital.
+    """
     _check(scope, layer, key_padding_mask)
     heads, width = layer.num_heads, layer.head_dim
     biases = (None,) * 3 if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
@@ -49,7 +51,7 @@ def multihead_attention(
 
 
 def _mask(scope: Scope, mask: Any, *, is_causal: bool) -> Any:
-    """Here a mask of booleans is true where nothing may be seen; `is_causal` only tells of what kind a mask is."""
+    """Return a mask, of booleans true where nothing may be seen; `is_causal` only says of what kind a mask is."""
     if mask is None and is_causal:
         raise scope.refused("is causal and has no mask", "Give attn_mask")
     is_boolean = mask is not None and str(mask.dtype) == "torch.bool"
@@ -106,7 +108,7 @@ def _activation(scope: Scope, activation: Any, x: Tensor) -> Tensor:
 
 
 def encoder(scope: Scope, stack: Any, x: Tensor, *settings: Any, **named: Any) -> Tensor:
-    """One layer after the other, and a normalisation if there is one."""
+    """Add one layer after the other, and a normalisation if there is one."""
     for number, layer in enumerate(stack.layers):
         x = encoder_layer(replace(scope, name=f"{scope.name}.layers.{number}"), layer, x, *settings, **named)
     norm = stack.norm

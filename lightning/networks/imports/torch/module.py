@@ -27,7 +27,8 @@ EXPORT = "Export it with torch.onnx.export and import the file"
 def from_torch(
     module: Any, example_shape: Sequence[int], preprocessing: Preprocessing | None = None
 ) -> Network:
-    """The network that a `torch.nn.Module` computes in inference; `example_shape` is one image's, without batch axis.
+    """Return the network that a `torch.nn.Module` computes in inference; `example_shape` is one image's, without batch
+    axis.
 
     Dropout is left out and batch normalisation uses its running statistics, whatever mode the module is in; the
     module stays as it is. Raises `NetworkError` for a module that `torch.fx` cannot follow, `UnsupportedNode` for
@@ -70,7 +71,7 @@ def _in_inference(module: Any) -> Iterator[None]:
 
 
 def _followed(builder: Builder, module: Any, graph: Any, leaves: Mapping[str, Any], entry: str) -> str:
-    """The name of the output, when every node of `graph` has been added to `builder`."""
+    """Return the name of the output, when every node of `graph` has been added to `builder`."""
     values: dict[Any, Any] = {}
     aliases = Aliases(leaves)
     for node in graph.nodes:
@@ -110,7 +111,7 @@ def _answer(value: Any) -> str:
 
 
 def _known(argument: Any, values: Mapping[Any, Any]) -> Any:
-    """An argument of fx with its nodes replaced by what they stand for."""
+    """Return an argument of fx with its nodes replaced by what they stand for."""
     fx = needed("torch.fx", "to import modules")
     return fx.node.map_arg(argument, values.__getitem__)
 
@@ -149,7 +150,7 @@ def _called(scope: Scope, function: Callable[..., Any] | None, arguments: Any, k
 
 
 def _computed(scope: Scope, node: Any, arguments: Any, keywords: Any) -> Any:
-    """What torch makes of constants."""
+    """Return what torch makes of constants."""
     try:
         if node.op == "call_method":
             return getattr(arguments[0], node.target)(*arguments[1:], **keywords)

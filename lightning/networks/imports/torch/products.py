@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 
 
 def linear(scope: Scope, x: Tensor, weight: Any, bias: Any = None) -> Tensor:
-    """Rows of weights times the last axis, plus bias."""
+    """Add rows of weights times the last axis, plus bias."""
     return scope.add("Gemm", [x, weight, bias], transB=1)
 
 
@@ -47,12 +47,12 @@ def conv(
 
 
 def matmul(scope: Scope, x: Any, y: Any) -> Tensor:
-    """Of two activations, or with a constant on either side."""
+    """Add the product of two activations, or with a constant on either side."""
     return scope.add("MatMul", [x, y])
 
 
 def additive(mask: Any) -> Any:
-    """0 where a mask of booleans is true and minus infinity elsewhere; other masks as they are."""
+    """Return 0 where a mask of booleans is true and minus infinity elsewhere; other masks as they are."""
     is_boolean = str(mask.dtype).removeprefix("torch.") == "bool"
     return np.where(np.asarray(mask), 0, -np.inf).astype(np.float32) if is_boolean else mask
 
@@ -67,7 +67,7 @@ def attention(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """softmax(query @ key^T * scale + mask) @ value: products of two activations, digital."""
+    """Add softmax(query @ key^T * scale + mask) @ value: products of two activations, digital."""
     rank, width = len(scope.shape(query)), scope.shape(query)[-1]
     if is_causal:
         attn_mask = np.tri(scope.shape(query)[-2], scope.shape(key)[-2], dtype=bool)
@@ -138,7 +138,7 @@ def _pool(
 
 
 def adaptive(operation: str) -> Function:
-    """To a given size: one value, or windows that divide the image evenly."""
+    """Return a pooling to a given size: one value, or windows that divide the image evenly."""
 
     def function(scope: Scope, x: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
         size = scope.shape(x)[2:]

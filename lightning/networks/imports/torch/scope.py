@@ -1,4 +1,4 @@
-"""Where a function of torch is when it is turned into nodes: its name, the network so far, constants as tensors."""
+"""The place of a function of torch when it is turned into nodes: its name, the network so far, constants as tensors."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ class Scope:
     operation: str
 
     def refused(self, why: str, hint: str = "Write it in another way") -> UnsupportedNode:
-        """The error that says why this call cannot be taken."""
+        """Return the error that says why this call cannot be taken."""
         return UnsupportedNode(f"node {self.name} (torch {self.operation}) {why}", hint=hint)
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
-        """With the batch axis, whose length is `BATCH`."""
+        """Return the shape with the batch axis, whose length is `BATCH`."""
         return (BATCH, *self.builder.shapes[x.name])
 
     def axis(self, x: Tensor, axis: int, more: int = 0) -> int:
-        """Counted from the front, of as many axes as `x` has, and `more`."""
+        """Return the axis counted from the front, of as many axes as `x` has, and `more`."""
         return axis % (len(self.shape(x)) + more)
 
     def add(self, operation: str, inputs: Sequence[Any], part: str = "", /, **attributes: Any) -> Tensor:
-        """A node of ONNX's vocabulary; inputs are activations, torch tensors, numbers, or None where left out."""
+        """Add a node of ONNX's vocabulary; inputs are activations, torch tensors, numbers, or None where left out."""
         return self.add_several(operation, inputs, part, 1, attributes)[0]
 
     def add_several(
         self, operation: str, inputs: Sequence[Any], part: str, outputs: int, attributes: Mapping[str, Any]
     ) -> tuple[Tensor, ...]:
-        """As `add`, for operations that give several tensors."""
+        """Add a node as `add` does, for operations that give several tensors."""
         name = f"{self.name}/{part}" if part else self.name
         names = tuple(self._named(value, f"{name}.{place}") for place, value in enumerate(inputs))
         return tuple(
@@ -71,11 +71,11 @@ def moving(scope: Scope, x: Tensor) -> int:
 
 
 def sizes(value: Any, axes: int) -> list[int | None]:
-    """The numbers given, or one number for every axis."""
+    """Return the numbers given, or one number for every axis."""
     given = list(value) if isinstance(value, (tuple, list)) else [value]
     return given * axes if len(given) == 1 else given
 
 
 def per_axis(value: Any, axes: int) -> list[int]:
-    """As `sizes`, whole numbers."""
+    """Return the numbers as `sizes` does, whole numbers."""
     return [int(number or 0) for number in sizes(value, axes)]

@@ -13,18 +13,18 @@ Function = Callable[..., Any]
 
 
 def _flat(values: Sequence[Any]) -> list[int]:
-    """Sizes or axes, given one by one or as one sequence."""
+    """Return the sizes or axes, given one by one or as one sequence."""
     given = values[0] if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
     return [int(value) for value in given]
 
 
 def reshape(scope: Scope, x: Tensor, *shape: Any) -> Tensor:
-    """To any shape that keeps images apart."""
+    """Reshape to any shape that keeps images apart."""
     return scope.add("Reshape", [x, _flat(shape)], allowzero=1)
 
 
 def flatten(scope: Scope, x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Some axes as one."""
+    """Flatten some axes into one."""
     shape, first, last = scope.shape(x), scope.axis(x, start_dim), scope.axis(x, end_dim)
     if (first, last) == (1, len(shape) - 1):
         return scope.add("Flatten", [x], axis=1)
@@ -32,7 +32,7 @@ def flatten(scope: Scope, x: Tensor, start_dim: int = 0, end_dim: int = -1) -> T
 
 
 def unflatten(scope: Scope, x: Tensor, dim: int, sizes: Any) -> Tensor:
-    """One axis as several."""
+    """Split one axis into several."""
     shape, axis = scope.shape(x), scope.axis(x, dim)
     known = math.prod(size for size in sizes if size != -1)
     full = [shape[axis] // known if size == -1 else size for size in sizes]
@@ -40,12 +40,12 @@ def unflatten(scope: Scope, x: Tensor, dim: int, sizes: Any) -> Tensor:
 
 
 def permute(scope: Scope, x: Tensor, *dims: Any) -> Tensor:
-    """Axes in another order."""
+    """Permute the axes."""
     return scope.add("Transpose", [x], perm=[scope.axis(x, axis) for axis in _flat(dims)])
 
 
 def transpose(scope: Scope, x: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Two axes exchanged."""
+    """Exchange two axes."""
     order = list(range(len(scope.shape(x))))
     first, second = scope.axis(x, dim0), scope.axis(x, dim1)
     order[first], order[second] = order[second], order[first]
@@ -60,23 +60,23 @@ def squeeze(scope: Scope, x: Tensor, *dims: Any) -> Tensor:
 
 
 def unsqueeze(scope: Scope, x: Tensor, dim: int) -> Tensor:
-    """With one more axis of length 1."""
+    """Add one more axis of length 1."""
     return scope.add("Unsqueeze", [x, [scope.axis(x, dim, more=1)]])
 
 
 def cat(scope: Scope, tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
-    """One behind the other."""
+    """Concatenate tensors along an axis."""
     return scope.add("Concat", list(tensors), axis=int(dim if axis is None else axis))
 
 
 def chunk(scope: Scope, x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """In `chunks` pieces, the last of which may be shorter."""
+    """Cut into `chunks` pieces, the last of which may be shorter."""
     length = scope.shape(x)[scope.axis(x, dim)]
     return split(scope, x, -(-length // chunks), dim)
 
 
 def split(scope: Scope, x: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """In pieces of one size, or of the sizes given."""
+    """Cut into pieces of one size, or of the sizes given."""
     each, length = split_size_or_sections, scope.shape(x)[scope.axis(x, dim)]
     if isinstance(each, int):
         each = [min(each, length - start) for start in range(0, length, each)]
@@ -84,25 +84,25 @@ def split(scope: Scope, x: Tensor, split_size_or_sections: Any, dim: int = 0) ->
 
 
 def unbind(scope: Scope, x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """Every entry of an axis by itself."""
+    """Return every entry of an axis by itself."""
     axis = scope.axis(x, dim)
     return tuple(scope.add("Gather", [x, k], str(k), axis=axis) for k in range(scope.shape(x)[axis]))
 
 
 def pad(scope: Scope, x: Tensor, padding: Any, mode: str = "constant", value: float | None = None) -> Tensor:
-    """The last axis first, as torch counts."""
+    """Pad the last axis first, as torch counts."""
     pairs = [tuple(padding[place : place + 2]) for place in range(0, len(padding), 2)][::-1]
     before, after = zip(*((0, 0),) * (len(scope.shape(x)) - len(pairs)), *pairs, strict=True)
     return scope.add("Pad", [x, [*before, *after], float(value or 0)], mode=mode)
 
 
 def size(scope: Scope, x: Tensor, dim: int | None = None) -> Any:
-    """Numbers, the batch axis's a stand-in."""
+    """Return the numbers, the batch axis's a stand-in."""
     return scope.shape(x) if dim is None else scope.shape(x)[dim]
 
 
 def attribute(scope: Scope, x: Tensor, name: str) -> Any:
-    """`shape`, `ndim` and transposed views."""
+    """Return `shape`, `ndim` and transposed views."""
     if name == "shape":
         return scope.shape(x)
     if name == "ndim":
@@ -113,7 +113,7 @@ def attribute(scope: Scope, x: Tensor, name: str) -> Any:
 
 
 def item(scope: Scope, x: Any, place: Any) -> Any:
-    """A piece of a tuple, or of an activation: `[:, 0]`, `[..., 1:]`, `[:, None]`."""
+    """Return a piece of a tuple, or of an activation: `[:, 0]`, `[..., 1:]`, `[:, None]`."""
     if not isinstance(x, Tensor):
         return x[place]
     places = list(place) if isinstance(place, tuple) else [place]

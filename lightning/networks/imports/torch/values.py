@@ -13,7 +13,7 @@ Function = Callable[..., Any]
 
 
 def plain(operation: str) -> Function:
-    """A function of one activation that has no settings."""
+    """Return a function of one activation that has no settings."""
 
     def function(scope: Scope, x: Tensor, inplace: bool = False) -> Tensor:
         return scope.add(operation, [x])
@@ -27,32 +27,32 @@ def relu6(scope: Scope, x: Tensor, inplace: bool = False) -> Tensor:
 
 
 def hardsigmoid(scope: Scope, x: Tensor, inplace: bool = False) -> Tensor:
-    """Of slope 1/6, where ONNX's own has 1/5."""
+    """Add `Hardsigmoid` of slope 1/6, where ONNX's own has 1/5."""
     return scope.add("HardSigmoid", [x], alpha=1 / 6, beta=0.5)
 
 
 def leaky_relu(scope: Scope, x: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """As ONNX's."""
+    """Add `LeakyRelu`, ONNX's own."""
     return scope.add("LeakyRelu", [x], alpha=float(negative_slope))
 
 
 def elu(scope: Scope, x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """As ONNX's."""
+    """Add `Elu`, ONNX's own."""
     return scope.add("Elu", [x], alpha=float(alpha))
 
 
 def gelu(scope: Scope, x: Tensor, approximate: str = "none") -> Tensor:
-    """As ONNX's of opset 20."""
+    """Add `Gelu`, that of ONNX's opset 20."""
     return scope.add("Gelu", [x], approximate=approximate)
 
 
 def prelu(scope: Scope, x: Tensor, weight: Any) -> Tensor:
-    """One slope, or one a channel."""
+    """Add `PRelu` with one slope, or one a channel."""
     return scope.add("PRelu", [x, weight.reshape(-1, *(1,) * moving(scope, x))])
 
 
 def softplus(scope: Scope, x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """With beta 1; above the threshold it is linear to float32 precision anyhow."""
+    """Add `Softplus` with beta 1; above the threshold it is linear to float32 precision anyhow."""
     if beta != 1:
         raise scope.refused(f"has beta = {beta}", "Use beta 1")
     return scope.add("Softplus", [x])
@@ -71,14 +71,14 @@ def hardtanh(
 
 
 def same(scope: Scope, x: Tensor, *settings: Any, **named: Any) -> Tensor:
-    """The activation itself."""
+    """Return the activation itself."""
     if scope.operation.lower().endswith("dropout"):
         scope.builder.note(f"{scope.operation} {scope.name} left out: it changes nothing in inference")
     return x
 
 
 def binary(operation: str) -> Function:
-    """Of two tensors or numbers."""
+    """Return a function of two tensors or numbers."""
 
     def function(
         scope: Scope, x: Any, y: Any, *, alpha: float = 1, rounding_mode: str | None = None
@@ -96,7 +96,7 @@ def reversed_difference(scope: Scope, x: Any, y: Any) -> Tensor:
 
 
 def masked_fill(scope: Scope, x: Tensor, mask: Any, value: float) -> Tensor:
-    """`value` where a constant mask is true."""
+    """Return `value` where a constant mask is true."""
     return scope.add("Where", [mask, float(value), x])
 
 
@@ -111,7 +111,7 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """With running statistics."""
+    """Normalise with running statistics."""
     if running_mean is None or running_var is None or training:
         raise scope.refused("has no running statistics", "Train with track_running_stats=True")
     scale = running_var * 0 + 1 if weight is None else weight
@@ -129,7 +129,7 @@ def layer_norm(
 
 
 def along(operation: str) -> Function:
-    """`softmax` and `log_softmax`."""
+    """Return `softmax` and `log_softmax` along an axis."""
 
     def function(scope: Scope, x: Tensor, dim: int | None = None, *_: Any, **__: Any) -> Tensor:
         if dim is None:
@@ -140,7 +140,7 @@ def along(operation: str) -> Function:
 
 
 def reduction(operation: str) -> Function:
-    """`mean`, `sum`, `amax`."""
+    """Return a reduction: `mean`, `sum`, `amax`."""
 
     def function(
         scope: Scope, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
