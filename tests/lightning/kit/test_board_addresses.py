@@ -14,7 +14,7 @@ from needs import needs
 
 import lightning
 from lightning import LightningControl, LightningSignalProcessing, errors, from_slide
-from lightning.devices import board
+from lightning.kit.devices import board
 from lightning.kit import connection, profiles
 from lightning.kit.devices.deadline import Patience
 from lightning.kit.devices.identity import board_name, identity_of

@@ -11,7 +11,7 @@ skip_without("qick")
 
 import lightning
 from lightning import errors
-from lightning.calibration import find, from_json, save
+from lightning.kit.calibration import find, from_json, save
 from lightning.kit import factory_calibration
 from lightning.kit.calibration.guided import calibrate, guided_run
 from lightning.kit.calibration.measurement import batch, probe
