@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def on_one_core() -> None:
-    """Begin anew with one thread for each numerical library, which they ask for only once."""
+    """Begin again with one thread for each numerical library, which they ask for only once."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     if any(os.environ.get(name) != "1" for name in THREADS):
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | dict.fromkeys(THREADS, "1"))

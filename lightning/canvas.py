@@ -24,7 +24,7 @@ DPI = 144
 
 
 class PlotError(LightningError):
-    """A picture that cannot be written."""
+    """A plot that cannot be written."""
 
     code = "picture"
 
@@ -109,11 +109,11 @@ def as_png(figure: Any) -> bytes:
 def check_file(file: str | Path) -> Path:
     """Return the path of a plot that can be written, checked before the work for it begins.
 
-    Raises `PlotError` for a name that ends in no kind of picture, and for a folder that is not there.
+    Raises `PlotError` for a name that ends in no format of a plot, and for a folder that is not there.
     """
     path = Path(file)
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise PlotError(f"{str(path)!r} names no kind of picture", hint="End it in .png, .svg or .pdf")
+        raise PlotError(f"{str(path)!r} names no format of a plot", hint="End it in .png, .svg or .pdf")
     if not path.parent.is_dir():
         raise PlotError(f"there is no folder {str(path.parent)!r}", hint="Make it, or give another path")
     return path

@@ -49,7 +49,7 @@ COMMANDS = {
     ),
     "energy": (
         "energy",
-        "What an image costs: time, energy with and without converters, and digital hardware beside it.",
+        "What an image costs: time, energy with and without converters, and digital hardware for comparison.",
     ),
     "serve": (
         "serve",
@@ -103,9 +103,9 @@ def run_app(arguments: Sequence[str]) -> int:
 
 
 def _told_by_qick(error: RuntimeError) -> LightningError:
-    told = " ".join(str(error).split()) or type(error).__name__
+    message = " ".join(str(error).split()) or type(error).__name__
     return ProgramError(
-        told.rstrip("."), hint="Ask for less, or for another device; `lightning doctor` shows what it has"
+        message.rstrip("."), hint="Ask for less, or for another device; `lightning doctor` shows what it has"
     )
 
 

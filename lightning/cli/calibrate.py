@@ -64,7 +64,7 @@ def calibrate(
 
     Every step passes or fails, with the figure, its limit and the hint. Instruments are optional: what needs one
     that is not there is left to you. A twin brings its own; of sim:// only laser and meter are used unasked, because
-    that twin begins anew with every command and forgets what its supply was set to. The calibration is kept when
+    that twin begins again with every command and forgets what its supply was set to. The calibration is kept when
     all steps pass. For example: lightning calibrate --device sim://kit
     """
     from lightning.kit.calibration.guided import guided_run
@@ -148,9 +148,9 @@ def _turn_paddles(brightness: Callable[[], float]) -> None:
     while True:
         found = brightness()
         best = max(best, found)
-        told = f"{INDENT}{found:6.1%} of the converter (best {best:.1%}). Enter reads again, d is done: "
+        prompt = f"{INDENT}{found:6.1%} of the converter (best {best:.1%}). Enter reads again, d is done: "
         try:
-            answer = input(told)
+            answer = input(prompt)
         except EOFError:
             return
         if answer.strip().lower().startswith("d"):
@@ -158,7 +158,7 @@ def _turn_paddles(brightness: Callable[[], float]) -> None:
 
 
 def _keep(run: GuidedRun, png: Path | None, whose: DeviceIdentity) -> Path | None:
-    """Save what passed; the picture also of what did not, where there are sweeps."""
+    """Save what passed; the plot also of what did not, where there are sweeps."""
     from lightning.kit.calibration import store
 
     if png is not None and run.calibration is not None:
@@ -211,11 +211,11 @@ def _print_document(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, p
     failed = next((each for each in run.outcomes if not each.passed), None)
     if failed is not None:
         what = f"the step {failed.step!r} failed: {failed.figure}; wanted {failed.limit}"
-        document["error"] = {
+        error: dict[str, object] = {
             "code": CalibrationError.code,
             "message": what,
             "device": whose.name,
             "hint": failed.hint,
-            "cure": failed.hint,
         }
+        document["error"] = with_former_keys(error)
     print_document(whose, document, ok=run.passed)

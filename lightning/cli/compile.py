@@ -195,5 +195,5 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
         return tuple(float(each) for each in text.split(","))
     except ValueError:
         raise OutOfRange(
-            f"{option} {text!r} is no list of numbers", hint="Write 0.5 or 0.48,0.45,0.41"
+            f"{option} {text!r} is not a valid list of numbers", hint="Write 0.5 or 0.48,0.45,0.41"
         ) from None

@@ -59,7 +59,8 @@ def numbers(text: str) -> Any:
         found = _read(text)
     except (OSError, ValueError) as error:
         raise OutOfRange(
-            f"{text!r} is no list of numbers ({error})", hint="Write 1,2,3, or name a .npy or text file"
+            f"{text!r} is not a valid list of numbers ({error})",
+            hint="Write 1,2,3, or name a .npy or text file",
         ) from error
     return found.astype(np.int64) if np.array_equal(found, np.rint(found)) else found
 

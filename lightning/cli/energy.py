@@ -1,4 +1,4 @@
-"""`lightning energy MODEL`: latency and energy of an inference, part by part, beside digital hardware."""
+"""`lightning energy MODEL`: latency and energy of an inference, part by part, compared with digital hardware."""
 
 from __future__ import annotations
 
@@ -178,5 +178,5 @@ def _shot_table(points: tuple[ShotPoint, ...], exact: float) -> list[str]:
         f" +- {100 * point.spread:.2f}{'  *' if point.photons < FEW_PHOTONS else ''}"
         for point in points
     ]
-    few = f"  * below {FEW_PHOTONS} photons a count is no normal variable, as which it is drawn"
+    few = f"  * below {FEW_PHOTONS} photons a count is not a normal variable, as which it is drawn"
     return ["", head, *lines, *([few] if points[0].photons < FEW_PHOTONS else [])]

@@ -32,7 +32,7 @@ Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the firs
 Part = Annotated[str, typer.Option("--part", help="test, or train where there is such a part.")]
 Compare = Annotated[
     str | None,
-    typer.Option("--compare", metavar="WITH", help="onnxruntime: the table, float32 and int8 beside."),
+    typer.Option("--compare", metavar="WITH", help="onnxruntime: the table, with float32 and int8."),
 ]
 
 SEEDS_OF_TABLE = 5
@@ -145,7 +145,7 @@ def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
     from lightning.evaluation.table import spread_of
 
     each = [evaluation.accuracy for evaluation in found]
-    told = {
+    means = {
         "accuracy": float(np.mean(each)),
         "spread": spread_of(each),
         "images": found[0].images,
@@ -153,7 +153,7 @@ def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
         "cycles": found[0].cycles,
     }
     return {
-        **rounded(told),
+        **rounded(means),
         "accuracies": [round(accuracy, 6) for accuracy in each],
         "counters": counters_of(found),
     }
@@ -176,19 +176,19 @@ def _table(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: Sequence
 def _say(origin: Provenance, dataset: Dataset, found: Sequence[Evaluation]) -> None:
     from lightning.evaluation.warnings import activations_counted
 
-    told = figures(found)
+    means = figures(found)
     document = origin.document
     print(
-        f"{dataset.name}: {told['images']:,} images; {document['model']},"
+        f"{dataset.name}: {means['images']:,} images; {document['model']},"
         f" scheme {document['scheme']}, {document['model_hash'][:8]}"
     )
-    spread = "" if told["spread"] is None else f" (spread {100 * told['spread']:.2f})"
+    spread = "" if means["spread"] is None else f" (spread {100 * means['spread']:.2f})"
     mark = "  SIMULATED" if origin.device.simulated else ""
     print(
-        f"{origin.line}: {100 * told['accuracy']:.2f} %{spread}, {in_figures(told['images_per_s'])} images/s{mark}"
+        f"{origin.line}: {100 * means['accuracy']:.2f} %{spread}, {in_figures(means['images_per_s'])} images/s{mark}"
     )
     activations = sum(each.images for each in found) * activations_counted(origin.model)
-    for name, count in told["counters"].items():
+    for name, count in means["counters"].items():
         if count:
             of = f" of {activations:,}" if name == "clipped_activations" else ""
             print(f"{name.replace('_', ' ')}: {count:,}{of}")
@@ -207,9 +207,9 @@ def _say_table(rows: Sequence[Any], noise: Noise, seeds: Sequence[int]) -> None:
     from lightning.evaluation.table import as_text
 
     if rows:
-        told = replace(noise, identity="")
+        shown = replace(noise, identity="")
         print(f"\n{as_text(rows)}")
         print(
-            f"Noise {told.place}, sigma {told.sigma:.4g} of 255, {len(seeds)} seeds. Images/s from raw inputs, one"
+            f"Noise {shown.place}, sigma {shown.sigma:.4g} of 255, {len(seeds)} seeds. Images/s from raw inputs, one"
             " batch, one thread, here; energy of photonic hardware by `lightning energy`, preset chip."
         )

@@ -151,9 +151,9 @@ def chosen(
     """Return what the options amount to. Raises `OutOfRange` and `ConfigError` for what does not go together."""
     from lightning.execution.interface import Fidelity
 
-    told = calibrated or any(each is not None for each in (place, sigma, mean))
-    kind = one_of("fidelity", fidelity or ("noisy" if told else "exact"), get_args(Fidelity))
-    if told and kind != "noisy":
+    noise_given = calibrated or any(each is not None for each in (place, sigma, mean))
+    kind = one_of("fidelity", fidelity or ("noisy" if noise_given else "exact"), get_args(Fidelity))
+    if noise_given and kind != "noisy":
         raise ConfigError(
             f"noise is chosen, and fidelity {kind} has none to choose",
             hint="Say --fidelity noisy, or leave noise out",
@@ -214,9 +214,9 @@ def noise_of(
 ) -> Noise:
     """Return the noise as given, as measured on the prototype, or as a device's calibration has it."""
     from lightning.compiler.measured import MEASURED_SIGMA
-    from lightning.execution.interface import Noise, Place
+    from lightning.execution.interface import PLACES, Noise
 
-    where: Place = one_of("noise", place or "per-product", get_args(Place))
+    where: Place = one_of("noise", place or "per-product", tuple(PLACES))
     if not calibrated:
         return Noise(where, MEASURED_SIGMA if sigma is None else sigma, mean or 0.0, average=average)
     if sigma is not None or mean is not None:

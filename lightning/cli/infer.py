@@ -67,9 +67,9 @@ def infer(
     doubts += warn(warnings_of_clipping(compiled, 1, answers.counters))
     origin = run.provenance(compiled, (seed,))
     if as_json:
-        told = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
+        details = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
         counted = {"cycles": answers.cycles, "counters": dict(answers.counters), "warnings": doubts}
-        print_document(None, {**origin.document, "image": str(image), "key": key, **told, **counted})
+        print_document(None, {**origin.document, "image": str(image), "key": key, **details, **counted})
     else:
         mark = "  SIMULATED" if origin.device.simulated else ""
         print(f"class {answers.classes[0]} ({origin.line}){mark}")

@@ -32,7 +32,7 @@ def _drawable(file: Path | None) -> Path | None:
 
 Png = Annotated[
     Path | None,
-    typer.Option("--png", metavar="FILE", callback=_drawable, help="Draw a picture (.png, .svg or .pdf)."),
+    typer.Option("--png", metavar="FILE", callback=_drawable, help="Draw a plot (.png, .svg or .pdf)."),
 ]
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the numbers.")]
 

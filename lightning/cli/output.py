@@ -45,14 +45,14 @@ def saturation() -> Iterator[list[str]]:
     """Return the warnings of too much light that were given inside. That, and of none, is a line too; other warnings
     are given as ever.
     """
-    said: list[str] = []
+    messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SaturationWarning)
         warnings.simplefilter("always", DarkWarning)
-        yield said
+        yield messages
     for each in caught:
         if issubclass(each.category, SaturationWarning):
-            said.append(str(each.message))
+            messages.append(str(each.message))
         if issubclass(each.category, SaturationWarning | DarkWarning):
             sys.stderr.write(f"warning: {each.message}\n")
         else:
@@ -61,10 +61,10 @@ def saturation() -> Iterator[list[str]]:
 
 def warn(doubts: Iterable[str]) -> list[str]:
     """Print each warning as a line on standard error, and return all of them, for a document."""
-    said = list(doubts)
-    for each in said:
+    reported = list(doubts)
+    for each in reported:
         sys.stderr.write(f"warning: {each}\n")
-    return said
+    return reported
 
 
 def marked(line: str, device: DeviceIdentity) -> str:

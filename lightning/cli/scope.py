@@ -1,4 +1,4 @@
-"""`lightning scope [VALUES]`: one acquisition, as a picture."""
+"""`lightning scope [VALUES]`: one acquisition, as a plot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Values = Annotated[
     list[int] | None, typer.Argument(metavar="[VALUES]...", help="Of modulators 0 to 3, each 0 to 255.")
 ]
-Picture = Annotated[Path, typer.Option("--png", metavar="FILE", help="The picture (.png, .svg or .pdf).")]
+Picture = Annotated[Path, typer.Option("--png", metavar="FILE", help="The plot (.png, .svg or .pdf).")]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting, e.g. soft_avgs=1; repeatable."),
@@ -66,8 +66,8 @@ def scope(
         write_csv(csv, *_table(waveform), waveform.device)
     if as_json:
         plain = {"settings": waveform.origin.settings.as_dict(), "words": list(waveform.origin.words)}
-        told = {"result": result, "why": why, "saturated": bool(too_bright)}
-        print_document(waveform.device, {**told, **plain, "written": files})
+        details = {"result": result, "why": why, "saturated": bool(too_bright)}
+        print_document(waveform.device, {**details, **plain, "written": files})
     else:
         print(marked(f"{_operands(waveform)}: {why or f'decoded {result}'}", waveform.device))
         for name in files:
@@ -94,7 +94,7 @@ def _setting(text: str) -> tuple[str, Any]:
     key, mark, value = text.partition("=")
     if not mark:
         raise ConfigError(
-            f"{text!r} is no setting", hint="Write KEY=VALUE, as in soft_avgs=1 or readouts=0,1"
+            f"{text!r} is not a valid setting", hint="Write KEY=VALUE, as in soft_avgs=1 or readouts=0,1"
         )
     if key == "readouts":
         return key, [_number(each) for each in value.split(",")]
@@ -133,7 +133,7 @@ def decoded(waveform: Waveform) -> tuple[int | None, str]:
 
 
 def draw(waveform: Waveform, result: int | None, file: Path) -> None:
-    """Save the picture."""
+    """Save the plot."""
     from lightning.kit import plots
 
     plots.save(plots.waveform(waveform, decoded=result), file)
@@ -141,8 +141,8 @@ def draw(waveform: Waveform, result: int | None, file: Path) -> None:
 
 def _operands(waveform: Waveform) -> str:
     pairs = zip(waveform.origin.settings.values, waveform.origin.words, strict=True)
-    told = (f"word {word}" if value is None else str(value) for value, word in pairs)
-    return f"modulators at {', '.join(told)}"
+    operands = (f"word {word}" if value is None else str(value) for value, word in pairs)
+    return f"modulators at {', '.join(operands)}"
 
 
 def _table(waveform: Waveform) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:

@@ -132,12 +132,12 @@ def bearable(found: Sensitivity) -> str:
     """Return the noise that keeps the loss small, in words."""
     from lightning.evaluation.sensitivity import points
 
-    told = f"for a loss of at most {points(found.allowed)}"
+    allowance = f"for a loss of at most {points(found.allowed)}"
     if not found.factor:
-        return f"no sigma is small enough {told}: the mean error alone costs more"
+        return f"no sigma is small enough {allowance}: the mean error alone costs more"
     if math.isinf(found.factor):
-        return f"no sigma that was looked at is too large {told}"
-    return f"{told}: sigma up to {found.sigma:.3g} of 255"
+        return f"no sigma that was looked at is too large {allowance}"
+    return f"{allowance}: sigma up to {found.sigma:.3g} of 255"
 
 
 def averaging(found: Sensitivity) -> str:

@@ -103,7 +103,7 @@ def _constant(network: Network, node: Node, name: str) -> Floats:
     if not np.isfinite(found).all():
         raise CompileError(
             f"{node.operation} {node.name}: {name} holds values that are not finite",
-            hint="Train the network anew, or repair the file",
+            hint="Train the network again, or repair the file",
         )
     return found
 

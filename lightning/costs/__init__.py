@@ -11,7 +11,7 @@
 | `presets` | `prototype`: the talk's table of powers; `chip`: parts of a published library |
 | `work` | what an image makes the parts do |
 | `cost` | `costs_of` |
-| `baselines` | digital hardware beside it, and what is assumed of it |
+| `baselines` | digital hardware for comparison, and what is assumed of it |
 | `shot_noise` | the limit that photons set, and accuracy against photons |
 
 An optical figure alone is no system figure: converters and memory are most of it, and every total includes them.

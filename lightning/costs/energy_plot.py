@@ -1,4 +1,4 @@
-"""Pictures of what an inference costs, and of what photons allow."""
+"""Plots of what an inference costs, and of what photons allow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUPS: tuple[tuple[Group, str], ...] = (
 
 
 def energy_bars(costs: Sequence[Costs], name: str) -> Plot:
-    """Energy of a multiply-accumulate by part for each system, beside digital baselines; a logarithmic axis."""
+    """Energy of a multiply-accumulate by part for each system, with digital baselines; a logarithmic axis."""
     figure = sheet(8.0, 1.4 + 0.42 * (len(BASELINES) + len(costs) * (len(GROUPS) + 1)))
     axes = figure.add_subplot()
     rows = [*_own(costs), *((each.name, each.joules_per_mac, FAINT) for each in BASELINES)]

@@ -20,7 +20,7 @@ LIBRARIES: Mapping[str, tuple[State, str, str]] = {
     "qick": ("bad", "programs cannot be compiled, and the twin cannot run", "qick"),
     "Pyro4": ("warning", "boards in the network (qick://HOST) cannot be reached", "qick"),
     "psutil": ("warning", "boards in the network (qick://HOST) cannot be reached", "qick"),
-    "matplotlib": ("warning", "no pictures can be drawn", "kit"),
+    "matplotlib": ("warning", "no plots can be drawn", "kit"),
     "numba": ("warning", "the twin is many times slower", "kit"),
     "pyvisa": ("warning", "laser, bias supply and power meter cannot be used", "visa"),
 }

@@ -44,8 +44,8 @@ def finding(extra: str, found: Mapping[str, str]) -> Finding:
     purpose = PURPOSES[extra]
     missing = [library for library in purpose.libraries if not found.get(library)]
     if missing:
-        told = f"{', '.join(missing)} not installed: {purpose.lost}"
-        return Finding(extra, "warning", told, f"pip install 'lightbed[{extra}]'")
+        lacks = f"{', '.join(missing)} not installed: {purpose.lost}"
+        return Finding(extra, "warning", lacks, f"pip install 'lightbed[{extra}]'")
     return Finding(extra, "ok", ", ".join(f"{each} {found[each]}" for each in purpose.libraries))
 
 

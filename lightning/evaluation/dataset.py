@@ -50,7 +50,7 @@ class Dataset:
         """Return the training part in the place of the test part. Raises `DatasetError` where there is none."""
         if not len(self.train_x):
             raise DatasetError(
-                f"{self.name} has no training part", hint="Put the training files beside the others"
+                f"{self.name} has no training part", hint="Put the training files next to the others"
             )
         return replace(self, x=self.train_x, y=self.train_y)
 

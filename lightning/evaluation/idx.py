@@ -37,7 +37,7 @@ def parse_idx(content: bytes, name: str = "the file") -> Bytes:
     plain = _unpacked(content, name)
     if len(plain) < 4 or plain[:2] != b"\0\0" or plain[2] != UNSIGNED_BYTE:
         raise DatasetError(
-            f"{name} is no IDX file of bytes: it begins with {plain[:4].hex(' ') or 'nothing'},"
+            f"{name} is not a valid IDX file of bytes: it begins with {plain[:4].hex(' ') or 'nothing'},"
             " where 00 00 08 and the number of axes are wanted",
             hint="Name MNIST's own files, compressed or not",
         )
@@ -79,7 +79,7 @@ def _required(folder: Path, name: str) -> Path:
     found = _found(folder, name)
     if found is None:
         raise DatasetError(
-            f"{folder} holds no {name}, nor {name}.gz" if folder.is_dir() else f"{folder} is no folder",
+            f"{folder} holds no {name}, nor {name}.gz" if folder.is_dir() else f"{folder} is not a folder",
             hint="Name the folder of MNIST's files",
         )
     return found

@@ -28,7 +28,7 @@ def fitted(x: Raw, network: Network) -> Raw:
         return x
     if math.prod(x.shape[1:]) != math.prod(wanted):
         raise InputError(
-            f"an image has {_told(x.shape[1:])} values, and {network.name} takes {_told(wanted)}",
+            f"an image has {_described(x.shape[1:])} values, and {network.name} takes {_described(wanted)}",
             hint="Name data that the network was trained for",
         )
     return x.reshape(len(x), *wanted)
@@ -47,7 +47,7 @@ def read_picture(path: Path, shape: tuple[int, ...], *, resize: bool = False) ->
     """Return the levels 0 .. 255 of an image: (height, width), or with 3 colours where the model's raw `shape` has
     them.
 
-    Colours come where `shape` has them, in front or behind. Raises `InputError` for what is no picture, and for
+    Colours come where `shape` has them, in front or behind. Raises `InputError` for what is not an image, and for
     another size unless `resize`.
     """
     image = needed("PIL.Image", "to read pictures")
@@ -57,7 +57,7 @@ def read_picture(path: Path, shape: tuple[int, ...], *, resize: bool = False) ->
             picture = opened.convert("RGB" if colours == 3 else "L")
     except (OSError, ValueError, SyntaxError) as error:
         raise InputError(
-            f"{path} is no picture that can be read", hint="Name a PNG, or an .npy of raw values"
+            f"{path} is not an image that can be read", hint="Name a PNG, or an .npy of raw values"
         ) from error
     if picture.size != (width, height):
         if not resize:
@@ -95,7 +95,7 @@ def picture_size(shape: tuple[int, ...]) -> tuple[int, int, int]:
     if len(shape) == 3 and shape[2] in (1, 3):
         return shape[1], shape[0], shape[2]
     raise InputError(
-        f"the model takes {_told(shape)} values, which is no picture", hint="Give them as an .npy"
+        f"the model takes {_described(shape)} values, which is not an image", hint="Give them as an .npy"
     )
 
 
@@ -103,9 +103,9 @@ def _array(path: Path) -> Raw:
     try:
         found: Raw = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path} is no array of numbers", hint="Write it with numpy.save") from error
+        raise InputError(f"{path} is not an array of numbers", hint="Write it with numpy.save") from error
     return found
 
 
-def _told(shape: tuple[int, ...]) -> str:
+def _described(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape)) or "1"

@@ -72,7 +72,7 @@ def load_nsl_kdd(folder: Path) -> Dataset:
 
 
 def parse_rows(content: bytes, name: str = "the file") -> Rows:
-    """Return lines as words. Raises `DatasetError` for a line that is no connection; `name` is for errors."""
+    """Return lines as words. Raises `DatasetError` for a line that is not a connection; `name` is for errors."""
     try:
         plain = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
         lines = plain.decode("ascii").splitlines()
@@ -125,7 +125,9 @@ def _numbers(rows: Rows) -> npt.NDArray[np.float64]:
     try:
         return np.array([[float(row[index]) for index in _plain()] for row in rows])
     except ValueError as error:
-        raise DatasetError(f"a feature is no number ({error})", hint="Get NSL-KDD's own files") from error
+        raise DatasetError(
+            f"a feature is not a valid number ({error})", hint="Get NSL-KDD's own files"
+        ) from error
 
 
 def _required(folder: Path, names: tuple[str, ...]) -> Path:
@@ -135,7 +137,7 @@ def _required(folder: Path, names: tuple[str, ...]) -> Path:
         raise DatasetError(
             f"{folder} holds no {names[0]}.txt, nor {names[0]}.txt.gz"
             if folder.is_dir()
-            else f"{folder} is no folder",
+            else f"{folder} is not a folder",
             hint="Name the folder of NSL-KDD's text files",
         )
     return found

@@ -21,13 +21,13 @@ def layer_losses(found: Sensitivity, model: str, data: str) -> Plot:
     _bars(left, found)
     _curve(right, found)
     noise, weakest = found.noise, found.weakest
-    told = (
+    subtitle = (
         f"{model} · {data} · {noise.place}, sigma {noise.sigma:.3g} of 255 · exact {100 * found.exact:.2f} %"
     )
     title = f"Noise in layer “{weakest.layer}” costs most: {_points(weakest.loss)} points"
-    headed(figure, title, told, simulated=False)
+    headed(figure, title, subtitle, simulated=False)
     for text in left.findobj(Text):
-        if text.get_text() in (title, told):
+        if text.get_text() in (title, subtitle):
             text.set_in_layout(False)  # they may reach over both halves without making the left one wider
     mark_simulated(right)
     return figure
@@ -88,7 +88,7 @@ def _curve(axes: Any, found: Sensitivity) -> None:
 
 
 def _named(axes: Any, text: str, place: Any, kind: Any, side: str, colour: str) -> None:
-    """Beside a line, without covering it."""
+    """Next to a line, without covering it."""
     shift = (5 if side == "left" else -5, 4)
     axes.annotate(
         text,

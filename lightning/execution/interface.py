@@ -11,11 +11,29 @@ import numpy.typing as npt
 
 from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.compiler.model import CompiledModel, PhotonicLayer
+from lightning.execution.kernels.laws import NoiseLaw
 
 Keys = npt.NDArray[np.uint64]
 Activations = npt.NDArray[np.int16]
 Fidelity = Literal["exact", "noisy", "device", "datapath"]
 Place = Literal["per-output", "per-product", "per-product-dense"]
+
+
+@dataclass(frozen=True, slots=True)
+class NoisePlace:
+    """A place where noise is drawn."""
+
+    per_readout: bool = True
+    """Whether every readout of the detector has noise of its own; else every sum has."""
+    dense: bool = False
+    """Whether products whose weight is 0 are read, too."""
+
+
+PLACES: Mapping[Place, NoisePlace] = {
+    "per-output": NoisePlace(per_readout=False),
+    "per-product": NoisePlace(),
+    "per-product-dense": NoisePlace(dense=True),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +58,18 @@ class Noise:
     """Whose noise this is: the calibration it was fitted in; empty where the numbers were given."""
     full_scale: float = 510.0
     """Where the converter clips a readout, both ways, in steps for each wavelength: twice a full product by default."""
+
+    @property
+    def drawn(self) -> NoisePlace:
+        """The place where it is drawn."""
+        return PLACES[self.place]
+
+    @property
+    def law(self) -> NoiseLaw:
+        """The dependence of its variance on the light."""
+        if not self.drawn.per_readout:
+            return NoiseLaw.PER_OUTPUT
+        return NoiseLaw.VARYING if self.shot or self.intensity else NoiseLaw.CONSTANT
 
 
 class Multiplier(Protocol):

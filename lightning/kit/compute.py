@@ -22,10 +22,11 @@ from lightning import errors
 from lightning.kit.calibration import store
 from lightning.kit.calibration.checks import check_is_calibration
 from lightning.kit.calibration.decoder import FULL, Decoded
-from lightning.kit.calibration.document import MODULATORS, Calibration
+from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.fringe import Floats
 from lightning.kit.calibration.measurement.batch import Reader, Window
 from lightning.kit.calibration.measurement.transfer import Rows
+from lightning.kit.settings import MODULATORS
 
 if TYPE_CHECKING:
     from lightning.kit.dot.core import VectorCore
@@ -213,7 +214,7 @@ def _is_operand(value: Any) -> bool:
 def _no_operand(value: Any, device: str) -> errors.OutOfRange:
     shown = value.item() if isinstance(value, np.generic) else value
     return errors.OutOfRange(
-        f"{shown!r:.60} is no operand: these are whole numbers of -255 to 255",
+        f"{shown!r:.60} is not a valid operand: these are whole numbers of -255 to 255",
         device=device,
         hint="Scale or round it first",
     )

@@ -209,7 +209,7 @@ def settings_of(config: Settings | Configuration | Mapping[str, Any]) -> Setting
     """Return the settings meant, however they are given.
 
     Raises `AmbiguousConfig` for a plain dictionary with `dac_i` in it (value or channel is not to be seen), and
-    `ConfigError` for what is no configuration at all.
+    `ConfigError` for what is not a valid configuration at all.
     """
     if isinstance(config, Settings):
         return config
@@ -217,7 +217,7 @@ def settings_of(config: Settings | Configuration | Mapping[str, Any]) -> Setting
         return config.settings
     if not isinstance(config, Mapping):
         raise ConfigError(
-            f"{config!r:.60} is no configuration",
+            f"{config!r:.60} is not a valid configuration",
             hint="Give lightning.LightningConfig, or a Configuration of yours",
         )
     if any(re.fullmatch(r"dac(_gain)?_\d+", str(key)) for key in config):

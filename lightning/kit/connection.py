@@ -29,8 +29,8 @@ def connect(address: str, *, patience: Patience | None = None) -> Any:
 
     `sim://kit` and `sim://loopback` are twins, `qick://HOST` is a board in the network, `qick://local` the one this
     runs on, `replay://FILE` a recording. Others come by entry points of the group `lightning.devices`, which lead to
-    a function from the address to a QickSoc. `patience` are other deadlines than the usual. Raises `AddressError`,
-    `UnknownScheme`, `DeviceGone`, `MissingLibrary`.
+    a function from the address to a QickSoc. `patience` are other deadlines than the default ones. Raises
+    `AddressError`, `UnknownScheme`, `DeviceGone`, `MissingLibrary`.
     """
     found = _entry_point(scheme_of(address))
     needed("qick", f"for {address}")
@@ -53,7 +53,7 @@ def scheme_of(address: str) -> str:
     scheme, mark, rest = str(address).partition("://")
     if not mark or not rest or not _SCHEME.fullmatch(scheme):
         raise AddressError(
-            f"{address!r} is no address of a device",
+            f"{address!r} is not a valid address of a device",
             hint="Write one as sim://kit, qick://HOST or qick://local",
         )
     return scheme
@@ -103,7 +103,7 @@ def _introduced(soc: Any) -> str:
 
     try:
         found = find(soc)
-    except (LightningError, OSError):  # told with its hint when a value is asked for
+    except (LightningError, OSError):  # reported with its hint when a value is asked for
         suffix = ", with a calibration that cannot be used"
     else:
         suffix = ", without a calibration" if found is None else f", with its {found.kind}"

@@ -27,7 +27,9 @@ def whole(name: str, value: Any, low: int, high: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise OutOfRange(f"{name} is {value!r}, which is no whole number", hint=_say(low, high)) from None
+        raise OutOfRange(
+            f"{name} is {value!r}, which is not a valid whole number", hint=_say(low, high)
+        ) from None
     if isinstance(value, bool) or not low <= number <= high:
         raise OutOfRange(f"{name} is {value!r}, outside {low}..{high}", hint=_say(low, high))
     return number
@@ -38,7 +40,7 @@ def real(name: str, value: Any, low: float, high: float) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise OutOfRange(f"{name} is {value!r}, which is no number", hint=_say(low, high)) from None
+        raise OutOfRange(f"{name} is {value!r}, which is not a valid number", hint=_say(low, high)) from None
     if isinstance(value, bool) or not (math.isfinite(number) and low <= number <= high):
         raise OutOfRange(f"{name} is {value!r}, outside {low:g}..{high:g}", hint=_say(low, high))
     return number
@@ -113,7 +115,7 @@ class Settings:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Settings:
-        """Back from `as_dict`. Raises `UnknownKey` for a name that is no field."""
+        """Back from `as_dict`. Raises `UnknownKey` for a name that is not a field."""
         known = {each.name for each in fields(cls)}
         for name in document:
             if name not in known:
@@ -146,7 +148,9 @@ def _several(name: str, given: Any, *, one: bool = False) -> tuple[Any, ...]:
     try:
         return tuple(given)
     except TypeError:
-        raise OutOfRange(f"{name} are {given!r}, which is no list", hint="Give a list of numbers") from None
+        raise OutOfRange(
+            f"{name} are {given!r}, which is not a valid list", hint="Give a list of numbers"
+        ) from None
 
 
 def _channels(given: Any) -> tuple[int | None, ...]:

@@ -255,7 +255,7 @@ def _values(waveform: Waveform) -> dict[int, int]:
 def _checked(waveform: Any) -> Waveform:
     if not isinstance(waveform, Waveform):
         raise NoWaveformError(
-            f"a {type(waveform).__name__} is no waveform of ours",
+            f"a {type(waveform).__name__} is not a waveform of ours",
             hint="Give what LightningControl.acquire_decimated returned",
         )
     return waveform

@@ -19,14 +19,12 @@ from lightning.load.schedule import Times, poisson_schedule
 from lightning.load.sending import BLOCK, HEADER_FIELDS, Outbox
 from lightning.load.targets import Target
 from lightning.serving.packets.codec import MAGIC, Code, Kind
-from lightning.serving.packets.mmsg import SLOT, Inbox
+from lightning.serving.packets.mmsg import MEMORY, SLOT, Inbox
 
 GRACE_NS = 500_000_000
 """How long answers are waited for after the last request was due."""
 SPIN_NS = 200_000
 """Waits shorter than this are spent asking."""
-MEMORY = 4 << 20
-"""Of the socket, for answers."""
 
 
 def drive_datagrams(

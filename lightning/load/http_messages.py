@@ -135,8 +135,8 @@ def message_length(buffer: bytes) -> int | None:
     start = buffer.find(b"\r\n\r\n") + 4
     if start < 4:
         return None
-    if told := _LENGTH.search(buffer, 0, start):
-        end = start + int(told[1])
+    if stated := _LENGTH.search(buffer, 0, start):
+        end = start + int(stated[1])
     elif _CHUNKED.search(buffer, 0, start):
         last = buffer.find(b"0\r\n\r\n", start)
         end = last + 5 if last >= 0 else len(buffer) + 1

@@ -18,7 +18,7 @@ PERCENTILES = ((50, "p50"), (99, "p99"), (99.9, "p99.9"))
 def latencies(outcomes: Sequence[Outcome], about: str) -> Plot:
     """Above, how many answers took how long; below, what share took longer, down to one in as many as there are.
 
-    With several rates a second picture beside it has percentiles, and what was lost, over rates. Without an answer
+    With several rates a second plot next to it has percentiles, and what was lost, over rates. Without an answer
     the axes are empty, and say so.
     """
     answered = any(outcome.answered for outcome in outcomes)

@@ -149,12 +149,12 @@ def unanswered(outcomes: Sequence[Outcome]) -> LoadError | None:
     refused = Counter[str]()
     for each in outcomes:
         refused.update(each.refused)
-    told = [f"{count:,} were refused with {name}" for name, count in refused.most_common()]
+    reasons = [f"{count:,} were refused with {name}" for name, count in refused.most_common()]
     lost = sum(each.lost for each in outcomes)
-    told += [f"{lost:,} got no answer"] if lost else []
+    reasons += [f"{lost:,} got no answer"] if lost else []
     hint = HINTS.get(refused.most_common(1)[0][0]) if refused else "See whether a server listens there"
     return LoadError(
-        f"of {sum(each.scheduled for each in outcomes):,} requests none was answered: {', '.join(told)}",
+        f"of {sum(each.scheduled for each in outcomes):,} requests none was answered: {', '.join(reasons)}",
         hint=hint or "Send one such request by hand: its answer says why",
     )
 

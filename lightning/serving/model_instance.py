@@ -61,7 +61,7 @@ class ModelInstance:
     lock: Turn = field(default_factory=Turn, repr=False)
     """Held while the executor runs. Models that compute on one device have it in common."""
     origin: Mapping[str, Any] = field(default_factory=dict)
-    """What answers depend on beside the model and their keys: seed, noise, calibration, device, version."""
+    """What answers depend on besides the model and their keys: seed, noise, calibration, device, version."""
     seconds_per_image: float = 0.0
     """Of one image alone, as measured when it was warm; infinite where that would have taken long."""
     users: int = 0

@@ -83,7 +83,7 @@ class Repository:
     # ------------------------------------------------------------------------------ loading
 
     def load(self, name: str, source: Source | None = None) -> ModelInstance:
-        """Load a model beside the one of this name, warm it, and let it take over; the old one ends when it is idle.
+        """Load a model next to the one of this name, warm it, and let it take over; the old one ends when it is idle.
 
         Without `source` it is read again from where it came, or from the directory. Raises `UnknownModel` when
         there is no such place, and what the file, the compiler or the device say. The old one then goes on.
@@ -186,7 +186,8 @@ class Repository:
     def _source(self, name: str, source: Source | None) -> Source:
         if NAME.fullmatch(name) is None:
             raise ServingError(
-                f"{name!r} is no name for a model", hint="Take letters, digits, dots, dashes and underscores"
+                f"{name!r} is not a valid name for a model",
+                hint="Take letters, digits, dots, dashes and underscores",
             )
         found = source or self._sources.get(name) or self._files().get(name)
         if found is None:

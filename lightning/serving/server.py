@@ -153,12 +153,12 @@ class Server(uvicorn.Server):
 
     def __init__(self, infer: Infer, ready: Callable[[], None], packets: ReadPackets | None = None) -> None:
         super().__init__(_config(Service(infer, packets)))
-        self._told = ready
+        self._described = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer, and say so."""
         await super().startup(sockets=sockets)
-        self._told()
+        self._described()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

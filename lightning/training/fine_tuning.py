@@ -1,4 +1,4 @@
-"""Training for noise, and beside it what as much training without noise would have done."""
+"""Training for noise, compared with what as much training without noise would have done."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ class Comparison:
             f"{name:22}{100 * row.float32:9.2f}{100 * row.exact:9.2f}{100 * row.noisy:9.2f}"
             for name, row in rows
         ]
-        said = (
+        origin = (
             f"{self.noise.place}, sigma {self.noise.sigma:.3g}, {self.epochs} epochs each, seed {self.seed}"
         )
-        return "\n".join([*lines, f"gain {100 * self.gain:+.2f} points ({said})"])
+        return "\n".join([*lines, f"gain {100 * self.gain:+.2f} points ({origin})"])
 
 
 def fine_tune(

@@ -108,7 +108,7 @@ class PhotonicForward:
         """
         noise = self.emulation.noise
         drawn = torch.randn(sums.shape, generator=self.generator)
-        if noise.place == "per-output":
+        if not noise.drawn.per_readout:
             return self._per_output(sums, drawn)
         mean, variance = self._per_product(steps, weights)
         return mean + (variance / noise.average).sqrt() * drawn
@@ -129,7 +129,7 @@ class PhotonicForward:
         noise, passes = self.emulation.noise, 2 if self.range.signed else 1
         draws, net = draws_of(
             weights.flatten(1),
-            dense=noise.place == "per-product-dense",
+            dense=noise.drawn.dense,
             wavelengths=self.emulation.options.hardware.wavelengths,
         )
         mean = torch.zeros(()) if self.range.signed else noise.mean * self._for_results(net)

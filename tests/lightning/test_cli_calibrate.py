@@ -44,8 +44,8 @@ def calibrated(tmp_path_factory):
 def test_every_step_is_told_with_figure_and_limit(calibrated):
     _, code, out = calibrated
     lines = out.splitlines()
-    told = [line.split()[1] for line in lines if line[:4] in ("pass", "skip", "FAIL")]
-    assert (code, told) == (0, list(STEPS))
+    reported = [line.split()[1] for line in lines if line[:4] in ("pass", "skip", "FAIL")]
+    assert (code, reported) == (0, list(STEPS))
     assert out.count("limit:") == len(STEPS)
     assert [line.split()[1] for line in lines if line[:4] == "skip"] == ["bias"]
     assert "FAIL" not in out
@@ -79,8 +79,8 @@ def test_a_failed_step_is_an_error_with_its_cure_and_nothing_is_kept():
     assert (code, found["ok"], found["saved"], found["simulated"]) == (1, False, None, True)
     assert found["error"]["code"] == "calibration"
     failed = next(each for each in found["steps"] if not each["passed"])
-    assert found["error"]["cure"] == failed["cure"] != ""
-    assert "laser" in failed["cure"] or "interlock" in failed["cure"]
+    assert found["error"]["hint"] == failed["hint"] != ""
+    assert "laser" in failed["hint"] or "interlock" in failed["hint"]
     assert not list(Path(store.folder()).glob("*.json"))
 
 
@@ -114,7 +114,7 @@ def test_real_instruments_are_set_for_nobody_who_was_not_asked():
 def test_a_real_laser_beside_a_simulated_kit_is_not_set_unasked_either():
     code, out, _ = ran("calibrate", "--laser", "TCPIP::127.0.0.1::1::SOCKET", "--json")
     assert code == 1
-    assert json.loads(out)["error"]["cure"] == "Give --yes"
+    assert json.loads(out)["error"]["hint"] == "Give --yes"
 
 
 @pytest.mark.parametrize(("answer", "goes_on"), [("y\n", True), ("n\n", False)])

@@ -82,7 +82,7 @@ def test_a_value_out_of_range_is_refused_by_name(value):
 def test_a_device_without_a_calibration_names_the_command_that_makes_one():
     error = refused("multiply", "1", "2", "--device", "sim://kit?vary=yes&seed=3")
     assert (error["code"], error["device"]) == ("calibration.none", "sim-kit-varied-0003")
-    assert "lightning calibrate" in error["cure"]
+    assert "lightning calibrate" in error["hint"]
 
 
 def test_a_calibration_of_another_device_is_refused(kit):
@@ -123,7 +123,7 @@ def test_a_calibration_that_is_too_old_is_refused(kit):
 def test_a_device_that_cannot_be_used_is_a_named_error(device, code):
     error = refused("scope", "1", "2", "--device", device)
     assert error["code"] == code
-    assert error["cure"]
+    assert error["hint"]
 
 
 def test_a_board_whose_counter_stands_still_is_left(monkeypatch):
@@ -172,7 +172,7 @@ def test_a_sweep_finds_the_half_wave_word_of_a_device_that_nobody_knows(tmp_path
 def test_a_sweep_in_the_dark_says_so():
     error = refused("sweep", "0", "--device", "sim://kit?laser_dropped=on")
     assert error["code"] == "calibration"
-    assert "laser" in error["cure"]
+    assert "laser" in error["hint"]
 
 
 def test_a_sweep_in_which_no_curve_is_found_says_so(monkeypatch):

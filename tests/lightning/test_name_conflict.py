@@ -59,10 +59,10 @@ def imported(*sites, what="import lightning"):
 
 def assert_refused(done):
     assert done.returncode == 1, done.stdout
-    said = done.stderr.strip().splitlines()[-1]
-    assert said.startswith("ImportError: another package named lightning (PyTorch Lightning)")
-    assert "pip uninstall -y lightning" in said
-    assert "--force-reinstall --no-deps lightbed" in said
+    reported = done.stderr.strip().splitlines()[-1]
+    assert reported.startswith("ImportError: another package named lightning (PyTorch Lightning)")
+    assert "pip uninstall -y lightning" in reported
+    assert "--force-reinstall --no-deps lightbed" in reported
 
 
 @pytest.mark.process

@@ -159,7 +159,7 @@ def _layer(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Photonic
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not a text")
     return value
 
 

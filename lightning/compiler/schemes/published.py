@@ -52,7 +52,7 @@ def _chain(network: Network) -> list[Node]:
     tensor, rectified, ended = network.input, True, False
     for node in network.nodes:
         if node.inputs[0] != tensor or ended:
-            raise _refused(node, "stands beside the chain of layers")
+            raise _refused(node, "stands next to the chain of layers")
         if node.operation == "Gemm":
             _check_gemm(network, node, rectified=rectified)
             chain.append(node)

@@ -19,6 +19,7 @@ from lightning.errors import CompileError
 from lightning.execution.activations import steps_of
 from lightning.execution.chains.links import Links, links_of
 from lightning.execution.interface import Noise
+from lightning.execution.kernels.laws import NoiseLaw
 from lightning.execution.multipliers.noisy import check_noise, may_clip, output_numbers, row_noise
 from lightning.execution.multipliers.weights import OrderedWeights, groups_of
 from lightning.execution.quirks import Quirks
@@ -34,7 +35,7 @@ def fits(model: CompiledModel, noise: Noise | None = None) -> bool:
         return False
     if noise is None:
         return True
-    shared = noise.intensity > 0 and model.hardware.wavelengths > 1 and noise.place != "per-output"
+    shared = noise.intensity > 0 and model.hardware.wavelengths > 1 and noise.drawn.per_readout
     return not shared and not may_clip(noise, model.hardware)
 
 
@@ -52,7 +53,7 @@ class Chain:
         links = links_of(model)
         if links is None or not fits(model, noise):
             raise CompileError(
-                f"network {model.network.name} is no chain of dense layers that one function computes",
+                f"network {model.network.name} is not a chain of dense layers that one function computes",
                 hint="Open it with lightning.execution.open_executor, which takes every model",
             )
         self.model = model
@@ -178,18 +179,13 @@ def _packed_noise(
     model: CompiledModel, links: Links, noise: Noise | None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return the means, spreads (deviations where they are constant, else variances), and the numbers."""
-    from lightning.execution.kernels.chain import CONSTANT, PER_OUTPUT, VARYING, WITHOUT
-
     given = check_noise(noise or Noise(sigma=0.0))
     known = [row_noise(layer, given, model.hardware) for layer in links.layers]
     means = np.concatenate([each.means for each in known])
     variances = np.concatenate([each.variances for each in known])
-    varying = given.shot > 0 or given.intensity > 0
-    kind = WITHOUT if noise is None else VARYING if varying else CONSTANT
-    if noise is not None and given.place == "per-output":
-        kind = PER_OUTPUT
-    numbers = np.concatenate([[kind], output_numbers(given)])
-    return means, np.sqrt(variances) if kind == CONSTANT else variances, numbers
+    law = NoiseLaw.WITHOUT if noise is None else noise.law
+    numbers = np.concatenate([[law], output_numbers(given)])
+    return means, np.sqrt(variances) if law == NoiseLaw.CONSTANT else variances, numbers
 
 
 def _rules(model: CompiledModel, quirks: Quirks) -> int:

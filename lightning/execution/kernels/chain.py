@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.execution.kernels.compiled import compiled
+from lightning.execution.kernels.laws import NoiseLaw
 from lightning.execution.kernels.sums import (
     add_levels,
     add_products,
@@ -24,7 +25,7 @@ from lightning.execution.kernels.sums import (
 Array = npt.NDArray[Any]
 
 ROWS, TERMS, VALUES, POINTERS, FIRST_ROW, RECTIFIED, SIGNED = range(7)
-WITHOUT, CONSTANT, VARYING, PER_OUTPUT = range(4)
+WITHOUT, CONSTANT, VARYING, PER_OUTPUT = map(int, NoiseLaw)
 CLIPPED_ACTIVATIONS, WRAPPED_SUMS = range(2)
 PUBLISHED, WRAPS, LAST_NORMALISED, PERFECT = 1, 2, 4, 8
 """Bits of `rules`."""
@@ -69,7 +70,7 @@ def disturb(
     key: Any,
     stream: Any,
 ) -> None:
-    """Noise on the sums of one layer, rounded to whole numbers. `known`: means, spreads, noise."""
+    """Add noise to the sums of one layer, rounded to whole numbers. `known`: means, spreads, noise."""
     means, spreads, noise = known
     rows = len(sums)
     noisy = np.empty((1, rows), np.float32)

@@ -62,7 +62,7 @@ class DatapathMultiplier:
         self._sendings = _by_pass(sendings_of(model))
         self.identity = f"{address if isinstance(address, str) else 'bus'} photonic_dot {program.digest:08x}"
         """Which hardware this is."""
-        with _told(str(address)):
+        with _described(str(address)):
             bus = _opened(address, program.datapath) if isinstance(address, str) else address
             self._driver = fpga.Datapath(bus)
             self._load(program, opened_here=isinstance(address, str))
@@ -74,7 +74,7 @@ class DatapathMultiplier:
         Raises `DeviceGone` when the bus fails, `DeviceStuck` when beats are not taken or get lost.
         """
         images, positions = activations.shape[:2]
-        with _told(self.identity):
+        with _described(self.identity):
             if self._unfinished:
                 self._driver.reset()
             self._unfinished = True
@@ -84,7 +84,7 @@ class DatapathMultiplier:
 
     def counts(self) -> dict[str, int]:
         """Return what the datapath counted since it was loaded: `layers` that were finished, and `inferences`."""
-        with _told(self.identity):
+        with _described(self.identity):
             seen = self._driver.outputs()
         return {"layers": seen["layers.next"], "inferences": seen["layers.finished"]}
 
@@ -162,7 +162,7 @@ def _opened(address: str, datapath: Datapath) -> RegisterBus:
 
 
 @contextmanager
-def _told(device: str) -> Iterator[None]:
+def _described(device: str) -> Iterator[None]:
     """Return the driver's message in the words of this package."""
     try:
         yield

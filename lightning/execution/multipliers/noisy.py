@@ -1,7 +1,7 @@
 """Sums with noise, one draw for each: the exact integer sum, and a normal number with the variance of all readouts.
 
 The readouts of a sum are independent and normal, so their signed sum is normal, too, and one draw says the same as
-all of them (`brute` takes them one by one; tests hold the two together):
+all of them (`per_readout` takes them one by one; tests hold the two together):
 
     mean      = exact sum + noise.mean * (positive readouts - negative readouts)
     variance  = (sigma^2 * readouts + shot * sum of levels + intensity * sum of levels^2) / average
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import cast, get_args
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,8 @@ from lightning.compiler.datapath.schedule import passes_of, readouts_of
 from lightning.compiler.hardware import Hardware
 from lightning.compiler.model import FULL, CompiledModel, Floats, PhotonicLayer
 from lightning.errors import OutOfRange
-from lightning.execution.interface import Activations, Keys, Noise, Place
+from lightning.execution.interface import PLACES, Activations, Keys, Noise
+from lightning.execution.kernels.laws import NoiseLaw
 from lightning.execution.multipliers.exact import CompiledMultiplier
 from lightning.execution.multipliers.readouts import OrderedReadouts, readouts_in_order
 
@@ -39,9 +40,9 @@ SURE_DEVIATIONS = 6.5
 
 def check_noise(noise: Noise) -> Noise:
     """Return the noise, if it can be. Raises `OutOfRange`."""
-    if noise.place not in get_args(Place):
+    if noise.place not in PLACES:
         raise OutOfRange(
-            f"noise.place {noise.place!r} is not known", hint=f"Choose one of: {', '.join(get_args(Place))}"
+            f"noise.place {noise.place!r} is not known", hint=f"Choose one of: {', '.join(PLACES)}"
         )
     square = LARGEST_NOISE**2
     most = {"sigma": LARGEST_NOISE, "shot": square / FULL, "intensity": square / FULL**2}
@@ -77,7 +78,7 @@ def may_clip(noise: Noise, hardware: Hardware) -> bool:
     """Return whether a readout could lie beyond the converter's full scale, other than once in ten thousand
     millions.
     """
-    if noise.place == "per-output":
+    if not noise.drawn.per_readout:
         return False
     brightest = float(LARGEST_PRODUCT * hardware.wavelengths)
     variance = noise.sigma**2 + noise.shot * brightest + noise.intensity * brightest**2
@@ -95,7 +96,7 @@ class RowNoise:
 
 def row_noise(layer: PhotonicLayer, noise: Noise, hardware: Hardware) -> RowNoise:
     """Return the noise of a layer's rows, by how often the detector is read for each sum."""
-    readouts = readouts_of(layer, hardware, dense=noise.place == "per-product-dense")
+    readouts = readouts_of(layer, hardware, dense=noise.drawn.dense)
     net = readouts.net_sign.reshape(-1) * (0.0 if layer.signed else noise.mean)
     counts = readouts.count.reshape(-1) * passes_of(layer)
     return RowNoise(net.astype(np.float64), (counts * (noise.sigma**2 / noise.average)).astype(np.float64))
@@ -122,15 +123,23 @@ class NoisyMultiplier:
         flat = exact.reshape(images, positions, groups * rows)
         stream = self._streams[layer.name]
         out = np.empty(flat.shape, np.float32)
-        if self.noise.place == "per-output":
-            self._per_output(flat, keys, stream, out)
-        elif self.noise.shot or self.noise.intensity:
-            self._varying(layer, activations, flat, keys, stream, out)
-        else:
-            self._constant(layer, flat, keys, stream, out)
+        draw = {
+            NoiseLaw.PER_OUTPUT: self._per_output,
+            NoiseLaw.VARYING: self._varying,
+            NoiseLaw.CONSTANT: self._constant,
+        }[self.noise.law]
+        draw(layer, activations, flat, keys, stream, out)
         return out.reshape(exact.shape)
 
-    def _per_output(self, sums: npt.NDArray[np.int32], keys: Keys, stream: np.uint64, out: Floats) -> None:
+    def _per_output(
+        self,
+        _layer: PhotonicLayer,
+        _activations: Activations,
+        sums: npt.NDArray[np.int32],
+        keys: Keys,
+        stream: np.uint64,
+        out: Floats,
+    ) -> None:
         from lightning.execution.kernels.sums import output_noise
 
         numbers = output_numbers(self.noise)
@@ -138,7 +147,13 @@ class NoisyMultiplier:
             output_noise(sums[image], numbers, self._seed, key, stream, out[image])
 
     def _constant(
-        self, layer: PhotonicLayer, sums: npt.NDArray[np.int32], keys: Keys, stream: np.uint64, out: Floats
+        self,
+        layer: PhotonicLayer,
+        _activations: Activations,
+        sums: npt.NDArray[np.int32],
+        keys: Keys,
+        stream: np.uint64,
+        out: Floats,
     ) -> None:
         from lightning.execution.kernels.sums import constant_noise
 
@@ -196,8 +211,9 @@ class NoisyMultiplier:
         from lightning.execution.kernels.readouts import squares_into
 
         if layer.name not in self._readouts:
-            dense = self.noise.place == "per-product-dense"
-            self._readouts[layer.name] = readouts_in_order(layer, self._hardware, dense=dense)
+            self._readouts[layer.name] = readouts_in_order(
+                layer, self._hardware, dense=self.noise.drawn.dense
+            )
         ready = self._readouts[layer.name]
         squares = np.empty((*vectors.shape[:2], layer.weights.shape[1]))
         squares_into(vectors, ready.sizes, ready.order, ready.signs, passes_of(layer), squares)

@@ -21,7 +21,7 @@ class PerReadoutMultiplier:
     """One draw a readout. `clipped` counts the samples that were beyond the converter's full scale."""
 
     def __init__(self, model: CompiledModel, noise: Noise, seed: int = 0) -> None:
-        if noise.place == "per-output":
+        if not noise.drawn.per_readout:
             raise OutOfRange(
                 "noise per output has no readouts to take one by one", hint="Take per-product noise"
             )
@@ -63,6 +63,7 @@ class PerReadoutMultiplier:
 
     def _ready(self, layer: PhotonicLayer) -> OrderedReadouts:
         if layer.name not in self._readouts:
-            dense = self.noise.place == "per-product-dense"
-            self._readouts[layer.name] = readouts_in_order(layer, self._hardware, dense=dense)
+            self._readouts[layer.name] = readouts_in_order(
+                layer, self._hardware, dense=self.noise.drawn.dense
+            )
         return self._readouts[layer.name]

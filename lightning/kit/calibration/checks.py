@@ -13,7 +13,7 @@ def check_is_calibration(given: Any) -> None:
     """Raise `ConfigError` for what is handed over as a calibration and is neither one nor None."""
     if given is not None and not isinstance(given, Calibration):
         raise ConfigError(
-            f"{given!r:.60} is no calibration",
+            f"{given!r:.60} is not a valid calibration",
             hint="Give what lightning.kit.calibration.load(FILE) returns, or leave it out for that kept for the device",
         )
 

@@ -24,8 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.kit.calibration.fringe import Floats
+from lightning.kit.settings import TOP_VALUE
 
-FULL = 255
+FULL = TOP_VALUE
 """The greatest value."""
 
 

@@ -18,12 +18,12 @@ from lightning.kit.calibration.decoder import FULL, Decoded, Decoder, rounded
 from lightning.kit.calibration.encoder import Encoder
 from lightning.kit.calibration.fringe import Floats, Fringe
 from lightning.kit.calibration.noise import NoiseModel
+from lightning.kit.settings import MODULATORS
 
 MAX_AGE = timedelta(hours=24)
 """A bias drifts by parts of V_pi in hours; a calibration older than a day is not believed."""
 CLOCKS_APART = timedelta(minutes=10)
 """By which the clocks of two machines may differ."""
-MODULATORS = 4
 BEYOND = 10.0
 """Of 255. Noise and the errors of a good calibration leave an answer nearer to the range than this."""
 WELL_LIT, UNLIT = 16.0, 1.0
@@ -99,7 +99,7 @@ class Calibration:
     conditions: Mapping[str, float | str] = field(default_factory=dict)
     outcomes: tuple[Outcome, ...] = ()
     raw: str = ""
-    """File name of the raw data kept beside the document; empty where none is kept."""
+    """File name of the raw data kept with the document; empty where none is kept."""
 
     def words(self, values: Mapping[int, int]) -> dict[int, int]:
         """Gain word per generator for a value (0..255) per generator; generators not named get value 0, dark.
@@ -175,7 +175,7 @@ class Calibration:
         """Raise `ForeignCalibration` when it is of another device, `StaleCalibration` when it is too old.
 
         Raises `CalibrationError` when it was made later than now. With `max_age` None its time is not looked at: a
-        twin begins anew with every connection, so what it brings along itself does not age.
+        twin begins again with every connection, so what it brings along itself does not age.
         """
         if device != self.device:
             raise errors.ForeignCalibration(

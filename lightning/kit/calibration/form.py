@@ -44,7 +44,9 @@ def from_json(document: Any, *, source: str = "this document") -> Calibration:
     damaged, or whose numbers cannot be those of a device (`validity`).
     """
     if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-        raise errors.UnknownVersion(f"{source} is no calibration (format {FORMAT!r} is missing)", hint=HINT)
+        raise errors.UnknownVersion(
+            f"{source} is not a valid calibration (format {FORMAT!r} is missing)", hint=HINT
+        )
     if document.get("version") != VERSION:
         raise errors.UnknownVersion(
             f"{source} has version {document.get('version')!r}; this library reads version {VERSION}",
@@ -129,7 +131,7 @@ def _condition(value: Any) -> float | str:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is no text")
+        raise TypeError(f"{value!r:.40} is not a text")
     return value
 
 

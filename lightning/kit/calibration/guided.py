@@ -94,7 +94,7 @@ def _carried_out(name: str, step: Callable[[Bench], Outcome], bench: Bench) -> O
             False,
             str(error),
             "a fit",
-            "see that the laser is on and the fibres are joined, then begin anew",
+            "see that the laser is on and the fibres are joined, then begin again",
         )
 
 

@@ -57,7 +57,7 @@ def path_of(device: str, given: str | os.PathLike[str] | None = None) -> Path:
 def save(
     calibration: Calibration, *, raw: Raw | None = None, folder: str | os.PathLike[str] | None = None
 ) -> Path:
-    """Keep it, and the raw data beside it, each whole or not at all. Returns the document's path."""
+    """Keep it, and the raw data with it, each whole or not at all. Returns the document's path."""
     path = path_of(calibration.device, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     if raw:
@@ -74,7 +74,7 @@ def save(
 def load(path: str | os.PathLike[str]) -> Calibration:
     """Return the calibration in this file, not checked against a device.
 
-    Raises `CalibrationError` when the file cannot be read or is no calibration of ours.
+    Raises `CalibrationError` when the file cannot be read or is not a valid calibration of ours.
     """
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -236,13 +236,14 @@ def _max_age() -> timedelta:
             raise ValueError("not above 0")
     except (ValueError, OverflowError) as error:
         raise errors.OutOfRange(
-            f"{AGE_VARIABLE}={hours!r} is no number of hours", hint="set it to a number above 0, as in 24"
+            f"{AGE_VARIABLE}={hours!r} is not a valid number of hours",
+            hint="set it to a number above 0, as in 24",
         ) from error
     return holds
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write beside and rename: a reader sees the old file or the new one, never half of one."""
+    """Write next to it and rename: a reader sees the old file or the new one, never half of one."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -73,7 +73,7 @@ def whole(name: str, value: Any, low: int, high: int) -> int:
 
 
 def _beside(raw: str) -> None:
-    """Raw data lie beside the document, nowhere else."""
+    """Raw data lie next to the document, nowhere else."""
     if raw and (PurePosixPath(raw).name != raw or "\\" in raw or raw == ".."):
         raise ValueError(f"raw is {raw!r}, no plain file name")
 
@@ -114,8 +114,8 @@ def _encoder(name: str, modulator: Modulator, encoder: Encoder, opening: float) 
         raise ValueError(f"the {name} opens by {top - floor:g}")
     if np.abs(encoder.words).max() > WORD_LIMIT or (np.diff(encoder.words) < 0).any():
         raise ValueError(f"words of the {name} do not grow with the value within ±{WORD_LIMIT}")
-    said = (modulator.curve.share(encoder.words) - floor) / opening
-    if not (np.abs(encoder.operands - said) <= SAME_OPERAND).all():
+    expected = (modulator.curve.share(encoder.words) - floor) / opening
+    if not (np.abs(encoder.operands - expected) <= SAME_OPERAND).all():
         raise ValueError(f"operands of the {name} are not what its curve says of its words")
 
 

@@ -66,7 +66,8 @@ def parse(address: str) -> BoardAddress:
     port = int(match["port"] or DEFAULT_PORT) if match else 0
     if match is None or not 0 < port < 65536:
         raise AddressError(
-            f"{address!r} is no address of a board", hint="Write it as qick://HOST:PORT/NAME or qick://local"
+            f"{address!r} is not a valid address of a board",
+            hint="Write it as qick://HOST:PORT/NAME or qick://local",
         )
     return BoardAddress(match["host"] or LOOPBACK, port, match["name"] or DEFAULT_NAME)
 

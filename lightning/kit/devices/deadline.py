@@ -93,7 +93,7 @@ class Progress:
         hint = (
             'Give the external trigger that start_src("external") waits for'
             if waiting
-            else "Load its firmware anew (or restart the server of the board), then try again; nothing was kept. If one"
-            " shot takes so long, connect with patience=Patience(progress_s=...)"
+            else "Load its firmware again (or restart the server of the board), then try again; nothing was kept. If"
+            " one shot takes so long, connect with patience=Patience(progress_s=...)"
         )
         return DeviceStuck(f"{what}, {self.reached}", device=self._device, hint=hint)

@@ -1,4 +1,4 @@
-"""A guard before a board that may hang: a QickSoc with deadlines.
+"""A guard before a board that may not answer: a QickSoc with deadlines.
 
 QICK asks a running program for its shot counter without pause and without end, and waits for streamed data for
 ever. `GuardedSoc` passes every call on, and raises `DeviceStuck` when the counter stands still for five seconds or
@@ -34,7 +34,7 @@ Call = Callable[..., Any]
 
 
 class GuardedSoc(QickConfig):  # type: ignore[misc]
-    """A QickSoc (board, proxy or twin) that cannot hang its user. Attributes that are not here are the soc's."""
+    """A QickSoc (board, proxy or twin) with deadlines. Attributes that are not here are the soc's."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         return ReadoutOverrun(
             "the memory of sums ran over: they came faster than they were fetched",
             device=self.identity,
-            hint="Raise relax_delay_us, or lower reps and raise soft_avgs, which starts anew each time",
+            hint="Raise relax_delay_us, or lower reps and raise soft_avgs, which starts again each time",
         )
 
     def _gone(self, name: str, error: Exception) -> DeviceGone:

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from lightning.kit.calibration.encoder import Encoder
 from lightning.kit.calibration.fringe import Floats
 from lightning.kit.dot.symbol import EDGE_TICKS, Alignment, Tile
+from lightning.kit.settings import MODULATORS
 
-MODULATORS = 4
 GATES = (1, 3)
 """The second modulator of each pair."""
 HALF_STEP = 2

@@ -22,8 +22,9 @@ from lightning.errors import ProgramError, WrongChannel
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.fringe import Floats
 from lightning.kit.calibration.measurement.batch import MIXED
-from lightning.kit.dot.envelope import MODULATORS, Samples
+from lightning.kit.dot.envelope import Samples
 from lightning.kit.dot.symbol import Alignment, Symbol, Tile
+from lightning.kit.settings import MODULATORS
 from lightning.optional import needed
 
 FULL_GAIN = 32767
@@ -72,13 +73,13 @@ class TileReader:
         return Tile(symbols, symbol, self.samples_per_tick)
 
     def most_symbols(self, symbol: Symbol) -> int:
-        """Return the symbols of the longest tile of which a run holds one beside the dark ones."""
+        """Return the symbols of the longest tile of which a run holds one besides the dark ones."""
         ticks = min(self.memory // self.samples_per_tick // 3, LONGEST_TICKS)
         edges = self.tile(0, symbol).ticks
         return (ticks - edges) * self.samples_per_tick // symbol.samples
 
     def per_run(self, tile: Tile) -> int:
-        """Return the tiles that one run takes beside the dark ones."""
+        """Return the tiles that one run takes besides the dark ones."""
         return min(self.memory // tile.samples, self.buffer) - 2 * self.dark_tiles(tile)
 
     def dark_tiles(self, tile: Tile) -> int:

@@ -32,7 +32,7 @@ def open_instrument(
 
     Supported: for "laser" Santec's TSL series, for "bias" Keysight's N6700 family, for "meter" Thorlabs'
     power meters. Raises `InstrumentGone`, `InstrumentSilent`, `WrongInstrument`, `AddressError` for an unknown role
-    or what is no resource, and `MissingLibrary` without PyVISA or what it needs for the resource's bus.
+    or what is not a resource, and `MissingLibrary` without PyVISA or what it needs for the resource's bus.
     """
     if role == "laser":
         return SantecLaser(_opened(resource, "santec", timeout_s, end="\r\n"))

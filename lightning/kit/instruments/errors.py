@@ -4,12 +4,12 @@
     └── InstrumentError
         ├── InstrumentGone     nobody answers at the address, or the connection broke
         ├── InstrumentSilent   it took the question and did not answer in time
-        ├── UnreadableReply    it answered something that is no answer to the question
+        ├── UnreadableReply    it answered something that is not an answer to the question
         ├── InstrumentRefused  it put an error into its queue
         ├── WrongInstrument    something else answers at the address
         └── NotAsSet           it took the setting, and reads back another value, or never settled
 
-After the first three the connection is closed, so that a late answer meets nobody; the next use connects anew.
+After the first three the connection is closed, so that a late answer meets nobody; the next use connects again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class InstrumentSilent(InstrumentError, TimeoutError):
 
 
 class UnreadableReply(InstrumentError):
-    """It answered something that is no answer to the question."""
+    """It answered something that is not an answer to the question."""
 
     code = "instrument.unreadable-reply"
 

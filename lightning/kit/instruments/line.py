@@ -241,7 +241,7 @@ def _silent(resource: str, text: str, timeout_s: float) -> InstrumentSilent:
     return InstrumentSilent(
         f"no answer to {text!r} within {timeout_s:g} s; the connection was closed",
         device=resource,
-        hint="Raise the timeout if the instrument is slow; the next use connects anew",
+        hint="Raise the timeout if the instrument is slow; the next use connects again",
     )
 
 
@@ -249,5 +249,5 @@ def _unreadable(resource: str, data: bytes) -> UnreadableReply:
     return UnreadableReply(
         f"unreadable or unasked bytes {data[:40]!r}; the connection was closed",
         device=resource,
-        hint="See whether another program talks to the instrument; the next use connects anew",
+        hint="See whether another program talks to the instrument; the next use connects again",
     )

@@ -201,7 +201,7 @@ class Session:
         return UnreadableReply(
             f"{query!r} was answered {reply[:80]!r}, which is not {wanted}; the connection was closed",
             device=self.resource,
-            hint="See whether another program talks to the instrument; the next use connects anew",
+            hint="See whether another program talks to the instrument; the next use connects again",
         )
 
     def _hang_up(self) -> None:

@@ -1,6 +1,6 @@
-"""Pictures of what the light did: matplotlib figures that nobody shows or saves unasked.
+"""Plots of what the light did: matplotlib figures that nobody shows or saves unasked.
 
-| picture | shows |
+| plot | shows |
 |---|---|
 | `waveform` | what a readout recorded, and where the pulses were |
 | `transfer_curves` | sweeps of modulators with their fits, and what the fits leave |
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from lightning.optional import needed
 
-needed("matplotlib", "to draw pictures")
+needed("matplotlib", "to draw plots")
 
 from lightning.canvas import Plot, PlotError, save  # noqa: E402
 from lightning.kit.plots.accuracy import constellation, error_histogram  # noqa: E402  after the look above

@@ -198,11 +198,11 @@ def load(file: str | Path) -> Recording:
             f"{file} cannot be read ({error.strerror or error})", hint="Check the path"
         ) from error
     except _NO_ARCHIVE as error:
-        raise RecordingError(f"{file} is no recording ({error})", hint=hint) from error
+        raise RecordingError(f"{file} is not a valid recording ({error})", hint=hint) from error
     try:
         return _recording(head, arrays)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RecordingError(f"{file} is no recording of ours ({error!r})", hint=hint) from error
+        raise RecordingError(f"{file} is not a recording of ours ({error!r})", hint=hint) from error
 
 
 def _recording(head: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Recording:

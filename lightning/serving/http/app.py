@@ -22,7 +22,7 @@ MODEL = "/v2/models/{model}"
 VERSION = MODEL + "/versions/{number}"
 STEP = "/v2/repository/models/{model}"
 SMALL = 1 << 16
-"""Bytes of a request that is no question to a model."""
+"""Bytes of a request that is not a question to a model."""
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -184,10 +184,10 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _refused_by_framework(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path, status = request.url.path, error.status_code
-    told = (
+    message = (
         f"{request.method} {path}: {error.detail}. Routes are listed at /docs; the protocol's begin with /v2"
     )
-    response = _response(refused(told, f"http.{status}", status))
+    response = _response(refused(message, f"http.{status}", status))
     response.headers.update(error.headers or {})
     return response
 

@@ -63,7 +63,7 @@ def shape_of(given: object) -> Shape:
     ):
         return tuple(given)
     raise MalformedRequest(
-        f"{str(given)[:80]} is no shape", hint=f"Write a list of 1 to {AXES} whole numbers: [1, 784]"
+        f"{str(given)[:80]} is not a valid shape", hint=f"Write a list of 1 to {AXES} whole numbers: [1, 784]"
     )
 
 
@@ -114,7 +114,7 @@ def _flat(data: object, shape: Shape) -> list[Any]:
     """Return all numbers in one list. Numpy is not asked: it would take text, and memory without end for long text."""
     if not isinstance(data, list):
         raise MalformedRequest(
-            "`data` of a tensor is no list", hint="Send its numbers as a list, or as binary data"
+            "`data` of a tensor is not a valid list", hint="Send its numbers as a list, or as binary data"
         )
     if not data or not isinstance(data[0], list):
         return data

@@ -133,7 +133,7 @@ def _tensor(given: Document, rest: bytes, offset: int) -> tuple[Tensor, int]:
     if type(size) is not int or not 0 <= size <= len(rest) - offset or "data" in given:
         raise MalformedRequest(
             f"input {name!r} has {str(size)[:80]} bytes by its `binary_data_size`; {len(rest) - offset} came",
-            hint="Send that many bytes behind the JSON, in the order of inputs, and no `data` beside them",
+            hint="Send that many bytes behind the JSON, in the order of inputs, and no `data` with them",
         )
     # A slice is a copy, and so aligned, as compiled code wants it.
     return Tensor(name, from_bytes(rest[offset : offset + size], datatype, shape)), offset + size
@@ -171,7 +171,7 @@ def _list(document: Document, key: str, what: str, default: object = None) -> An
 def _text(document: Document, key: str, default: str | None = None) -> str:
     found = _given(document, key, default)
     if not isinstance(found, str):
-        raise MalformedRequest(f"{key!r} is no text, or is missing", hint=f"Give {key!r} as a string")
+        raise MalformedRequest(f"{key!r} is not a text, or is missing", hint=f"Give {key!r} as a string")
     return found
 
 

@@ -75,7 +75,7 @@ class Code(IntEnum):
 
 
 class PacketError(ServingError):
-    """A datagram that is no inference packet. `reason` is a word for programs."""
+    """A datagram that is not a valid inference packet. `reason` is a word for programs."""
 
     code = "serving.packet"
 

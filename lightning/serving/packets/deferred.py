@@ -141,7 +141,7 @@ def in_turn(loaded: ModelInstance, job: Job) -> Answers | None:
 def tried(work: Callable[[], Found], model: int, request: int) -> Found | Code:
     """Return what this gives, or the code of the refusal that its error ends in.
 
-    Faults of a model are told to the log.
+    Faults of a model are written to the log.
     """
     try:
         return work()

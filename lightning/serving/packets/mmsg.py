@@ -1,7 +1,7 @@
 """Many datagrams with one system call, and when the kernel received each of them (Linux).
 
 `recvmmsg` and `sendmmsg` of the C library, on arrays that are laid out once. Calls do not wait, and keep Python's
-interpreter lock: giving it up and taking it again would cost more than the call, and up to 5 ms beside a busy thread.
+interpreter lock: giving it up and taking it again would cost more than the call, and up to 5 ms with a busy thread.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ SLOT = 2048
 
 ADDRESS = 16
 """Bytes of struct sockaddr_in."""
+MEMORY = 4 << 20
+"""Of a socket, for datagrams that wait; the kernel grants what its limit allows."""
 
 _TIMESTAMPS = 35  # SO_TIMESTAMPNS, SO_RXQ_OVFL of asm-generic/socket.h, which Python does not name
 _OVERRUNS = 40

@@ -9,7 +9,7 @@ TIME_LIMIT_NS = 1_000_000_000
 MEMORY_LIMIT = 16 << 20
 """Bytes of fragments that are kept."""
 COST = 256
-"""Bytes that a fragment takes beside its payload, about."""
+"""Bytes that a fragment takes besides its payload, about."""
 
 
 @dataclass(slots=True)

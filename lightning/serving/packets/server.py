@@ -20,13 +20,12 @@ from typing import Self
 
 from lightning.errors import ServingError
 from lightning.serving.packets.counts import PacketCounts
+from lightning.serving.packets.mmsg import MEMORY
 from lightning.serving.packets.packet_loop import PacketLoop
 from lightning.serving.packets.reassembly import Reassembly
 from lightning.serving.packets.replay_cache import ReplayCache
 from lightning.serving.repository import Repository
 
-MEMORY = 4 << 20
-"""Of the socket, for requests that wait; the kernel grants what its limit allows."""
 LISTEN_MS = 50
 """How long the thread sleeps at most when nothing comes: then it sees that it shall stop, or that fragments are old."""
 

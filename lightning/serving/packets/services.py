@@ -1,4 +1,4 @@
-"""A loaded model as packets see it: bytes in, a whole answer out, nothing made anew that can be kept."""
+"""A loaded model as packets see it: bytes in, a whole answer out, nothing made again that can be kept."""
 
 from __future__ import annotations
 

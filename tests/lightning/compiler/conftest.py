@@ -45,7 +45,7 @@ def dense_chain(weights, biases=None, preprocessing=None, rectified=True):
 
 @pytest.fixture(scope="session")
 def residual():
-    """A convolution, a grouped and strided one beside a plain one, both added, then dense: random weights."""
+    """A convolution, a grouped and strided one next to a plain one, both added, then dense: random weights."""
     random = np.random.default_rng(11)
 
     def weights(*shape):

@@ -1,4 +1,4 @@
-"""`lightning compile` and `lightning explain`: from a file of weights to a model, and what is said of it."""
+"""`lightning compile` and `lightning explain`: from a file of weights to a model, and what is reported of it."""
 
 from __future__ import annotations
 

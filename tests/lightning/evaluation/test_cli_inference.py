@@ -35,7 +35,7 @@ def document(*words):
 def refused(*words):
     code, found = document(*words)
     assert (code, found["ok"]) == (1, False)
-    assert found["error"]["cure"]
+    assert found["error"]["hint"]
     return found["error"]["code"], found["error"]["message"]
 
 
@@ -139,9 +139,9 @@ def test_a_single_score_is_a_class_everywhere(tmp_path):
     assert found["shot_limit"]["exact"] == 1
     assert found["shot_limit"]["points"][-1]["accuracy"] == 1
     _, out, _ = ran("energy", tmp_path / "one.npz", "--shot-limit", tmp_path / "data.npz")
-    told = [line for line in out.splitlines() if "photons a multiply" in line]
-    few = [float(line.split()[0]) < 10 for line in told]
-    assert [line.endswith("*") for line in told] == few
+    reported = [line for line in out.splitlines() if "photons a multiply" in line]
+    few = [float(line.split()[0]) < 10 for line in reported]
+    assert [line.endswith("*") for line in reported] == few
     assert set(few) == {True, False}
 
 
@@ -188,8 +188,8 @@ def test_clipping_is_told_from_how_many_and_doubted(small, eight, tmp_path):
     assert "warning: 50 % of all activations are clipped" in err
     np.savez(tmp_path / "dark.npz", x=data["x"] / 255, y=data["y"])
     code, found = document("evaluate", compiled_for_levels(small, tmp_path), tmp_path / "dark.npz")
-    (said,) = found["warnings"]
-    assert said.startswith(
+    (reported,) = found["warnings"]
+    assert reported.startswith(
         "dark.npz holds values up to 0.8627, and weak-fc1 was compiled for values up to 255."
     )
     np.save(tmp_path / "dark.npy", data["x"][0] / 255)
@@ -237,7 +237,7 @@ def compiled_for_levels(weights, folder):
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "told"),
+    ("options", "code", "reported"),
     [
         (("--fidelity", "best"), "config.out-of-range", "'best'"),
         (("--noise", "per-image"), "config.out-of-range", "'per-image'"),
@@ -259,20 +259,20 @@ def compiled_for_levels(weights, folder):
         (("--fault", "emulator", "--compare", "onnxruntime"), "config", "faults"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(options, code, told, small, eight):
+def test_options_that_do_not_go_together_are_refused(options, code, reported, small, eight):
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         assert run_app(["evaluate", str(small), str(eight), *options, "--json"]) == 1
     error = json.loads(out.getvalue())["error"]
     assert error["code"] == code
-    assert told in error["message"]
+    assert reported in error["message"]
 
 
 def test_files_that_are_not_there_are_refused(small, eight, tmp_path):
     assert refused("evaluate", tmp_path / "no.npz", eight)[0] == "network"
     assert refused("evaluate", tmp_path / "no.lng", eight)[0] == "model-file"
     assert refused("evaluate", small, tmp_path / "no.npz")[0] == "dataset"
-    assert refused("evaluate", small, "mnist:nowhere") == ("dataset", "nowhere is no folder")
+    assert refused("evaluate", small, "mnist:nowhere") == ("dataset", "nowhere is not a folder")
 
 
 def test_data_of_another_size_are_refused(digits_npz, eight):
@@ -336,7 +336,7 @@ def test_infer_needs_ranges_compiled_before(tmp_path, eight):
 
 
 def test_sensitivity_names_the_weak_layer(weak, bright_blocks, tmp_path):
-    pytest.importorskip("matplotlib", reason="pictures are drawn by matplotlib")
+    pytest.importorskip("matplotlib", reason="plots are drawn by matplotlib")
     png = tmp_path / "layers.png"
     code, out, _ = ran("sensitivity", weak("fc2"), bright_blocks, "--sigma", 10, "--png", png)
     assert code == 0
@@ -362,7 +362,7 @@ def test_sensitivity_refuses_what_is_no_noise(weak, bright_blocks):
 
 
 def test_a_picture_that_cannot_be_is_refused_before_the_work(weak, bright_blocks, tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib", reason="pictures are drawn by matplotlib")
+    pytest.importorskip("matplotlib", reason="plots are drawn by matplotlib")
 
     def never(*_):
         raise AssertionError("the work began")

@@ -65,17 +65,17 @@ def test_an_array_is_taken_as_it_is(tmp_path):
 
 def test_other_files_are_refused(tmp_path):
     pytest.importorskip("PIL", reason="pillow reads pictures")
-    for name, told in (
-        ("text.png", "is no picture"),
+    for name, reported in (
+        ("text.png", "is not an image"),
         ("text.npy", "is no array"),
         ("not.npy", "there is no file"),
         ("not.png", "there is no file"),
     ):
         if not name.startswith("not"):
             (tmp_path / name).write_text("no picture, no array")
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=reported):
             read_input(tmp_path / name, network(4))
-    with pytest.raises(InputError, match="which is no picture"):
+    with pytest.raises(InputError, match="which is not an image"):
         read_input(tmp_path / "text.png", network(118))
 
 

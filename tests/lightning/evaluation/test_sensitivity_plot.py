@@ -1,4 +1,4 @@
-"""The picture and the words show the losses and the limits that were found."""
+"""The plot and the words show the losses and the limits that were found."""
 
 import math
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from libraries import skip_without
 
-skip_without("matplotlib", reason="pictures are drawn by matplotlib: pip install 'lightbed[kit]'")
+skip_without("matplotlib", reason="plots are drawn by matplotlib: pip install 'lightbed[kit]'")
 
 from lightning.evaluation.sensitivity import LayerLoss, Sensitivity, Tried
 from lightning.evaluation.sensitivity_plot import layer_losses
@@ -38,18 +38,18 @@ def test_without_a_limit_no_line_is_drawn(factor, found):
 
 
 @pytest.mark.parametrize(
-    ("factor", "told"),
+    ("factor", "reported"),
     [
         (0.25, "for a loss of at most 1 point: sigma up to 0.5 of 255"),
         (0.0, "no sigma is small enough for a loss of at most 1 point: the mean error alone costs more"),
         (math.inf, "no sigma that was looked at is too large for a loss of at most 1 point"),
     ],
 )
-def test_the_limit_in_words(factor, told, found):
+def test_the_limit_in_words(factor, reported, found):
     pytest.importorskip("typer", reason="the command line needs lightbed[kit]")
     from lightning.cli.sensitivity import bearable, document_of
 
-    assert bearable(replace(found, factor=factor)) == told
+    assert bearable(replace(found, factor=factor)) == reported
     kept = document_of(replace(found, factor=factor))
     assert (kept["factor"], kept["sigma"]) == ((None, None) if math.isinf(factor) else (factor, 2 * factor))
 

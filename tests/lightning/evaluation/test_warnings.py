@@ -48,10 +48,10 @@ def of_levels():
 def test_data_of_another_range_than_the_samples_are_doubted(of_levels, largest, doubted):
     made_for = largest_made_for(of_levels)
     assert 250 <= made_for <= 255
-    said = list(warnings_of_data(of_levels, "mine", np.full((2, 6), largest, np.float32)))
-    assert bool(said) is doubted
+    reported = list(warnings_of_data(of_levels, "mine", np.full((2, 6), largest, np.float32)))
+    assert bool(reported) is doubted
     if doubted:
-        assert said[0].startswith(
+        assert reported[0].startswith(
             f"mine holds values up to {largest}, and small was compiled for values up to 25"
         )
 
@@ -79,11 +79,11 @@ def test_the_published_scheme_is_made_for_bytes(tmp_path):
 )
 def test_levels_that_nothing_scales_are_doubted(preprocessing, inside, doubted):
     model = compile_network(network(preprocessing, scaled_inside=inside), BRIGHT)
-    said = list(warnings_of_data(model, "pictures", BRIGHT))
-    assert bool(said) is doubted
+    reported = list(warnings_of_data(model, "pictures", BRIGHT))
+    assert bool(reported) is doubted
     assert not list(warnings_of_data(model, "counts", BRIGHT.astype(np.int32)))
     if doubted:
-        assert "--scale 0.00392157" in said[0]
+        assert "--scale 0.00392157" in reported[0]
 
 
 def test_a_file_without_a_range_is_not_doubted(of_levels):
@@ -102,8 +102,8 @@ def test_clipping_is_told_from_all_that_could_clip(of_levels):
     assert few["clipped_activations"] <= 0.1 * 50 * 9
     assert not list(warnings_of_clipping(of_levels, 50, few))
     assert many["clipped_activations"] == 4 * 9
-    (said,) = warnings_of_clipping(of_levels, 4, many)
-    assert said.startswith("100 % of all activations are clipped")
+    (reported,) = warnings_of_clipping(of_levels, 4, many)
+    assert reported.startswith("100 % of all activations are clipped")
 
 
 def test_later_layers_of_the_published_scheme_cannot_clip(tmp_path):

@@ -17,7 +17,7 @@ def executor(random_model):
 
 
 @pytest.mark.parametrize(
-    ("inputs", "told"),
+    ("inputs", "reported"),
     [
         (np.zeros((2, 13), np.uint8), r"12\).*\(2, 13\)"),
         (np.zeros((2, 13)), r"12\).*\(2, 13\)"),
@@ -30,8 +30,8 @@ def executor(random_model):
         ([[1, 2], [3]], "array"),
     ],
 )
-def test_inputs_that_do_not_fit_are_refused_in_words(executor, inputs, told):
-    with pytest.raises(InputError, match=told):
+def test_inputs_that_do_not_fit_are_refused_in_words(executor, inputs, reported):
+    with pytest.raises(InputError, match=reported):
         executor.run(inputs)
 
 

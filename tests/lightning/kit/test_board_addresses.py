@@ -14,15 +14,15 @@ from needs import needs
 
 import lightning
 from lightning import LightningControl, LightningSignalProcessing, errors, from_slide
-from lightning.kit.devices import board
 from lightning.kit import connection, profiles
+from lightning.kit.devices import board
 from lightning.kit.devices.deadline import Patience
 from lightning.kit.devices.identity import board_name, identity_of
 
 
 def test_an_address_needs_a_scheme():
     for wrong in ("kit", "sim:kit", "sim://", "://kit", "", "SIM://kit"):
-        with pytest.raises(errors.AddressError, match="is no address of a device"):
+        with pytest.raises(errors.AddressError, match="is not a valid address of a device"):
             lightning.connect(wrong)
 
 
@@ -42,8 +42,8 @@ def test_the_twin_says_what_it_is(capsys):
     pytest.importorskip("qick", reason="the twin is a QickConfig: pip install 'lightbed[kit]'")
     soc = lightning.connect("sim://kit")
     assert soc.simulated is True
-    said = capsys.readouterr().err
-    assert said == "sim://kit: SIMULATED device sim-kit-0001, with its factory calibration\n"
+    reported = capsys.readouterr().err
+    assert reported == "sim://kit: SIMULATED device sim-kit-0001, with its factory calibration\n"
 
 
 def test_a_calibration_that_will_not_be_used_is_not_announced(capsys):

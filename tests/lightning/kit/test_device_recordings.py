@@ -137,13 +137,13 @@ def test_a_calibration_is_as_old_as_it_was_then(file):
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not a zip", b"\x93NUMPY", b"text"])
 def test_what_is_no_recording_is_named(file, content):
     file.write_bytes(content)
-    with pytest.raises(errors.RecordingError, match="is no recording"):
+    with pytest.raises(errors.RecordingError, match="is not a valid recording"):
         _replay(file)
 
 
 def test_other_archives_and_versions_are_named(file):
     np.savez(file, a=np.zeros(3))
-    with pytest.raises(errors.RecordingError, match="is no recording"):
+    with pytest.raises(errors.RecordingError, match="is not a valid recording"):
         _replay(file)
     np.savez(file, head=np.array(json.dumps({"format": "lightbed.recording", "version": 99})))
     with pytest.raises(errors.RecordingError, match="version 99"):

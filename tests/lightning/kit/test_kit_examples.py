@@ -57,8 +57,8 @@ def test_a_notebook_runs_to_its_end_and_shows_its_pictures(name, kernel_environm
     pictures = [output["data"]["image/png"] for output in outputs if "image/png" in output.get("data", {})]
     assert len(pictures) == PICTURES[name]
     assert all(base64.b64decode(each)[:4] == b"\x89PNG" for each in pictures)
-    said = "".join(output.get("text", "") for output in outputs)
-    assert "SIMULATED" in said
+    reported = "".join(output.get("text", "") for output in outputs)
+    assert "SIMULATED" in reported
 
 
 @pytest.mark.parametrize("name", sorted(PICTURES))

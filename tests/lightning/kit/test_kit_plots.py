@@ -1,10 +1,10 @@
-"""Pictures show the data that they were given, say what is on their axes, and whose it is."""
+"""Plots show the data that they were given, say what is on their axes, and whose it is."""
 
 import numpy as np
 import pytest
 from libraries import skip_without
 
-skip_without("matplotlib", reason="pictures are drawn by matplotlib: pip install 'lightbed[kit]'")
+skip_without("matplotlib", reason="plots are drawn by matplotlib: pip install 'lightbed[kit]'")
 
 from lightning.canvas import PlotError, signed
 from lightning.kit import plots
@@ -19,7 +19,7 @@ TWIN = DeviceIdentity("sim-kit-0001", "ZCU111", simulated=True)
 
 
 def texts(figure):
-    """All that is written on a picture, without the numbers on its axes."""
+    """All that is written on a plot, without the numbers on its axes."""
     from matplotlib.text import Text
 
     figure.draw_without_rendering()
@@ -57,10 +57,10 @@ def test_a_waveform_shows_shots_and_mean_over_time(recorded):
 
 
 def test_a_waveform_is_named_by_what_made_it(recorded):
-    said = texts(plots.waveform(recorded, decoded=20))
-    assert "100 × 50 / 255 = 20" in said
-    assert "sim-kit-0001 · 2 shots, each the mean of 10 runs · not calibrated: driven linearly" in said
-    assert "SIMULATED" in said
+    reported = texts(plots.waveform(recorded, decoded=20))
+    assert "100 × 50 / 255 = 20" in reported
+    assert "sim-kit-0001 · 2 shots, each the mean of 10 runs · not calibrated: driven linearly" in reported
+    assert "SIMULATED" in reported
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,10 @@ def test_curves_are_drawn_with_what_they_leave():
     assert left[1] == pytest.approx(np.full(38, 100 * 8 / 800))
     nulls = [line.get_xdata()[0] for line in top.lines if line.get_marker() == "v"]
     assert nulls == pytest.approx([curves[0].null, curves[2].null])
-    said = " ".join(texts(figure))
-    assert "Transfer curves of modulators 0, 2" in said
-    assert f"= {curves[2].half_wave:,.0f} words" in said
-    assert "SIMULATED" in said
+    reported = " ".join(texts(figure))
+    assert "Transfer curves of modulators 0, 2" in reported
+    assert f"= {curves[2].half_wave:,.0f} words" in reported
+    assert "SIMULATED" in reported
 
 
 def test_the_sweeps_kept_with_a_calibration_can_be_drawn(kit):
@@ -169,11 +169,11 @@ def test_the_histogram_counts_every_result_beside_its_normal_distribution(measur
     assert bell[:, 1].sum() * (bell[1, 0] - bell[0, 0]) / width == pytest.approx(3_000, rel=0.01)
     assert bell[bell[:, 1].argmax(), 0] == pytest.approx(0.4, abs=0.03)
     assert axes.get_xlabel() == "error of the result (steps of 255)"
-    said = " ".join(texts(figure))
+    reported = " ".join(texts(figure))
     error = results - a * b / 255
-    assert f"error {np.sqrt(np.mean(error**2)):.3f} of 255 rms" in said
-    assert "3,000 products" in said
-    assert "SIMULATED" in said
+    assert f"error {np.sqrt(np.mean(error**2)):.3f} of 255 rms" in reported
+    assert "3,000 products" in reported
+    assert "SIMULATED" in reported
 
 
 def test_the_histogram_of_exact_results_is_one_bar():
@@ -232,7 +232,7 @@ def test_a_notebook_shows_a_picture_without_pyplot(recorded):
 
 
 @pytest.mark.parametrize(
-    ("number", "digits", "told"), [(-0.25, 2, "−0.25"), (1234.5, 0, "+1,234"), (0, 1, "+0.0")]
+    ("number", "digits", "reported"), [(-0.25, 2, "−0.25"), (1234.5, 0, "+1,234"), (0, 1, "+0.0")]
 )
-def test_numbers_carry_their_sign_as_type_is_set(number, digits, told):
-    assert signed(number, digits) == told
+def test_numbers_carry_their_sign_as_type_is_set(number, digits, reported):
+    assert signed(number, digits) == reported

@@ -61,15 +61,15 @@ def _changed(name, change):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reported"),
     [
         (lambda c: c.__setitem__("refclk_freq", 245.76), "reference clock runs at 245.76"),
         (lambda c: c["gens"][2].update(fs=6553.6), "generator converter runs at 6553.6"),
         (lambda c: c["readouts"][1].update(fs=2949.12), "readout converter runs at 2949.12"),
     ],
 )
-def test_other_clocks_are_refused(change, said):
-    with pytest.raises(errors.UnsupportedClock, match=said):
+def test_other_clocks_are_refused(change, reported):
+    with pytest.raises(errors.UnsupportedClock, match=reported):
         LightningControl(_changed("lightning-zcu111", change), Configuration())
 
 

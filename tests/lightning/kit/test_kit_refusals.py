@@ -173,7 +173,7 @@ def test_an_overrun_shows_where_more_shots_run_than_the_memory_of_sums_holds():
 
 
 @pytest.mark.parametrize(
-    ("reps", "length", "cure"),
+    ("reps", "length", "hint"),
     [
         (1, 1024, "readout_length to 1023 or less;"),
         (4, 256, "readout_length to 255 or less or reps to 3 or less"),
@@ -214,13 +214,13 @@ def test_a_readout_may_be_one_number_of_any_kind():
 def test_what_is_no_configuration_or_calibration_is_named(kit):
     with pytest.raises(errors.OutOfRange, match="values are 5"):
         Settings(values=5)
-    with pytest.raises(errors.ConfigError, match="None is no configuration"):
+    with pytest.raises(errors.ConfigError, match="None is not a valid configuration"):
         LightningControl(kit, None)
     for use in (
         lambda: LightningControl(kit, Configuration(), calibration="x"),
         lambda: LightningCompute(kit, "x"),
     ):
-        with pytest.raises(errors.ConfigError, match=r"'x' is no calibration.*calibration\.load"):
+        with pytest.raises(errors.ConfigError, match=r"'x' is not a valid calibration.*calibration\.load"):
             use()
 
 
@@ -243,7 +243,9 @@ def test_what_is_no_configuration_or_calibration_is_named(kit):
 def test_what_is_no_operand_is_shown_with_device_and_hint(kit, a, shown):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(errors.OutOfRange, match=rf"{shown} is no operand.*-255 to 255") as raised:
+        with pytest.raises(
+            errors.OutOfRange, match=rf"{shown} is not a valid operand.*-255 to 255"
+        ) as raised:
             LightningCompute(kit).multiply(a, 1)
     assert raised.value.device == "sim-kit-0001"
     assert raised.value.hint
@@ -288,7 +290,7 @@ def test_firmware_that_cannot_be_calibrated_is_named_at_once(refused, command, p
     error = refused(*command, "--device", f"sim://kit?profile={profile}")
     assert error["code"] == code
     assert error["device"] == f"sim-kit-0001-{profile}"
-    assert "kit's firmware" in error["cure"]
+    assert "kit's firmware" in error["hint"]
 
 
 def test_what_qick_refuses_is_one_line(refused, monkeypatch):
@@ -300,13 +302,13 @@ def test_what_qick_refuses_is_one_line(refused, monkeypatch):
     monkeypatch.setattr(lightning.kit.devices, "connect", refuses)
     error = refused("multiply", "1", "2")
     assert (error["code"], error["message"]) == ("program", "requested length exceeds the maximum")
-    assert error["cure"]
+    assert error["hint"]
 
 
 def test_an_operand_out_of_range_names_value_device_and_hint(refused):
     error = refused("multiply", "300", "50")
     assert error["message"].startswith("300 ")
-    assert (error["device"], bool(error["cure"])) == ("sim-kit-0001", True)
+    assert (error["device"], bool(error["hint"])) == ("sim-kit-0001", True)
 
 
 def test_a_script_that_does_not_compile_shows_the_script_only(kit, tmp_path, capsys):
@@ -315,7 +317,7 @@ def test_a_script_that_does_not_compile_shows_the_script_only(kit, tmp_path, cap
     script = tmp_path / "unclosed.py"
     script.write_text("def f(\n")
     assert run_script(script, kit) == 1
-    told = capsys.readouterr().err
-    assert told.splitlines()[0] == f'  File "{script}", line 1'
-    assert told.splitlines()[-1].startswith("SyntaxError: ")
-    assert "runpy" not in told
+    reported = capsys.readouterr().err
+    assert reported.splitlines()[0] == f'  File "{script}", line 1'
+    assert reported.splitlines()[-1].startswith("SyntaxError: ")
+    assert "runpy" not in reported

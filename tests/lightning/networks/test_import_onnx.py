@@ -1,4 +1,4 @@
-"""ONNX files as networks: canonical form, foldings that are told, shapes as exporters write them, refusals."""
+"""ONNX files as networks: canonical form, foldings that are reported, shapes as exporters write them, refusals."""
 
 from __future__ import annotations
 

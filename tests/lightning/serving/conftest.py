@@ -243,5 +243,5 @@ def wait_for():
 
 @pytest.fixture(scope="session")
 def images():
-    """Three, which `Client` sends where nothing else is said."""
+    """Three, which `Client` sends where nothing else is given."""
     return IMAGES

@@ -182,7 +182,7 @@ def test_an_answer_says_what_it_takes_to_have_it_again(connect, opened, model):
         _, found = client.scores("m")
         _, metadata, _ = client("GET", "/v2/models/m")
     repository.close()
-    told = found["parameters"]
-    assert (told["hash"], told["seed"], told["calibration"]) == (loaded.hash, 5, "kit 7")
+    reported = found["parameters"]
+    assert (reported["hash"], reported["seed"], reported["calibration"]) == (loaded.hash, 5, "kit 7")
     assert loaded.hash == model_hash(model)  # of the model, whatever its name in service
     assert metadata["parameters"].items() >= {**origin, "hash": loaded.hash}.items()

@@ -42,7 +42,7 @@ def test_old_ones_are_given_up():
     reassembly.expire(101)
     assert (reassembly.waiting, reassembly.dropped) == (1, 2)
     assert reassembly.memory == len(b"b0") + COST
-    assert reassembly.add("a", 2, 3, b"a2", 102) is True  # it begins anew
+    assert reassembly.add("a", 2, 3, b"a2", 102) is True  # it begins again
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7), st.integers(0, 1440)), max_size=60))

@@ -193,7 +193,7 @@ def test_files_of_the_directory_are_listed_and_loaded_by_name(opened, model, tmp
 
 @pytest.mark.parametrize("name", ["", "../secret", "a/b", ".hidden", "a b", "x" * 101, "ä"])
 def test_names_cannot_lead_out_of_the_directory(repository, model, name):
-    with pytest.raises(ServingError, match="is no name for a model"):
+    with pytest.raises(ServingError, match="is not a valid name for a model"):
         repository.load(name, model)
 
 

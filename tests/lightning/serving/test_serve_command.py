@@ -185,7 +185,7 @@ def test_a_port_that_is_taken(capsys, folder):
 
 def test_real_time_is_for_packets(capsys, folder):
     found = refused(capsys, folder / "digits.lng", "--port", 0, "--realtime")
-    assert (found["code"], found["cure"]) == ("config", "Give --udp PORT, too")
+    assert (found["code"], found["hint"]) == ("config", "Give --udp PORT, too")
 
 
 @pytest.mark.socket
@@ -205,13 +205,13 @@ def test_real_time_that_is_not_permitted_is_said(capsys, folder, monkeypatch):
 
 @pytest.mark.socket
 @pytest.mark.parametrize(
-    ("host", "told"), [("0.0.0.0", True), ("::", True), ("127.0.0.1", False), ("localhost", False)]
+    ("host", "reported"), [("0.0.0.0", True), ("::", True), ("127.0.0.1", False), ("localhost", False)]
 )
-def test_a_host_that_others_reach_is_warned_of(capsys, folder, host, told):
+def test_a_host_that_others_reach_is_warned_of(capsys, folder, host, reported):
     damaged = folder / "damaged.lng"  # so that it ends
     damaged.write_bytes(b"")
     assert run_app(["serve", str(damaged), "--host", host, "--port", "0"]) == 1
-    assert ("no password" in capsys.readouterr().err) is told
+    assert ("no password" in capsys.readouterr().err) is reported
 
 
 def test_ready_says_numbers_where_packets_need_them(capsys):

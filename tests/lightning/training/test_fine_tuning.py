@@ -1,4 +1,4 @@
-"""Fine-tuning with noise is always told beside fine-tuning without, and counted on the real executors."""
+"""Fine-tuning with noise is always reported with fine-tuning without, and counted on the real executors."""
 
 from dataclasses import replace
 

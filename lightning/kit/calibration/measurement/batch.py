@@ -125,7 +125,7 @@ class Reader:
 
     @property
     def capacity(self) -> int:
-        """Rows that one table takes beside its idle rows."""
+        """Rows that one table takes besides its idle rows."""
         memory = (int(self.soc["tprocs"][0]["dmem_size"]) - BASE) // 4
         buffer = int(self.soc["readouts"][self.readout]["avg_maxlen"]) - 1
         return min(memory, buffer) - 2 * IDLE_ROWS

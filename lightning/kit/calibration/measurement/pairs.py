@@ -14,7 +14,7 @@ from lightning.kit.calibration.fringe import Floats
 from lightning.kit.calibration.measurement.transfer import PARTNER, Rows, Sweep
 
 TRAINING_PAIRS = 160
-"""Random pairs of values per product, beside the corners."""
+"""Random pairs of values per product, besides the corners."""
 HEADROOM = 0.96
 """Of the converter's range, which the sum of two full products may fill: noise needs the rest."""
 

@@ -41,7 +41,7 @@ def from_bytes(
         raise
     except CONTRADICTIONS as error:
         raise NetworkError(
-            f"{name}.onnx contradicts itself: {error}", hint="Export the network anew"
+            f"{name}.onnx contradicts itself: {error}", hint="Export the network again"
         ) from error
 
 

@@ -48,7 +48,7 @@ def fold(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
         builder.note(f"Expand {call.name}: a constant that is repeated for every image is kept once")
         inputs[1] = np.where(inputs[1] == BATCH, 1, inputs[1])
     if _largest(call, inputs) > MOST:
-        raise NetworkError(f"{call.title} makes a constant that cannot be", hint="Export the network anew")
+        raise NetworkError(f"{call.title} makes a constant that cannot be", hint="Export the network again")
     values = _evaluated(call, node, inputs)
     return tuple(
         builder.constant(value, f"{call.name}.{k}" if k else call.name) for k, value in enumerate(values)
@@ -86,6 +86,6 @@ def _evaluated(call: Call, node: Any, inputs: Sequence[Any]) -> list[Array]:
             outputs = reference.ReferenceEvaluator(node, opsets={"": call.opset}).run(None, dict(given))
     except (*CONTRADICTIONS, RuntimeError, AssertionError, ArithmeticError) as error:
         raise NetworkError(
-            f"{call.title} contradicts itself: {error}", hint="Export the network anew"
+            f"{call.title} contradicts itself: {error}", hint="Export the network again"
         ) from error
     return [np.asarray(output) for output in outputs]

@@ -7,7 +7,7 @@ from typing import Any
 
 from lightning.errors import CyclicNetwork, NetworkError
 
-ANEW = "Export the network anew"
+AGAIN = "Export the network again"
 
 
 def ordered(steps: Sequence[Any], known: Iterable[str], wanted: str) -> list[Any]:
@@ -35,7 +35,7 @@ def ordered(steps: Sequence[Any], known: Iterable[str], wanted: str) -> list[Any
 
 def _maker(makers: Mapping[str, int], tensor: str, reader: str) -> int:
     if tensor not in makers:
-        raise NetworkError(f"{reader} needs {tensor!r}, which no node makes", hint=ANEW)
+        raise NetworkError(f"{reader} needs {tensor!r}, which no node makes", hint=AGAIN)
     return makers[tensor]
 
 
@@ -45,7 +45,7 @@ def _makers(steps: Sequence[Any]) -> Mapping[str, int]:
         for output in step.output:
             if output and output in makers:
                 both = f"{steps[makers[output]].name} and {step.name}"
-                raise NetworkError(f"nodes {both} both make {output!r}", hint=ANEW)
+                raise NetworkError(f"nodes {both} both make {output!r}", hint=AGAIN)
             makers[output] = number
     return makers
 
@@ -53,5 +53,5 @@ def _makers(steps: Sequence[Any]) -> Mapping[str, int]:
 def _cycle(steps: Sequence[Any], trail: list[int]) -> CyclicNetwork:
     names = " -> ".join(steps[number].name or "?" for number in trail[trail.index(trail[-1]) :])
     return CyclicNetwork(
-        f"nodes wait for each other: {names}", hint="Unroll the loop, or export the network anew"
+        f"nodes wait for each other: {names}", hint="Unroll the loop, or export the network again"
     )

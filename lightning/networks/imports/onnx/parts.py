@@ -23,9 +23,11 @@ def parsed(content: bytes, name: str) -> Any:
     try:
         model.ParseFromString(content)
     except (decode_error, RuntimeError, ValueError) as error:
-        raise NetworkError(f"{name}.onnx is no ONNX file, or a damaged one", hint="Export it anew") from error
+        raise NetworkError(
+            f"{name}.onnx is no ONNX file, or a damaged one", hint="Export it again"
+        ) from error
     if not model.HasField("graph"):
-        raise NetworkError(f"{name}.onnx holds no network", hint="Export it anew")
+        raise NetworkError(f"{name}.onnx holds no network", hint="Export it again")
     return _without_functions(model, name) if model.functions else model
 
 
@@ -35,7 +37,7 @@ def _without_functions(model: Any, name: str) -> Any:
         return inliner.inline_local_functions(model)
     except (RuntimeError, ValueError) as error:
         raise NetworkError(
-            f"{name}.onnx: its functions cannot be written out: {error}", hint="Export it anew"
+            f"{name}.onnx: its functions cannot be written out: {error}", hint="Export it again"
         ) from error
 
 
@@ -65,7 +67,7 @@ def array_of(tensor: Any, folder: Path) -> npt.NDArray[Any]:
         array = np.asarray(helper.to_array(tensor))
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, MemoryError, AttributeError) as error:
         raise NetworkError(
-            f"constant {tensor.name!r} is damaged: {error}", hint="Export the network anew"
+            f"constant {tensor.name!r} is damaged: {error}", hint="Export the network again"
         ) from error
     if array.dtype.kind == "O":
         raise NetworkError(
@@ -102,7 +104,7 @@ def attributes_of(node: Any) -> dict[str, Any]:
             value = helper.get_attribute_value(attribute)
         except (ValueError, TypeError, KeyError) as error:
             raise NetworkError(
-                f"node {node.name} ({node.op_type}) is damaged: {error}", hint="Export anew"
+                f"node {node.name} ({node.op_type}) is damaged: {error}", hint="Export again"
             ) from error
         given[attribute.name] = value.decode(errors="replace") if isinstance(value, bytes) else value
     return given
@@ -136,8 +138,8 @@ def _check_lengths(name: str, axes: Any) -> None:
     """Check that only the batch axis is symbolic: light needs to know how long its vectors are."""
     for place, dim in enumerate(axes, 1):
         if dim.dim_value < 1:
-            told = repr(dim.dim_param) if dim.dim_param else f"{dim.dim_value or 'unknown'}"
+            length = repr(dim.dim_param) if dim.dim_param else f"{dim.dim_value or 'unknown'}"
             raise NetworkError(
-                f"axis {place} of input {name!r} has the length {told}, and only the batch axis may be open",
+                f"axis {place} of input {name!r} has the length {length}, and only the batch axis may be open",
                 hint="Give it a length: onnx.tools.update_model_dims, or export without dynamic_axes for it",
             )

@@ -58,6 +58,6 @@ def translate(builder: Builder, call: Call) -> tuple[str, ...]:
         outputs = VOCABULARY[call.operation](builder, call)
     except CONTRADICTIONS as error:
         raise NetworkError(
-            f"{call.title} contradicts itself: {error}", hint="Export the network anew"
+            f"{call.title} contradicts itself: {error}", hint="Export the network again"
         ) from error
     return (outputs,) if isinstance(outputs, str) else outputs

@@ -11,8 +11,8 @@ skip_without("qick")
 
 import lightning
 from lightning import errors
-from lightning.kit.calibration import find, from_json, save
 from lightning.kit import factory_calibration
+from lightning.kit.calibration import find, from_json, save
 from lightning.kit.calibration.guided import calibrate, guided_run
 from lightning.kit.calibration.measurement import batch, probe
 from lightning.kit.calibration.measurement.bench import Bench
@@ -35,7 +35,7 @@ def test_without_light_the_run_ends_at_the_step_that_needs_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("knobs", "step", "cure"),
+    ("knobs", "step", "hint"),
     [
         ("polarisation_rad=1.0", "polarisation", "paddles"),
         ("null_v_2=2.1", "bias", "move each bias"),

@@ -78,7 +78,7 @@ def test_a_row_without_products_needs_no_light():
 
 
 @pytest.mark.parametrize(
-    ("weights", "inputs", "said"),
+    ("weights", "inputs", "reported"),
     [
         ([1, 2], [1, 2, 3], "vectors of 2 and 3 entries have no dot product"),
         ([], [], "empty"),
@@ -92,10 +92,10 @@ def test_a_row_without_products_needs_no_light():
         (np.ones((2, 4)), np.ones((3, 4)), "do not go together"),
     ],
 )
-def test_bad_vectors_are_named(weights, inputs, said):
+def test_bad_vectors_are_named(weights, inputs, reported):
     with pytest.raises(OutOfRange) as raised:
         operands(weights, inputs)
-    assert said in str(raised.value)
+    assert reported in str(raised.value)
 
 
 def test_leading_axes_broadcast():

@@ -175,8 +175,8 @@ def test_drift_is_undone_by_sweeping_and_tuning_again(calibration):
         device.knobs[f"null_v_{index}"] = device.knobs[f"null_v_{index}"] + 0.05 * 5.0
     drifted = np.sqrt(np.mean((core.analogue(weights, inputs) - truth) ** 2))
     fresh_calibration = recalibrate(Reader(device), calibration)
-    mended = VectorCore(device, fresh_calibration)
-    after = np.sqrt(np.mean((mended.analogue(weights, inputs) - truth) ** 2))
+    recalibrated = VectorCore(device, fresh_calibration)
+    after = np.sqrt(np.mean((recalibrated.analogue(weights, inputs) - truth) ** 2))
     assert drifted >= 50 * fresh
     assert after <= 3 * fresh
 

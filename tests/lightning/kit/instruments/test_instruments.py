@@ -573,15 +573,15 @@ def test_failures_of_a_bus_are_told_in_the_same_words(monkeypatch, failure, kind
 
 
 @pytest.mark.parametrize(
-    ("said", "library"),
+    ("reported", "library"),
     [
         ("Please install PyUSB to use this resource type.\nNo module named 'usb'", "pyusb"),
         ("Please install linux-gpib (Linux) or gpib-ctypes (all).\nNo module named 'gpib'", "gpib-ctypes"),
     ],
 )
-def test_a_bus_whose_library_is_missing_is_told_with_the_hint(monkeypatch, said, library):
+def test_a_bus_whose_library_is_missing_is_told_with_the_hint(monkeypatch, reported, library):
     def lacking(*_, **__):
-        raise ValueError(said)
+        raise ValueError(reported)
 
     monkeypatch.setattr(line_module, "_manager", lambda backend: SimpleNamespace(open_resource=lacking))
     with pytest.raises(
