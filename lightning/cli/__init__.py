@@ -41,7 +41,7 @@ COMMANDS = {
         "explain",
         "Say layer by layer what light computes and what not, and why; cycles, memory, and where the model comes from.",
     ),
-    "infer": ("infer", "Ask a model what a picture shows."),
+    "infer": ("infer", "Ask a model what an image shows."),
     "evaluate": ("evaluate", "Count right answers of a model on data."),
     "sensitivity": (
         "sensitivity",
@@ -49,7 +49,7 @@ COMMANDS = {
     ),
     "energy": (
         "energy",
-        "What an image costs: time, energy with and without converters, and digital hardware for comparison.",
+        "Say what an image costs: time, energy with and without converters, and digital hardware for comparison.",
     ),
     "serve": (
         "serve",

@@ -86,10 +86,7 @@ def calibrate(
             turn_paddles=_turn_paddles if asks and not whose.simulated else None,
         )
     saved = _keep(run, png, whose)
-    if as_json:
-        _print_document(run, whose, saved, png)
-    else:
-        _print_end(run, whose, saved, png)
+    (_print_document if as_json else _print_end)(run, whose, saved, png)
     return DONE if run.passed else ERROR
 
 

@@ -116,18 +116,18 @@ def compile_file(
     raw = None if samples is None else raw_samples(samples)
     asked = _preprocessing(scale, mean, deviation, layout)
     model = load_or_compile(_network_file(network), raw, options, asked, choose_scheme=scheme is None)
-    doubts = [] if raw is None or asked else warn(_doubts(model, str(samples), raw))
+    warnings = [] if raw is None or asked else warn(_warnings_of(model, str(samples), raw))
     target = output or Path(f"{network.stem}.lng")
     save_model(model, target)
     found = report(model)
     if as_json:
-        print_document(None, {"written": [str(target)], "warnings": doubts, **found.document})
+        print_document(None, {"written": [str(target)], "warnings": warnings, **found.document})
     else:
         print("\n".join([*summary(found), "", f"{found.cycles:,} cycles an image, written to {target}"]))
     return DONE
 
 
-def _doubts(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
+def _warnings_of(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
     """Warn of samples that nothing prepares, where nobody has asked for that."""
     from lightning.evaluation.warnings import warnings_of_data
 

@@ -44,7 +44,7 @@ def energy(
     *,
     as_json: AsJson = False,
 ) -> int:
-    """Return what an image costs: time, energy with and without converters, and digital hardware for comparison.
+    """Say what an image costs: time, energy with and without converters, and digital hardware for comparison.
 
     For example: lightning energy model.lng --preset chip
     """

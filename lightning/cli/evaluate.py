@@ -84,14 +84,14 @@ def evaluate_command(
     used = _seeds(run, seed, seeds, compared=compare is not None)
     compiled, dataset = compiled_for(model, part_of(load_dataset(data), part))
     dataset = dataset.first(limit)
-    doubts = warn(warnings_of_data(compiled, dataset.name, dataset.x))
+    warnings = warn(warnings_of_data(compiled, dataset.name, dataset.x))
     run_with = used if run.fidelity == "noisy" else used[:1]
     found = counted(run, compiled, dataset, run_with)
-    doubts += warn(warnings_of_clipping(compiled, len(run_with) * len(dataset.x), counters_of(found)))
+    warnings += warn(warnings_of_clipping(compiled, len(run_with) * len(dataset.x), counters_of(found)))
     origin = run.provenance(compiled, run_with)
     rows = _table(compiled, dataset, run.noise or Noise(), used) if compare else []
     if as_json:
-        about = {"data": dataset.name, "data_origin": dict(dataset.origin), "warnings": doubts}
+        about = {"data": dataset.name, "data_origin": dict(dataset.origin), "warnings": warnings}
         table = {"table": [rounded(asdict(row)) for row in rows]} if rows else {}
         print_document(None, {**origin.document, **about, **figures(found), **table})
     else:

@@ -1,4 +1,4 @@
-"""`lightning infer MODEL IMAGE`: the answer for one picture, or for one array of raw values."""
+"""`lightning infer MODEL IMAGE`: the answer for one image, or for one array of raw values."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from lightning.evaluation.images import Raw
     from lightning.execution.interface import Answers
 
-Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="A picture (.png), or an .npy of raw values.")]
-Resize = Annotated[bool, typer.Option("--resize", help="Scale a picture of another size.")]
+Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="An image (.png), or an .npy of raw values.")]
+Resize = Annotated[bool, typer.Option("--resize", help="Scale an image of another size.")]
 Key = Annotated[
     int, typer.Option("--key", min=0, max=2**64 - 1, help="Which image it is: another key, other noise.")
 ]
@@ -50,7 +50,7 @@ def infer(
     resize: Resize = False,
     as_json: AsJson = False,
 ) -> int:
-    """Ask a model what a picture shows.
+    """Ask a model what an image shows.
 
     For example: lightning infer model.lng seven.png --fidelity noisy
     """
@@ -62,19 +62,23 @@ def infer(
     seed = run.seed_of(seed)
     compiled = load_or_compile(model)
     raw = read_input(image, compiled.network, resize=resize)
-    doubts = warn(_doubts(compiled, image, raw))
+    warnings = warn(_warnings_of(compiled, image, raw))
     answers = _answered(run, compiled, raw, seed, key)
-    doubts += warn(warnings_of_clipping(compiled, 1, answers.counters))
+    warnings += warn(warnings_of_clipping(compiled, 1, answers.counters))
     origin = run.provenance(compiled, (seed,))
     if as_json:
-        details = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
-        counted = {"cycles": answers.cycles, "counters": dict(answers.counters), "warnings": doubts}
-        print_document(None, {**origin.document, "image": str(image), "key": key, **details, **counted})
+        asked = {"image": str(image), "key": key}
+        print_document(None, {**origin.document, **asked, **_document_of(answers), "warnings": warnings})
     else:
         mark = "  SIMULATED" if origin.device.simulated else ""
         print(f"class {answers.classes[0]} ({origin.line}){mark}")
         print("\n".join(f"  {each['class']:>5}  {each['score']:g}" for each in best_of(answers)))
     return DONE
+
+
+def _document_of(answers: Answers) -> dict[str, Any]:
+    found = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
+    return {**found, "cycles": answers.cycles, "counters": dict(answers.counters)}
 
 
 def _answered(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int) -> Answers:
@@ -88,7 +92,7 @@ def _answered(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: i
         executor.close()
 
 
-def _doubts(compiled: CompiledModel, image: Path, raw: Raw) -> Iterator[str]:
+def _warnings_of(compiled: CompiledModel, image: Path, raw: Raw) -> Iterator[str]:
     from lightning.evaluation.images import loses_colours
     from lightning.evaluation.warnings import warnings_of_data
 

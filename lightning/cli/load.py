@@ -78,7 +78,6 @@ def load(
 
     For example: lightning load udp://127.0.0.1:8500 --size 784 --rate 5000 --rate 10000 --png latency.png
     """
-    from lightning.compiler.compilation import toolkit_version
     from lightning.load import drive_datagrams, drive_http
     from lightning.load.http import ECHOED, only_model
     from lightning.load.outcome import unanswered
@@ -97,18 +96,25 @@ def load(
     about = f"{'echo' if echo else target.url} · model {model} · {seconds:g} s at each rate · seed {seed}"
     if png is not None:
         _draw(outcomes, about, png)
-    failure = unanswered(outcomes)
     if as_json:
         asked = {"target": target.url, "echo": echo, "model": model, "data": data, "binary": binary}
-        found = {"seed": seed, "seconds": seconds, "results": [each.figures() for each in outcomes]}
-        document = {"version": toolkit_version(), **asked, **found, "written": written((png,))}
-        error = {} if failure is None else {"error": document_of_error(failure)}
-        print_document(None, document | error, ok=failure is None)
-        return ERROR if failure else DONE
+        return _print_document({**asked, "seed": seed, "seconds": seconds}, outcomes, png)
     _say(outcomes, about, written((png,)))
-    if failure is not None:
+    if (failure := unanswered(outcomes)) is not None:
         raise failure
     return DONE
+
+
+def _print_document(asked: dict[str, Any], outcomes: list[Outcome], png: Path | None) -> int:
+    """Print the document, and return the exit code: an error where nothing was answered."""
+    from lightning.compiler.compilation import toolkit_version
+    from lightning.load.outcome import unanswered
+
+    failure = unanswered(outcomes)
+    found = {"results": [each.figures() for each in outcomes], "written": written((png,))}
+    error = {} if failure is None else {"error": document_of_error(failure)}
+    print_document(None, {"version": toolkit_version(), **asked, **found, **error}, ok=failure is None)
+    return ERROR if failure else DONE
 
 
 @contextlib.contextmanager

@@ -59,12 +59,12 @@ def saturation() -> Iterator[list[str]]:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
-def warn(doubts: Iterable[str]) -> list[str]:
+def warn(found: Iterable[str]) -> list[str]:
     """Print each warning as a line on standard error, and return all of them, for a document."""
-    reported = list(doubts)
-    for each in reported:
+    printed = list(found)
+    for each in printed:
         sys.stderr.write(f"warning: {each}\n")
-    return reported
+    return printed
 
 
 def marked(line: str, device: DeviceIdentity) -> str:

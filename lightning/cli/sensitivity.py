@@ -52,26 +52,30 @@ def sensitivity(
     """
     from lightning.evaluation.datasets import load_dataset
     from lightning.evaluation.models import compiled_for
-    from lightning.evaluation.sensitivity import sensitivity as look
+    from lightning.evaluation.sensitivity import sensitivity as losses_in
 
     run = how.chosen("noisy", noise, sigma, mean, average, device, calibrated=calibrated)
     assert run.noise is not None
     compiled, dataset = compiled_for(model, part_of(load_dataset(data), part))
     dataset = dataset.first(limit)
     used = tuple(range(seed, seed + seeds))
-    found = look(compiled, dataset, run.noise, used, loss)
+    found = losses_in(compiled, dataset, run.noise, used, loss)
     origin = run.provenance(compiled, used)
     if png is not None:
         _draw(png, found, compiled.network.name, short_name(dataset))
-    if as_json:
-        about = {"data": dataset.name, "data_origin": dict(dataset.origin), "images": len(dataset.x)}
-        about["written"] = written((png,))
-        print_document(None, {**origin.document, **about, **document_of(found)})
-    else:
-        _say(found, origin, dataset)
-        for name in written((png,)):
-            print(f"written: {name}")
+    (_print_document if as_json else _print_lines)(found, origin, dataset, written((png,)))
     return DONE
+
+
+def _print_document(found: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
+    about = {"data": dataset.name, "data_origin": dict(dataset.origin), "images": len(dataset.x)}
+    print_document(None, {**origin.document, **about, "written": files, **document_of(found)})
+
+
+def _print_lines(found: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
+    _say(found, origin, dataset)
+    for name in files:
+        print(f"written: {name}")
 
 
 def _draw(png: Path, found: Sensitivity, model: str, data: str) -> None:

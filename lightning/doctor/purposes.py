@@ -21,7 +21,7 @@ class Purpose:
 PURPOSES: Mapping[str, Purpose] = {
     "inference": Purpose(
         ("numba", "onnx", "onnxruntime", "pillow", "scikit-learn"),
-        "no noise, ONNX files, comparison with ONNX Runtime, pictures or digits",
+        "no noise, ONNX files, comparison with ONNX Runtime, images or digits",
     ),
     "serve": Purpose(
         ("fastapi", "uvicorn", "uvloop", "httptools", "orjson", "prometheus-client"),

@@ -15,7 +15,7 @@
 | `table` | all of them side by side |
 | `sensitivity` | what one noisy layer costs; how much noise is bearable |
 | `warnings` | data unlike those that the model was made for |
-| `images` | one picture or array as a model takes it |
+| `images` | one image or array as a model takes it |
 | `result` | what a result says of its origin: version, hashes, seed, calibration |
 """
 

@@ -1,4 +1,4 @@
-"""Raw inputs in the shape that a model takes them in: of a data set, of a picture, of an array in a file."""
+"""Raw inputs in the shape that a model takes them in: of a data set, of an image, of an array in a file."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def read_input(path: Path, network: Network, *, resize: bool = False) -> Raw:
         raise InputError(f"there is no file {path}", hint="Check the path")
     if path.suffix.lower() == ".npy":
         return fitted(_array(path)[None], network)
-    return fitted(read_picture(path, raw_shape(network), resize=resize)[None], network)
+    return fitted(read_image(path, raw_shape(network), resize=resize)[None], network)
 
 
-def read_picture(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> Raw:
+def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> Raw:
     """Return the levels 0 .. 255 of an image: (height, width), or with 3 colours where the model's raw `shape` has
     them.
 
     Colours come where `shape` has them, in front or behind. Raises `InputError` for what is not an image, and for
     another size unless `resize`.
     """
-    image = needed("PIL.Image", "to read pictures")
-    width, height, colours = picture_size(shape)
+    image = needed("PIL.Image", "to read images")
+    width, height, colours = image_size(shape)
     try:
         with image.open(path) as opened:
             picture = opened.convert("RGB" if colours == 3 else "L")
@@ -72,17 +72,17 @@ def read_picture(path: Path, shape: tuple[int, ...], *, resize: bool = False) ->
 
 def loses_colours(path: Path, network: Network) -> bool:
     """Return whether an image has colours, and the model takes grey levels."""
-    if path.suffix.lower() == ".npy" or picture_size(raw_shape(network))[2] == 3:
+    if path.suffix.lower() == ".npy" or image_size(raw_shape(network))[2] == 3:
         return False
-    with needed("PIL.Image", "to read pictures").open(path) as opened:
+    with needed("PIL.Image", "to read images").open(path) as opened:
         red, green, blue = np.moveaxis(np.asarray(opened.convert("RGB")), -1, 0)
     return not (np.array_equal(red, green) and np.array_equal(green, blue))
 
 
-def picture_size(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Width, height and colours of pictures for a raw input of this shape. Raises `InputError`.
+def image_size(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return width, height and colours of images for a raw input of this shape. Raises `InputError`.
 
-    >>> picture_size((784,)), picture_size((1, 8, 6)), picture_size((32, 32, 3))
+    >>> image_size((784,)), image_size((1, 8, 6)), image_size((32, 32, 3))
     ((28, 28, 1), (6, 8, 1), (32, 32, 3))
     """
     side = math.isqrt(math.prod(shape))

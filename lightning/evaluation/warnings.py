@@ -14,11 +14,11 @@ from lightning.networks.network import Preprocessing
 
 FAR = 8.0
 """Times that data may be larger or smaller than those that ranges were measured on: a test set has outliers and dark
-pictures, and 0 .. 1 taken for 0 .. 255, or levels of 0 .. 16, are farther away."""
+images, and 0 .. 1 taken for 0 .. 255, or levels of 0 .. 16, are farther away."""
 MUCH = 0.1
 """Of all activations, clipped: ranges chosen for noise cut off a few in a hundred."""
 LEVELS = 127
-"""A picture of bytes is brighter than this somewhere."""
+"""An image of bytes is brighter than this somewhere."""
 _SHAPE_ONLY = frozenset({"Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze"})
 
 

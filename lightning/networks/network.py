@@ -27,6 +27,8 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
 
+LARGEST = 1 << 28
+"""Numbers in one activation of one image; more is a damaged file rather than a network."""
 PHOTONIC = frozenset({"Gemm", "Conv"})
 """Operations with constant weights: light multiplies. All others are digital."""
 

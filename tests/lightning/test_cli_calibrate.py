@@ -41,7 +41,7 @@ def calibrated(tmp_path_factory):
     return folder, code, out
 
 
-def test_every_step_is_told_with_figure_and_limit(calibrated):
+def test_every_step_is_reported_with_figure_and_limit(calibrated):
     _, code, out = calibrated
     lines = out.splitlines()
     reported = [line.split()[1] for line in lines if line[:4] in ("pass", "skip", "FAIL")]
@@ -51,7 +51,7 @@ def test_every_step_is_told_with_figure_and_limit(calibrated):
     assert "FAIL" not in out
 
 
-def test_the_calibration_is_kept_with_its_raw_data_and_a_picture(calibrated):
+def test_the_calibration_is_kept_with_its_raw_data_and_a_plot(calibrated):
     folder, _, out = calibrated
     kept = folder / "kept" / "sim-kit-varied-0008.json"
     assert out.splitlines()[-3:] == [
@@ -73,7 +73,7 @@ def test_products_are_right_with_it(calibrated, monkeypatch):
 
 
 @pytest.mark.socket
-def test_a_failed_step_is_an_error_with_its_cure_and_nothing_is_kept():
+def test_a_failed_step_is_an_error_with_its_hint_and_nothing_is_kept():
     code, out, _ = ran("calibrate", "--device", "sim://kit?laser_dropped=on", "--json")
     found = json.loads(out)
     assert (code, found["ok"], found["saved"], found["simulated"]) == (1, False, None, True)
@@ -85,7 +85,7 @@ def test_a_failed_step_is_an_error_with_its_cure_and_nothing_is_kept():
 
 
 @pytest.mark.socket
-def test_a_failed_step_is_told_with_its_hint(monkeypatch):
+def test_a_failed_step_is_reported_with_its_hint(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     code, out, _ = ran("calibrate", "--device", "sim://kit?laser_dropped=on", "--yes")
     assert code == 1
@@ -111,7 +111,7 @@ def test_real_instruments_are_set_for_nobody_who_was_not_asked():
 
 
 @pytest.mark.socket
-def test_a_real_laser_beside_a_simulated_kit_is_not_set_unasked_either():
+def test_a_real_laser_with_a_simulated_kit_is_not_set_unasked_either():
     code, out, _ = ran("calibrate", "--laser", "TCPIP::127.0.0.1::1::SOCKET", "--json")
     assert code == 1
     assert json.loads(out)["error"]["hint"] == "Give --yes"

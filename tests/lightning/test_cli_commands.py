@@ -281,7 +281,7 @@ def test_a_dot_product_of_vectors_and_of_a_matrix(tmp_path):
     assert found["result"] == pytest.approx(found["exact"], abs=20)
 
 
-def test_a_dot_product_is_printed_beside_the_exact_one():
+def test_a_dot_product_is_printed_with_the_exact_one():
     code, out, _ = ran("dot", "100,-50,200,7", "255,255,0,0", "--shots", "8")
     result, exact = out.splitlines()
     assert (code, exact) == (0, "exact: 50")
@@ -311,7 +311,7 @@ def test_an_interruption_has_a_code_of_its_own(monkeypatch):
     assert ran("multiply", "1", "2") == (130, "", "")
 
 
-def test_without_typer_the_cure_is_told(monkeypatch):
+def test_without_typer_the_hint_is_given(monkeypatch):
     monkeypatch.setitem(sys.modules, "typer", None)
     code, out, err = ran("multiply", "1", "2")
     assert (code, out) == (1, "")

@@ -114,7 +114,7 @@ def test_two_folders_are_refused_in_either_order(tmp_path, ours_first):
 
 
 @pytest.mark.process
-def test_after_the_cure_ours_is_imported(tmp_path):
+def test_after_the_hint_ours_is_imported(tmp_path):
     install_ours(tmp_path)
     install_theirs(tmp_path)
     shutil.rmtree(tmp_path / "lightning")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from fpga.program import Layer, Program, ProgramError
 from lightning.compiler.datapath.schedule import passes_of
-from lightning.compiler.datapath.segments import Stretch, stretches_of
+from lightning.compiler.datapath.segments import Segment, segments_of
 from lightning.compiler.hardware import Hardware
 from lightning.compiler.model import CompiledModel, PhotonicLayer
 from lightning.errors import CompileError
@@ -24,12 +24,12 @@ _WRAPPING, _WIDE = 16, 32
 
 @dataclass(frozen=True)
 class Sending:
-    """One entry of the program: a stretch of rows in one pass of one layer."""
+    """One entry of the program: a segment of rows in one pass of one layer."""
 
     layer: PhotonicLayer
     passage: int
     """0, or 1 for the negative part of activations."""
-    stretch: Stretch
+    segment: Segment
     products: int
     """Beats of the whole pass of this layer."""
 
@@ -60,11 +60,11 @@ def program_of(model: CompiledModel) -> Program:
 def sendings_of(model: CompiledModel) -> Iterator[Sending]:
     """Return what is sent for one image: layer by layer, pass by pass, segment by segment."""
     for _, layer in ordered_layers(model):
-        stretches = stretches_of(layer, model.hardware)
-        products = layer.positions * sum(each.beats * len(each.rows) for each in stretches)
+        segments = segments_of(layer, model.hardware)
+        products = layer.positions * sum(each.beats * len(each.rows) for each in segments)
         for passage in range(passes_of(layer)):
-            for stretch in stretches:
-                yield Sending(layer, passage, stretch, products)
+            for segment in segments:
+                yield Sending(layer, passage, segment, products)
 
 
 def ordered_layers(model: CompiledModel) -> Iterator[tuple[str, PhotonicLayer]]:
@@ -76,7 +76,7 @@ def ordered_layers(model: CompiledModel) -> Iterator[tuple[str, PhotonicLayer]]:
 
 def _targets(sending: Sending, passes: int) -> Layer:
     return {
-        "adder.beats": sending.stretch.beats,
+        "adder.beats": sending.segment.beats,
         "adder.products": sending.products,
         "layers.layers": passes,
     }

@@ -1,8 +1,8 @@
 """Beats that go through the datapath for a layer: rows in segments of equal length.
 
 The datapath adds up a fixed number of beats for a sum, its target `adder.beats`. Rows of which zeros are left out take
-fewer beats than others; so they are sent in stretches of rows with equally many, each with targets of its own, which
-come into force in one cycle. Where no zeros are left out a layer is one stretch.
+fewer beats than others; so they are sent in segments of rows with equally many, each with targets of its own, which
+come into force in one cycle. Where no zeros are left out a layer is one segment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DARK = -1
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Segment:
     """Rows of one layer that take equally many beats, at least one each."""
 
     beats: int
@@ -35,15 +35,15 @@ class Stretch:
     """(n, beats * lanes) with their signs; 0 in dark lanes."""
 
 
-def stretches_of(layer: PhotonicLayer, hardware: Hardware) -> tuple[Stretch, ...]:
+def segments_of(layer: PhotonicLayer, hardware: Hardware) -> tuple[Segment, ...]:
     """Return the rows of a layer by their beats, most beats first. Rows without products are in none.
 
     >>> layer = PhotonicLayer("fc", np.array([[[3, 0, -5], [0, 0, 0]]], np.int16), None, 1.0, None)
-    >>> [(each.rows.tolist(), each.terms[0, :3].tolist()) for each in stretches_of(layer, Hardware())]
+    >>> [(each.rows.tolist(), each.terms[0, :3].tolist()) for each in segments_of(layer, Hardware())]
     [([0, 1], [0, 1, 2])]
     >>> [
     ...     (each.rows.tolist(), each.terms[0, :3].tolist())
-    ...     for each in stretches_of(layer, Hardware(skip_zeros=True))
+    ...     for each in segments_of(layer, Hardware(skip_zeros=True))
     ... ]
     [([0], [0, 2, -1])]
     """
@@ -55,11 +55,11 @@ def stretches_of(layer: PhotonicLayer, hardware: Hardware) -> tuple[Stretch, ...
     )
 
 
-def _stretch(layer: PhotonicLayer, terms: Whole, rows: Whole, beats: int, lanes: int) -> Stretch:
+def _stretch(layer: PhotonicLayer, terms: Whole, rows: Whole, beats: int, lanes: int) -> Segment:
     weights = layer.weights.reshape(len(terms), -1).astype(np.int64)[rows]
     places = _as_long(terms[rows], beats * lanes)
     chosen = np.take_along_axis(weights, places % weights.shape[1], axis=1)
-    return Stretch(beats, rows, places, np.where(places == DARK, 0, chosen))
+    return Segment(beats, rows, places, np.where(places == DARK, 0, chosen))
 
 
 def _all_groups(layer: PhotonicLayer, hardware: Hardware) -> tuple[Whole, Whole]:

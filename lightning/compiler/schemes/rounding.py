@@ -6,7 +6,7 @@ products differ least from the true ones, on the average over the activations th
 
     choose w' for v so that Var_a[((a * w') >> 8) - a * v / 256] is least
 
-It is worth most where many activations are 0 and others are not, together, as in pictures: their losses add up.
+It is worth most where many activations are 0 and others are not, together, as in images: their losses add up.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from fpga.count_action.model import Datapath
 from lightning import errors
 from lightning.compiler.datapath.program import LANES, Sending, program_of, sendings_of
 from lightning.compiler.datapath.schedule import passes_of
-from lightning.compiler.datapath.segments import Stretch
+from lightning.compiler.datapath.segments import Segment
 from lightning.compiler.model import CompiledModel, Integers, PhotonicLayer
 from lightning.execution.interface import Activations, Keys
 
@@ -112,23 +112,23 @@ class DatapathMultiplier:
         found = np.zeros((len(magnitudes), layer.weights.shape[0] * layer.weights.shape[1]), np.int64)
         # The last column is what dark lanes send.
         padded = np.pad(magnitudes, ((0, 0), (0, 1)))
-        for place, stretch in self._sendings.get((layer.name, passage), ()):
+        for place, segment in self._sendings.get((layer.name, passage), ()):
             self._driver.use(place)
-            step = max(1, MOST_BEATS // (stretch.beats * len(stretch.rows)))
+            step = max(1, MOST_BEATS // (segment.beats * len(segment.rows)))
             for first in range(0, len(padded), step):
                 some = slice(first, first + step)
-                found[some, stretch.rows] = self._dots(stretch, padded[some])
+                found[some, segment.rows] = self._dots(segment, padded[some])
         return found
 
-    def _dots(self, stretch: Stretch, padded: Whole) -> Whole:
+    def _dots(self, segment: Segment, padded: Whole) -> Whole:
         """Return the dot products, (positions, rows of the segment): both ways through the datapath."""
-        activations = padded[:, stretch.terms]
-        weights = np.broadcast_to(stretch.weights, activations.shape)
+        activations = padded[:, segment.terms]
+        weights = np.broadcast_to(segment.weights, activations.shape)
         sent = np.stack([activations.reshape(-1, LANES), np.abs(weights).reshape(-1, LANES)], axis=1)
         left = self._run({"operand": sent}, "converters.light", len(sent)).reshape(sent.shape)
         seen = self._light(left[:, 0], left[:, 1])
         signed = np.where(weights.reshape(-1, LANES) < 0, -seen, seen)
-        dots = self._run({"product": signed}, "adder.dot", len(sent) // stretch.beats)
+        dots = self._run({"product": signed}, "adder.dot", len(sent) // segment.beats)
         return dots.reshape(len(padded), -1)
 
     def _run(self, beats: dict[str, Any], output: str, expected: int) -> Whole:
@@ -138,11 +138,11 @@ class DatapathMultiplier:
         return found
 
 
-def _by_pass(sendings: Iterable[Sending]) -> dict[tuple[str, int], list[tuple[int, Stretch]]]:
+def _by_pass(sendings: Iterable[Sending]) -> dict[tuple[str, int], list[tuple[int, Segment]]]:
     """Return the segments by layer and pass, each with its place in the program."""
-    found: dict[tuple[str, int], list[tuple[int, Stretch]]] = {}
+    found: dict[tuple[str, int], list[tuple[int, Segment]]] = {}
     for place, each in enumerate(sendings):
-        found.setdefault((each.layer.name, each.passage), []).append((place, each.stretch))
+        found.setdefault((each.layer.name, each.passage), []).append((place, each.segment))
     return found
 
 

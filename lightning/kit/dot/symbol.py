@@ -81,7 +81,7 @@ class Alignment:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The measures of one tile: a stretch of symbols between two dark edges, which one window adds up."""
+    """The measures of one tile: a row of symbols between two dark edges, which one window adds up."""
 
     symbols: int
     symbol: Symbol

@@ -128,7 +128,7 @@ class SocketLine:
     def query(self, text: str) -> str:
         """Send one line and give the line that answers it."""
         deadline_s = time.monotonic() + self._timeout_s
-        self._refuse_leftovers()
+        self._check_no_leftovers()
         self.write(text)
         while True:
             line, found = self._cut()
@@ -153,7 +153,7 @@ class SocketLine:
         except UnicodeDecodeError:
             raise _unreadable(self._resource, line) from None
 
-    def _refuse_leftovers(self) -> None:
+    def _check_no_leftovers(self) -> None:
         """Check that nothing waits to be read when a question is asked: it would be taken for the answer."""
         while self._wait(select.POLLIN, 0.0):
             self._rest += self._take()

@@ -11,13 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import NetworkError, UnsupportedNode
-from lightning.networks.network import Node
+from lightning.networks.network import LARGEST, Node
 from lightning.networks.operations import apply
 
 Array = npt.NDArray[Any]
-
-LARGEST = 1 << 28
-"""Numbers in one activation of one image; more is a damaged file rather than a network."""
 
 BATCH = (1 << 31) - 1
 """Stands for the number of images in shapes that are computed; a prime that no real shape has as a factor."""

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol over HTTP: a FastAPI application for people, with the hot route before it."""
+"""The Open Inference Protocol over HTTP: a FastAPI application for people, with the fast route before it."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def test_a_device_that_the_environment_names_is_no_reason_to_refuse(small, eight
     assert refused("evaluate", small, eight, "--calibrated")[0] == "address"
 
 
-def test_clipping_is_told_from_how_many_and_doubted(small, eight, tmp_path):
+def test_clipping_is_counted_from_how_many_and_warned_of(small, eight, tmp_path):
     data = np.load(eight)
     np.savez(tmp_path / "floats.npz", x=data["x"] * 3.0, y=data["y"])
     code, out, err = ran("evaluate", compiled_for_levels(small, tmp_path), tmp_path / "floats.npz")
@@ -305,8 +305,8 @@ def test_infer_answers_as_evaluate_does_for_the_image_of_that_place(digits_npz, 
     assert found["scores"] == executor.run(data.x.reshape(500, 64)).scores[17].tolist()
 
 
-def test_infer_reads_pictures(digits_npz, tmp_path):
-    image = pytest.importorskip("PIL.Image", reason="pillow reads pictures")
+def test_infer_reads_images(digits_npz, tmp_path):
+    image = pytest.importorskip("PIL.Image", reason="pillow reads images")
     from lightning.evaluation import load_dataset
 
     data = load_dataset("digits")
@@ -361,7 +361,7 @@ def test_sensitivity_refuses_what_is_no_noise(weak, bright_blocks):
     assert refused("sensitivity", weak("fc2"), bright_blocks, "--loss", 0)[0] == "config.out-of-range"
 
 
-def test_a_picture_that_cannot_be_is_refused_before_the_work(weak, bright_blocks, tmp_path, monkeypatch):
+def test_a_plot_that_cannot_be_is_refused_before_the_work(weak, bright_blocks, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib", reason="plots are drawn by matplotlib")
 
     def never(*_):

@@ -45,7 +45,7 @@ def of_levels():
 @pytest.mark.parametrize(
     ("largest", "doubted"), [(255, False), (2000, False), (2100, True), (40, False), (16, True), (1, True)]
 )
-def test_data_of_another_range_than_the_samples_are_doubted(of_levels, largest, doubted):
+def test_data_of_another_range_than_the_samples_are_warned_of(of_levels, largest, doubted):
     made_for = largest_made_for(of_levels)
     assert 250 <= made_for <= 255
     reported = list(warnings_of_data(of_levels, "mine", np.full((2, 6), largest, np.float32)))
@@ -77,7 +77,7 @@ def test_the_published_scheme_is_made_for_bytes(tmp_path):
         (Preprocessing(), True, False),
     ],
 )
-def test_levels_that_nothing_scales_are_doubted(preprocessing, inside, doubted):
+def test_levels_that_nothing_scales_are_warned_of(preprocessing, inside, doubted):
     model = compile_network(network(preprocessing, scaled_inside=inside), BRIGHT)
     reported = list(warnings_of_data(model, "pictures", BRIGHT))
     assert bool(reported) is doubted
@@ -86,7 +86,7 @@ def test_levels_that_nothing_scales_are_doubted(preprocessing, inside, doubted):
         assert "--scale 0.00392157" in reported[0]
 
 
-def test_a_file_without_a_range_is_not_doubted(of_levels):
+def test_a_file_without_a_range_is_not_warned_of(of_levels):
     from dataclasses import replace
 
     old = replace(of_levels, origin={**of_levels.origin, "samples": {"images": 50}})
@@ -94,7 +94,7 @@ def test_a_file_without_a_range_is_not_doubted(of_levels):
     assert not list(warnings_of_data(old, "mine", BRIGHT / 255))
 
 
-def test_clipping_is_told_from_all_that_could_clip(of_levels):
+def test_clipping_is_counted_from_all_that_could_clip(of_levels):
     assert activations_counted(of_levels) == 6 + 3
     executor = open_executor(of_levels)
     few = executor.run(LEVELS).counters

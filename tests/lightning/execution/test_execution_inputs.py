@@ -78,7 +78,7 @@ def test_what_cannot_be_asked_is_refused_in_words(random_model, fidelity, asked)
         open_executor(random_model(1, (6, 4)), fidelity, **asked)
 
 
-def test_images_may_come_as_pictures_for_a_network_that_takes_rows(executor):
+def test_images_may_come_without_channels_for_a_network_that_takes_rows(executor):
     pictures = np.random.default_rng(1).integers(0, 256, (2, 3, 4)).astype(np.uint8)
     assert executor.run(pictures).scores.tolist() == executor.run(pictures.reshape(2, 12)).scores.tolist()
 

@@ -167,7 +167,7 @@ ALL_NOISE = [
 
 @pytest.mark.parametrize("noise", ALL_NOISE, ids=lambda noise: f"{noise.place} {noise.shot}")
 @pytest.mark.parametrize("scheme", ["published", "scaled"])
-def test_the_chain_and_the_walk_draw_the_same_noise(random_model, noise, scheme):
+def test_the_chain_and_the_interpreter_draw_the_same_noise(random_model, noise, scheme):
     perfect = scheme == "published" and noise.mean == 0
     model = random_model(6, (40, 20, 12, 5), scheme=scheme, wrap=True, perfect_scaling=perfect)
     images = np.random.default_rng(3).integers(0, 256, (8, 40)).astype(np.uint8)
@@ -245,6 +245,6 @@ def test_a_seed_that_is_none_is_refused(random_model):
         open_executor(random_model(1, (4, 2)), "noisy", seed=-1)
 
 
-def test_noise_per_output_has_no_readouts_to_walk(random_model):
+def test_noise_per_output_has_no_readouts_to_take(random_model):
     with pytest.raises(OutOfRange, match="no readouts"):
         PerReadoutMultiplier(random_model(1, (4, 2)), Noise("per-output"))

@@ -195,7 +195,7 @@ def test_a_slow_stream_is_not_stuck_while_the_counter_moves(guard, clock):
 @pytest.mark.parametrize(
     ("cause", "raised"), [(ConnectionResetError, errors.DeviceGone), (KeyError, RuntimeError)]
 )
-def test_a_board_lost_in_the_thread_that_reads_its_stream_is_told_as_lost(guard, cause, raised):
+def test_a_board_lost_in_the_thread_that_reads_its_stream_is_reported_as_lost(guard, cause, raised):
     guarded, board = guard(forever([1], 1))
 
     def failed(totaltime, timeout):

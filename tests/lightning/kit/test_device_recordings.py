@@ -149,7 +149,7 @@ def test_other_archives_and_versions_are_named(file):
     with pytest.raises(errors.RecordingError, match="version 99"):
         _replay(file)
     np.savez(file, head=np.array("[]"))
-    with pytest.raises(errors.RecordingError, match="no recording of ours"):
+    with pytest.raises(errors.RecordingError, match="not a recording of ours"):
         _replay(file)
 
 

@@ -49,7 +49,7 @@ def executed(name, folder):
 @pytest.mark.process
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Jupyter's own, about its own folders
 @pytest.mark.parametrize("name", sorted(PICTURES))
-def test_a_notebook_runs_to_its_end_and_shows_its_pictures(name, kernel_environment):
+def test_a_notebook_runs_to_its_end_and_shows_its_plots(name, kernel_environment):
     pytest.importorskip("matplotlib", reason="the notebooks draw: pip install 'lightbed[kit]'")
     outputs = [
         output for cell in executed(name, kernel_environment).cells for output in cell.get("outputs", [])

@@ -159,7 +159,7 @@ def measured():
     return a * b / 255 + 0.4 + 0.5 * rng.standard_normal(3_000), a, b
 
 
-def test_the_histogram_counts_every_result_beside_its_normal_distribution(measured):
+def test_the_histogram_counts_every_result_and_its_normal_distribution(measured):
     results, a, b = measured
     figure = plots.error_histogram(results, a, b, TWIN)
     (axes,) = figure.axes
@@ -206,20 +206,20 @@ def test_signed_products_have_room():
 
 
 @pytest.mark.parametrize(("name", "begins"), [("x.png", b"\x89PNG"), ("x.svg", b"<?xml"), ("x.PDF", b"%PDF")])
-def test_a_picture_is_saved_in_the_format_of_its_name(name, begins, tmp_path, recorded):
+def test_a_plot_is_saved_in_the_format_of_its_name(name, begins, tmp_path, recorded):
     path = plots.save(plots.waveform(recorded), tmp_path / name)
     assert path.read_bytes().startswith(begins)
 
 
 @pytest.mark.parametrize("name", ["x.txt", "x", "nowhere/x.png"])
-def test_a_picture_that_cannot_be_saved_is_a_named_error(name, tmp_path, recorded):
+def test_a_plot_that_cannot_be_saved_is_a_named_error(name, tmp_path, recorded):
     with pytest.raises(PlotError) as refused:
         plots.save(plots.waveform(recorded), tmp_path / name)
     assert refused.value.hint
 
 
 @pytest.mark.process
-def test_a_notebook_shows_a_picture_without_pyplot(recorded):
+def test_a_notebook_shows_a_plot_without_pyplot(recorded):
     import subprocess
     import sys
 

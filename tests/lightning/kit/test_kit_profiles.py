@@ -33,7 +33,7 @@ def test_every_profile_compiles_the_kits_shot(name):
     assert 4e-6 < runtime.compiled.duration_s() < 40e-6
 
 
-def test_processor_versions_are_told_apart():
+def test_processor_versions_are_distinguished():
     kinds = {name: profiles.load(name).config["tprocs"][0]["type"] for name in profiles.NAMES}
     assert kinds["lightning-zcu111"] == "axis_tproc64x32_x8"
     assert kinds["zcu216"] == "qick_processor"

@@ -181,13 +181,13 @@ def test_an_overrun_shows_where_more_shots_run_than_the_memory_of_sums_holds():
         (2000, 2000, "Set both to less"),
     ],
 )
-def test_the_cure_of_a_full_buffer_is_one(kit, reps, length, hint):
+def test_the_hint_of_a_full_buffer_is_one(kit, reps, length, hint):
     config = from_slide({"reps": reps, "readout_length": length, "soft_avgs": 1})
     with pytest.raises(errors.ReadoutTooLong, match=hint):
         LightningControl(kit, config).acquire_decimated(kit)
 
 
-def test_what_the_cure_says_works(kit):
+def test_what_the_hint_says_works(kit):
     config = from_slide({"reps": 1, "readout_length": 1023, "soft_avgs": 1})
     assert LightningControl(kit, config).acquire_decimated(kit)[0].shape == (1, 2, 1023)
 
@@ -198,7 +198,7 @@ def test_what_the_cure_says_works(kit):
 @pytest.mark.parametrize("given", [None, 5.5, object()])
 def test_readouts_that_are_no_list_are_named(given):
     config = Configuration()
-    with pytest.raises(errors.OutOfRange, match="no list"):
+    with pytest.raises(errors.OutOfRange, match="not a valid list"):
         config["readouts"] = given
     assert config["readouts"] == [1]
 
@@ -294,12 +294,12 @@ def test_firmware_that_cannot_be_calibrated_is_named_at_once(refused, command, p
 
 
 def test_what_qick_refuses_is_one_line(refused, monkeypatch):
-    import lightning.kit.devices
+    import lightning.kit.connection
 
     def refuses(address):
         raise RuntimeError("requested length exceeds\nthe maximum.")
 
-    monkeypatch.setattr(lightning.kit.devices, "connect", refuses)
+    monkeypatch.setattr(lightning.kit.connection, "connect", refuses)
     error = refused("multiply", "1", "2")
     assert (error["code"], error["message"]) == ("program", "requested length exceeds the maximum")
     assert error["hint"]

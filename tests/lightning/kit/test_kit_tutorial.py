@@ -177,7 +177,7 @@ def test_the_page_has_all_steps(page, commands, files):
         pytest.param("photonic-inference", ("layers.png",), marks=INFERENCE),
     ],
 )
-def test_the_pictures_are_drawn(page, names, readers):
+def test_the_plots_are_drawn(page, names, readers):
     readers[page].printed(len(STEPS[page]) - 1)
     shown = (TUTORIALS / f"{page}.png").read_bytes()
     drawn = [(readers[page].folder / name).read_bytes() for name in names]

@@ -163,7 +163,7 @@ def test_before_a_waveform_is_bound_there_is_no_result():
 
 
 def test_what_is_no_waveform_is_named():
-    with pytest.raises(errors.NoWaveformError, match="ndarray is no waveform"):
+    with pytest.raises(errors.NoWaveformError, match="ndarray is not a waveform"):
         LightningSignalProcessing().plot_waveform(np.zeros((4, 2, 250)))
 
 

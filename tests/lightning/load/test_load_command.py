@@ -42,7 +42,7 @@ def test_figures_for_every_rate(server, capsys):
     assert all(each["answered"] == each["scheduled"] > 10 for each in found["results"])
 
 
-def test_refusals_are_told_by_name(server, capsys):
+def test_refusals_are_reported_by_name(server, capsys):
     arguments = ["--rate", "300", "--seconds", "0.1", "--json"]
     for options, name, hint in (
         (["--model", "5"], "unknown_model", "--model"),
@@ -72,13 +72,13 @@ def test_a_load_without_an_answer_fails_after_its_table(server, capsys, tmp_path
 
 
 @pytest.mark.parametrize("name", ["a.xyz", "nowhere/a.png"])
-def test_a_picture_that_cannot_be_written_is_refused_before_the_load(server, capsys, tmp_path, name):
+def test_a_plot_that_cannot_be_written_is_refused_before_the_load(server, capsys, tmp_path, name):
     pytest.importorskip("matplotlib", reason="plots are drawn by it")
     assert run_app(["load", server, "--seconds", "1000", "--png", str(tmp_path / name), "--json"]) == 1
     assert document_of(capsys)["error"]["code"] == "picture"
 
 
-def test_a_table_and_a_picture(server, capsys, tmp_path):
+def test_a_table_and_a_plot(server, capsys, tmp_path):
     pytest.importorskip("matplotlib", reason="plots are drawn by it")
     picture = tmp_path / "latency.png"
     for rates in (["--rate", "300"], ["--rate", "300", "--rate", "500"]):

@@ -109,7 +109,7 @@ def test_a_stall_is_charged_to_all_that_waited():
     assert (traces.latency[11:90] > 150e6 - 1e6 * (np.arange(11, 90) - 10)).all()
 
 
-def test_refusals_and_broken_connections_are_told_apart():
+def test_refusals_and_broken_connections_are_distinguished():
     def serve(client, number):
         for place, _ in enumerate(requests_on(client)):
             if place == 5:

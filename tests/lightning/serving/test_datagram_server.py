@@ -237,7 +237,7 @@ def test_what_is_no_request_gets_no_answer(doubles, client, datagram):
 
 
 @pytest.mark.parametrize("from_the_start", [True, False])
-def test_a_model_that_fails_is_told_and_logged(doubles, opened, client, caplog, from_the_start):
+def test_a_model_that_fails_is_reported_and_logged(doubles, opened, client, caplog, from_the_start):
     if from_the_start:
         opened[0].run = None
     with DatagramServer(doubles) as server:
@@ -570,7 +570,7 @@ def test_real_time_is_asked_of_the_system_once_and_by_the_thread_itself(doubles,
     assert policy == os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
 
 
-def test_real_time_that_is_not_permitted_is_said_and_nothing_stays_open(doubles, monkeypatch):
+def test_real_time_that_is_not_permitted_is_reported_and_nothing_stays_open(doubles, monkeypatch):
     def refuse(*_):
         raise PermissionError(1, "Operation not permitted")
 

@@ -154,7 +154,7 @@ def test_a_body_of_a_gigabyte_is_refused_before_it_comes(http_server, client):
     client.scores()
 
 
-def test_who_waits_for_leave_to_send_it_is_told_no(http_server, client):
+def test_who_waits_for_leave_to_send_it_is_refused(http_server, client):
     assert raw_answer(http_server, GIGABYTE + b"Expect: 100-continue\r\n\r\n") == (413, True)
     client.scores()
 

@@ -189,7 +189,7 @@ def test_real_time_is_for_packets(capsys, folder):
 
 
 @pytest.mark.socket
-def test_real_time_that_is_not_permitted_is_said(capsys, folder, monkeypatch):
+def test_real_time_that_is_not_permitted_is_reported(capsys, folder, monkeypatch):
     def refuse(*_):
         raise PermissionError(1, "Operation not permitted")
 

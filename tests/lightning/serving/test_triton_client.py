@@ -74,7 +74,7 @@ def test_it_may_ask_for_several_at_a_time(client, expected):
     assert np.array_equal(found, expected)
 
 
-def test_it_is_told_why_not(client):
+def test_it_is_reported_why_not(client):
     with pytest.raises(InferenceServerException, match="takes") as caught:
         client.infer("small", given(IMAGES[:, :7]))
     assert caught.value.status() == "400"

@@ -105,7 +105,7 @@ def test_a_detector_is_trained_and_tested_on_the_file_of_tests(run, tmp_path):
     assert found.accuracy > 0.95
 
 
-def test_a_picture_that_cannot_be_is_told_before_training(monkeypatch, capsys):
+def test_a_plot_that_cannot_be_is_reported_before_training(monkeypatch, capsys):
     script = EXAMPLES / "digits" / "train.py"
     monkeypatch.syspath_prepend(str(script.parent))
     monkeypatch.setattr(sys, "argv", [str(script), "--png", "curve.xyz"])
@@ -116,7 +116,7 @@ def test_a_picture_that_cannot_be_is_told_before_training(monkeypatch, capsys):
     assert "names no format of a plot" in capsys.readouterr().err
 
 
-def test_data_that_are_not_there_are_told_in_a_line(monkeypatch, capsys, tmp_path):
+def test_data_that_are_not_there_are_reported_in_a_line(monkeypatch, capsys, tmp_path):
     script = EXAMPLES / "anomaly" / "train.py"
     monkeypatch.setattr(sys, "argv", [str(script), "--data", str(tmp_path / "nowhere")])
     with pytest.raises(SystemExit) as ended:

@@ -29,7 +29,7 @@ def test_the_fit_recovers_rin_shot_and_thermal_noise():
     assert found.sigma(FULL) * 255 / FULL == pytest.approx(np.sqrt(1.61**2 + 0.29**2 + 0.32**2), rel=0.02)
 
 
-def test_each_kind_alone_is_told_from_the_others():
+def test_each_kind_alone_differs_from_the_others():
     levels, variances, readings = measured(2, -400.0, 20e-12, shot=False)
     constant = fit_noise(levels, variances, readings)
     assert constant.variance(FULL) == pytest.approx(constant.constant, rel=0.05)

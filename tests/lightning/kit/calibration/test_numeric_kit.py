@@ -125,7 +125,7 @@ def test_operands_outside_are_refused(numeric_kit, bad):
         compute.multiply_accumulate([1, 2, 3], [1, 2, 3])
 
 
-def test_products_in_the_dark_are_told_and_stay_in_their_range(numeric_kit):
+def test_products_in_the_dark_are_reported_and_stay_in_their_range(numeric_kit):
     kit = numeric_kit(sigma=10.0)
     compute = compute_on(kit)
     kit.strength = (0.0, 0.0)

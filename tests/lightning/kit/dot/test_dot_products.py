@@ -181,20 +181,20 @@ def test_drift_is_undone_by_sweeping_and_tuning_again(calibration):
     assert after <= 3 * fresh
 
 
-def test_a_receiver_that_compresses_is_told(calibration):
+def test_a_receiver_that_compresses_is_reported(calibration):
     device = lightning.connect("sim://kit?noise=off&adc_bits=16")
     device.knobs["saturation_v"] = 0.6
     with pytest.raises(CalibrationError, match="the receiver compresses"):
         VectorCore(device, calibration).tune()
 
 
-def test_a_laser_that_is_off_is_told(calibration):
+def test_a_laser_that_is_off_is_reported(calibration):
     device = lightning.connect("sim://kit?laser=off")
     with pytest.raises(CalibrationError, match="See that the laser is on"):
         VectorCore(device, calibration).tune()
 
 
-def test_a_laser_that_goes_out_after_tuning_is_told(calibration):
+def test_a_laser_that_goes_out_after_tuning_is_reported(calibration):
     device = lightning.connect(QUIET)
     core = VectorCore(device, calibration)
     core.tune()
@@ -203,7 +203,7 @@ def test_a_laser_that_goes_out_after_tuning_is_told(calibration):
         core.dot([200] * 100, [200] * 100)
 
 
-def test_a_board_that_is_lost_in_mid_acquisition_is_told_at_once(calibration):
+def test_a_board_that_is_lost_in_mid_acquisition_is_reported_at_once(calibration):
     device = lightning.connect(QUIET)
     core = VectorCore(device, calibration)
     core.tune()

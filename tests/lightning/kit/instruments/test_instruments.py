@@ -120,7 +120,7 @@ def test_a_laser_behind_an_open_interlock_is_reported(kit, bench):
         ({"laser_dbm": 1.0}, lambda laser: laser.set_power_dbm(5.0), "was set to 5 and reads 1"),
     ],
 )
-def test_a_laser_that_does_not_do_as_told_is_reported(kit, bench, stuck, act, words):
+def test_a_laser_that_does_not_obey_is_reported(kit, bench, stuck, act, words):
     change = kit.state.change
     kit.state.change = lambda act: change(lambda one: replace(act(one), **stuck))
     with pytest.raises(NotAsSet, match=words):
@@ -150,7 +150,7 @@ def test_the_meter_finds_the_peak_where_both_biases_stand_at_v_pi(bench):
     assert bench.meter.power_dbm() == -math.inf
 
 
-def test_the_meter_is_told_wavelength_and_averages(kit, bench):
+def test_the_meter_is_given_wavelength_and_averages(kit, bench):
     bench.meter.set_wavelength_nm(1310.0)
     bench.meter.set_averages(50)
     assert {"SENS:CORR:WAV 1310.000", "SENS:AVER:COUN 50"} < set(heard(kit, "meter"))
@@ -461,7 +461,7 @@ class _Said:
 
 
 @pytest.mark.socket
-def test_nobody_at_the_address_is_told_at_once():
+def test_nobody_at_the_address_is_reported_at_once():
     with closing(socket.socket()) as taken:
         taken.bind(("127.0.0.1", 0))
         resource = f"TCPIP::127.0.0.1::{taken.getsockname()[1]}::SOCKET"
@@ -509,7 +509,7 @@ def test_two_threads_get_their_own_answers(kit, bench):
     assert not any(wrong)
 
 
-def test_without_pyvisa_the_cure_is_named(monkeypatch):
+def test_without_pyvisa_the_hint_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyvisa", None)
     with pytest.raises(MissingLibrary, match=r"pip install 'lightbed\[kit\]'"):
         open_instrument("TCPIP::127.0.0.1::1::SOCKET", "laser")
@@ -561,7 +561,7 @@ class _Bus:
         (UnicodeDecodeError("ascii", b"\xff", 0, 1, "no"), UnreadableReply),
     ],
 )
-def test_failures_of_a_bus_are_told_in_the_same_words(monkeypatch, failure, kind):
+def test_failures_of_a_bus_are_reported_in_the_same_words(monkeypatch, failure, kind):
     bus = _Bus({"*IDN?": "Santec,TSL-770,1,2\n", "*CLS": None, ":WAV?": failure})
     monkeypatch.setattr(line_module, "_opened", lambda *_, **__: bus)
     laser = open_instrument("USB0::1::2::INSTR", "laser")
@@ -579,7 +579,7 @@ def test_failures_of_a_bus_are_told_in_the_same_words(monkeypatch, failure, kind
         ("Please install linux-gpib (Linux) or gpib-ctypes (all).\nNo module named 'gpib'", "gpib-ctypes"),
     ],
 )
-def test_a_bus_whose_library_is_missing_is_told_with_the_hint(monkeypatch, reported, library):
+def test_a_bus_whose_library_is_missing_is_reported_with_the_hint(monkeypatch, reported, library):
     def lacking(*_, **__):
         raise ValueError(reported)
 
