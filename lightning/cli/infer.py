@@ -15,6 +15,7 @@ from lightning.cli.output import DONE, print_document, saturation, warn
 if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
     from lightning.evaluation.images import Raw
+    from lightning.evaluation.result import Provenance
     from lightning.execution.interface import Answers
 
 Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="An image (.png), or an .npy of raw values.")]
@@ -70,10 +71,14 @@ def infer(
         asked = {"image": str(image), "key": key}
         print_document(None, {**origin.document, **asked, **_document_of(answers), "warnings": warnings})
     else:
-        mark = "  SIMULATED" if origin.device.simulated else ""
-        print(f"class {answers.classes[0]} ({origin.line}){mark}")
-        print("\n".join(f"  {each['class']:>5}  {each['score']:g}" for each in best_of(answers)))
+        _print_lines(answers, origin)
     return DONE
+
+
+def _print_lines(answers: Answers, origin: Provenance) -> None:
+    mark = "  SIMULATED" if origin.device.simulated else ""
+    print(f"class {answers.classes[0]} ({origin.line}){mark}")
+    print("\n".join(f"  {each['class']:>5}  {each['score']:g}" for each in best_of(answers)))
 
 
 def _document_of(answers: Answers) -> dict[str, Any]:

@@ -78,20 +78,14 @@ def load(
 
     For example: lightning load udp://127.0.0.1:8500 --size 784 --rate 5000 --rate 10000 --png latency.png
     """
-    from lightning.load import drive_datagrams, drive_http
-    from lightning.load.http import ECHOED, only_model
+    from lightning.load.http import only_model
     from lightning.load.outcome import unanswered
 
     with _server(url, echo=echo) as target:
         model = model or (only_model(target) if target.scheme == "http" and not echo else FIRST)
-        common: dict[str, Any] = {"data": data, "deadline_us": deadline_us}
-        drive: Callable[..., Outcome]
-        if target.scheme == "udp":
-            drive = partial(drive_datagrams, target, _number(model), size=size, **common)
-        else:
-            into = ECHOED if echo else None
-            common |= {"binary": binary, "connections": connections}
-            drive = partial(drive_http, target, model, into=into, **common)
+        how: dict[str, Any] = {"data": data, "deadline_us": deadline_us}
+        how |= {"size": size} if target.scheme == "udp" else {"binary": binary, "connections": connections}
+        drive = _driver(target, model, how, echo=echo)
         outcomes = [drive(each, seconds, seed=seed + turn) for turn, each in enumerate(rate or [RATE])]
     about = f"{'echo' if echo else target.url} · model {model} · {seconds:g} s at each rate · seed {seed}"
     if png is not None:
@@ -103,6 +97,16 @@ def load(
     if (failure := unanswered(outcomes)) is not None:
         raise failure
     return DONE
+
+
+def _driver(target: Target, model: str, how: dict[str, Any], *, echo: bool) -> Callable[..., Outcome]:
+    """Return what makes a load on the target, in packets or over HTTP."""
+    from lightning.load import drive_datagrams, drive_http
+    from lightning.load.http import ECHOED
+
+    if target.scheme == "udp":
+        return partial(drive_datagrams, target, _number(model), **how)
+    return partial(drive_http, target, model, into=ECHOED if echo else None, **how)
 
 
 def _print_document(asked: dict[str, Any], outcomes: list[Outcome], png: Path | None) -> int:

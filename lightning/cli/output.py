@@ -42,9 +42,7 @@ def document_of_error(error: LightningError) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def saturation() -> Iterator[list[str]]:
-    """Return the warnings of too much light that were given inside. That, and of none, is a line too; other warnings
-    are given as ever.
-    """
+    """Yield a list for the warnings of too much light that are given inside; others are given as ever."""
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SaturationWarning)

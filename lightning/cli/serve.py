@@ -73,29 +73,28 @@ def serve(
 
     For example: lightning serve lenet.lng --fidelity noisy --udp 8500
     """
-    from lightning.optional import needed
-
     if realtime and udp is None:
         raise ConfigError("--realtime is for packets, and none are taken", hint="Give --udp PORT, too")
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, calibrated=calibrated)
-    for library in LIBRARIES:
-        needed(library, "to serve models")
+    _check_libraries()
     named = _named(models, name)
     repository = _repository(models, run, seed)
     from lightning.serving import server
 
-    infer = _infer(repository, max_body)
-    opened = server.bound(host, port)
-    _warn(host)
-    try:
+    ready = partial(_say, seed=seed, as_json=as_json)
+    with contextlib.closing(repository), contextlib.closing(server.bound(host, port)) as opened:
+        _warn(host)
         for each, path in named.items():
             repository.load(each, path)
-        ready = partial(_say, seed, as_json=as_json)
-        server.serve(infer, opened, udp, ready, realtime=realtime)
-    finally:
-        opened.close()
-        repository.close()
+        server.serve(_infer(repository, max_body), opened, udp, ready, realtime=realtime)
     return DONE
+
+
+def _check_libraries() -> None:
+    from lightning.optional import needed
+
+    for library in LIBRARIES:
+        needed(library, "to serve models")
 
 
 def _repository(models: Sequence[Path], run: how.Run, seed: int) -> Repository:
@@ -159,7 +158,7 @@ def _warn(host: str) -> None:
             )
 
 
-def _say(seed: int, found: dict[str, Any], *, as_json: bool) -> None:
+def _say(found: dict[str, Any], *, seed: int = 0, as_json: bool) -> None:
     """Print the one line that says that requests are answered."""
     if as_json:
         print(json.dumps({"ready": True, **found, "seed": seed, "pid": os.getpid()}), flush=True)

@@ -44,9 +44,7 @@ def photonic_nodes(network: Network) -> tuple[Node, ...]:
 
 
 def lowered(network: Network, node: Node) -> Lowered:
-    """Return the rows of products of a photonic node. Raises `CompileError` for weights that do not fit, or are not
-    finite.
-    """
+    """Return the rows of products of a photonic node. Raises `CompileError` for weights that do not fit."""
     weights = _constant(network, node, node.inputs[1])
     bias = _constant(network, node, node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
     shape = network.shapes[node.inputs[0]]
@@ -79,9 +77,7 @@ def geometry_of(node: Node, shape: tuple[int, ...], kernel: tuple[int, int]) -> 
 
 
 def vectors_of(layer: Lowered, activations: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the vectors of activations (images, ...), in the order of the weights' terms, (images * positions, groups,
-    terms).
-    """
+    """Return activations (images, ...) as vectors in the order of weights, (images * positions, groups, terms)."""
     geometry = layer.geometry
     if geometry is None:
         return activations.reshape(-1, 1, layer.weights.shape[2])

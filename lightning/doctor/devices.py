@@ -106,9 +106,7 @@ def coupling(soc: Any) -> Finding:
 
 
 def _coupled(soc: Any, kind: str) -> str:
-    """Return the coupling as QICK reads it from the firmware; a tile that does not say counts as AC, which is the
-    warning.
-    """
+    """Return the coupling as QICK reads it from the firmware; AC, which is the warning, where it does not say."""
     tiles = soc["rf"]["tiles"][kind].values()
     return "DC" if all(tile.get("coupling") == "DC" for tile in tiles) else "AC"
 

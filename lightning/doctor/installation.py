@@ -57,9 +57,7 @@ def installed() -> dict[str, str]:
 
 
 def versions(found: Mapping[str, str], machine: str) -> Iterator[Finding]:
-    """Return the libraries that are missing, too old, or do not go together on a `machine` such as "x86_64",
-    "aarch64".
-    """
+    """Return the libraries that are missing, too old, or do not go together on a `machine` such as "x86_64"."""
     yield _numpy(found)
     for library, (state, lost, extra) in LIBRARIES.items():
         if library in found:

@@ -81,9 +81,7 @@ def count_right(scores: npt.NDArray[np.float32], wanted: Classes) -> int:
 
 
 def pace(run: Callable[[Raw], object], inputs: Raw, *, seconds: float = 0.3) -> float:
-    """Return the images a second of `run` on one batch, the median of repeats that last `seconds` and are three at
-    least.
-    """
+    """Return the images a second of `run` on a batch, the median of three repeats or more that last `seconds`."""
     run(inputs)
     took: list[float] = []
     while len(took) < 3 or sum(took) < seconds:

@@ -66,9 +66,7 @@ def activations_counted(model: CompiledModel) -> int:
 
 
 def _takes_raw_levels(model: CompiledModel) -> bool:
-    """Return whether light takes raw inputs with nothing done to them: no preprocessing, and no scaling in
-    the network.
-    """
+    """Return whether light takes raw inputs as they are: no preprocessing, and no scaling in the network."""
     network = model.network
     if network.preprocessing != Preprocessing(layout=network.preprocessing.layout):
         return False

@@ -28,9 +28,7 @@ def patches(activations: Activations, geometry: Geometry, groups: int = 1) -> Ac
 
 
 def pixels(sums: npt.NDArray[np.float32], geometry: Geometry) -> npt.NDArray[np.float32]:
-    """Return the pixels, (images, rows of all groups, height, width), of (images, positions, groups, rows): the way
-    back.
-    """
+    """Return the pixels, (images, rows of all groups, height, width), of sums (images, positions, groups, rows)."""
     images, positions = sums.shape[:2]
     rows = sums.reshape(images, positions, -1).transpose(0, 2, 1)
     shaped = np.ascontiguousarray(rows).reshape(images, -1, *geometry.output)

@@ -70,9 +70,7 @@ def check_buffers(soccfg: Any, settings: Settings) -> None:
 
 
 def _shorter(settings: Settings, usable: int) -> str:
-    """Return a hint at what fits into the buffer: shorter shots where they keep one sample at least, or fewer
-    of them.
-    """
+    """Return a hint at what fits into the buffer: shorter shots where they keep one sample at least, or fewer."""
     ways = []
     if samples := usable // settings.reps:
         ways.append(f"readout_length to {samples} or less")

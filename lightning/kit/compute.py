@@ -161,9 +161,7 @@ class LightningCompute:
         return one, other
 
     def _lit_where(self, pairs: Integers, wanted: npt.NDArray[np.bool_], shots: int | None) -> Floats:
-        """Return the sums of the wanted products (n, 2) of (n, 2, 2) operands; rows with none are not
-        measured, (n,).
-        """
+        """Return the sums of wanted products (n, 2) of (n, 2, 2) operands, (n,); rows with none are not measured."""
         values = (np.abs(pairs) * wanted[:, :, None]).reshape(-1, MODULATORS)
         rows = wanted.any(axis=1)
         total = np.zeros(len(pairs))

@@ -138,9 +138,7 @@ class LightningControl:
 
 
 def _configured(device: Any) -> Any:
-    """Return the device with its configuration: a proxy of QICK's runs programs and has no entries; guarded, it has
-    them.
-    """
+    """Return the device with its configuration, which a proxy of QICK's lacks until it is guarded."""
     if hasattr(type(device), "__getitem__") or not _runs(device):
         return device
     needed("qick", "to run programs")

@@ -112,9 +112,7 @@ class LightningSignalProcessing:
 
 
 def decoded(waveform: Waveform) -> Decoded:
-    """Return the answer in this waveform, with what is to be known about it. Raises as
-    `LightningSignalProcessing.decode`.
-    """
+    """Return the answer in this waveform, and what is to be known about it; raise as `decode` does."""
     calibration = _calibration_of(_checked(waveform))
     _check_pulse(waveform)
     level, peak = level_of(waveform, calibration)
@@ -219,9 +217,7 @@ def _detector(waveform: Waveform, calibration: Calibration) -> int:
 
 
 def _edges(waveform: Waveform, calibration: Calibration, index: int) -> tuple[float, float, float, float]:
-    """Return the edges in samples: first and past the last of the plateau; where the idle line ends and
-    begins again.
-    """
+    """Return the edges in samples: first and past the last of the plateau; end and next begin of the idle line."""
     origin, timing = waveform.origin, calibration.timing
     offset = origin.trigger_ns / timing.tick_ns
     scale = timing.tick_ns / origin.tick_ns[index]

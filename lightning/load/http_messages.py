@@ -129,9 +129,7 @@ def reply_in(buffer: bytes) -> Reply | None:
 
 
 def message_length(buffer: bytes) -> int | None:
-    """Return the bytes of the HTTP message, request or answer, at the start of the buffer; None while it is
-    incomplete.
-    """
+    """Return the bytes of the HTTP message at the start of the buffer; None while it is incomplete."""
     start = buffer.find(b"\r\n\r\n") + 4
     if start < 4:
         return None

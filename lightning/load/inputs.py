@@ -34,9 +34,7 @@ def kept_rows(data: str) -> Rows:
 
 
 def rows_of(data: str, shape: Sequence[int], seed: int) -> Rows:
-    """Return the inputs, (rows, *shape): `random`, or kept ones, which must have the size of `shape`. Raises
-    `LoadError`.
-    """
+    """Return the inputs, (rows, *shape): `random`, or kept ones of this size. Raises `LoadError`."""
     if data == "random":
         return random_rows(shape, seed)
     rows = kept_rows(data)

@@ -35,9 +35,7 @@ Operation = Callable[[Sequence[Array], Attributes], Array]
 
 
 def apply(node: Node, arrays: Mapping[str, Array], constants: Mapping[str, Array]) -> Array:
-    """Return what `node` gives, float32 (n, ...). Raises `UnsupportedNode` for an operation that is not in
-    `OPERATIONS`.
-    """
+    """Return what `node` gives, float32 (n, ...). Raises `UnsupportedNode` for an unknown operation."""
     try:
         operation = OPERATIONS[node.operation]
     except KeyError:

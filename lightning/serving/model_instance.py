@@ -100,9 +100,7 @@ class ModelInstance:
         return ThreadPoolExecutor(1, thread_name_prefix=f"model-{self.name}-{self.version}")
 
     def run(self, inputs: npt.NDArray[np.generic], keys: npt.ArrayLike) -> Answers:
-        """Return what the executor answers, one caller at a time. Others have their turns between pieces of a long
-        batch.
-        """
+        """Return what the executor answers, one caller at a time; others come between pieces of a long batch."""
         images = len(inputs)
         piece = max(int(PIECE_S / self.seconds_per_image), 1) if self.seconds_per_image else images
         if images <= piece:

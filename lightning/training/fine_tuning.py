@@ -53,9 +53,7 @@ class Comparison:
 
     @property
     def gain(self) -> float:
-        """Return what noise in training is worth on noisy light: compared with plain fine-tuning, not with no
-        training.
-        """
+        """Return what noise in training is worth on noisy light, compared with plain fine-tuning."""
         return self.aware.noisy - self.plain.noisy
 
     def __str__(self) -> str:

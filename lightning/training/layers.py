@@ -103,9 +103,7 @@ class PhotonicForward:
         return rows if self._is_dense else rows.reshape(-1, 1, 1)
 
     def _noise(self, sums: Tensor, steps: Tensor, weights: Tensor) -> Tensor:
-        """Return one draw for each sum, of the variance of all its readouts; see
-        `lightning.execution.interface.Noise`.
-        """
+        """Return one draw for each sum, of the variance of all its readouts; see `execution.interface.Noise`."""
         noise = self.emulation.noise
         drawn = torch.randn(sums.shape, generator=self.generator)
         if not noise.drawn.per_readout:
@@ -114,9 +112,7 @@ class PhotonicForward:
         return mean + (variance / noise.average).sqrt() * drawn
 
     def _per_output(self, sums: Tensor, drawn: Tensor) -> Tensor:
-        """Return the noise on a scale on which the largest sum of an image is 255, sign(x) * ||x| + n|: no sum changes
-        its sign.
-        """
+        """Return the noise on a scale where an image's largest sum is 255, sign(x) * ||x| + n|: signs stay."""
         noise = self.emulation.noise
         largest = sums.abs().flatten(1).amax(1).clamp_min(TINY) / FULL
         step = largest.reshape(-1, *[1] * (sums.ndim - 1))

@@ -72,9 +72,7 @@ class JointScale:
         return largest.clamp_min(1.0) / FULL
 
     def range_of(self, index: int) -> ShiftedRange:
-        """Return the range of the layer with this index in the chain; each before it has made a step worth that of 256
-        products.
-        """
+        """Return the range of the layer at this index in the chain; each before it makes a step worth 256 products."""
         return ShiftedRange(lambda: (256 * self()) ** index * self.pixel, shifts=index > 0)
 
 

@@ -47,9 +47,7 @@ class OutlierProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-d
 
 
 def outliers_of(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of two axes or more that are no weights of these layers, by name: embeddings, or
-    factors.
-    """
+    """Return the parameters of two axes or more, by name, that are no weights of these layers: embeddings, factors."""
     ours = {id(layer.weight) for layer in layers.values()}
     return {
         name: parameter

@@ -55,7 +55,5 @@ def _beats(layer: PhotonicLayer, hardware: Hardware) -> int:
 
 
 def cycles_of_model(model: CompiledModel) -> int:
-    """Return the cycles from an image to its answer: all photonic layers, one after the other. Digital operations are
-    not counted.
-    """
+    """Return the cycles from an image to its answer: all photonic layers in turn; digital work is not counted."""
     return sum(work_of(layer, model.hardware).cycles for layer in model.layers.values())

@@ -97,9 +97,7 @@ def placed(buffers: Iterable[Buffer]) -> MemoryPlan:
 
 
 def _gap(neighbours: list[Buffer], size: int) -> int:
-    """Return the start of the smallest gap between neighbours, in the order of their offsets, that holds
-    `size` bytes.
-    """
+    """Return the start of the smallest gap between neighbours, sorted by their offsets, that holds `size` bytes."""
     end, gaps = 0, []
     for each in neighbours:
         if each.offset - end >= size:

@@ -73,8 +73,6 @@ def _all_groups(layer: PhotonicLayer, hardware: Hardware) -> tuple[Whole, Whole]
 
 
 def _as_long(terms: Whole, length: int) -> Whole:
-    """Return the lanes cut or filled to this length, (rows, length): dark ones behind, or what is too long cut off,
-    which is dark.
-    """
+    """Return the lanes cut to this length, or filled with dark ones, (rows, length)."""
     spare = max(0, length - terms.shape[1])
     return np.pad(terms, ((0, 0), (0, spare)), constant_values=DARK)[:, :length]

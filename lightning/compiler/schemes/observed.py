@@ -77,9 +77,7 @@ def _check_size(layer: Lowered, largest: float) -> None:
 
 
 def never_negative(network: Network) -> frozenset[str]:
-    """Return the tensors that cannot be negative: a rectifier made them, or operations that bring no sign in made them
-    of such.
-    """
+    """Return the tensors that are never negative: of a rectifier, or of operations that keep them so."""
     found: set[str] = set()
     for node in network.nodes:
         kept = node.operation in _KEEPS_SIGN and all(_positive(name, found, network) for name in node.inputs)
@@ -90,9 +88,7 @@ def never_negative(network: Network) -> frozenset[str]:
 
 
 def only_rectified(network: Network) -> frozenset[str]:
-    """Return the tensors of which nothing but what is positive is ever used: every node that takes them is a
-    rectifier.
-    """
+    """Return the tensors of which only what is positive is ever used: all nodes that take them are rectifiers."""
     takers: dict[str, set[bool]] = {network.output: {False}}
     for node in network.nodes:
         rectifier = node.operation == "Relu" or (node.operation == "Clip" and node.attributes["min"] == 0)

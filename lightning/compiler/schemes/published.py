@@ -19,9 +19,7 @@ _HINT = "Compile it with --scheme scaled, which takes every network"
 
 
 def published_layers(network: Network) -> dict[str, PhotonicLayer]:
-    """Return the layers of a chain of `Gemm` without biases, `Relu` between them. Raises `CompileError` for any other
-    network.
-    """
+    """Return the layers of a chain of `Gemm` and `Relu` without biases. Raises `CompileError` for others."""
     step = _raw_step(network)
     chain = _chain(network)
     weights = [lowered(network, node).weights[0] for node in chain]

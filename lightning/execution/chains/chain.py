@@ -72,9 +72,7 @@ class Chain:
         )
 
     def answer_one(self, raw: Bytes, key: int, out: Floats) -> None:
-        """Write the scores of one input: contiguous bytes, read-only or not, into `out` (outputs,) float32. Checks
-        nothing.
-        """
+        """Write the scores of one input, contiguous bytes, into `out` (outputs,) float32. Checks nothing."""
         self.answer_many(raw.reshape(1, -1), np.array([key], np.uint64), out.reshape(1, -1))
 
     def answer_many(
@@ -84,9 +82,7 @@ class Chain:
         out: Floats,
         counters: npt.NDArray[np.int64] | None = None,
     ) -> None:
-        """Write the scores (images, outputs) of bytes (images, inputs); add to `counters`, named in `COUNTERS`, if
-        given.
-        """
+        """Write the scores (images, outputs) of bytes (images, inputs); add to `counters`, named in `COUNTERS`."""
         counted = np.zeros(len(COUNTERS), np.int64) if counters is None else counters
         self.kernel(raw, keys, *self.arrays, out, counted)
         if self.tail:

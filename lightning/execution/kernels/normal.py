@@ -68,9 +68,7 @@ def seeded(seed: Any, key: Any, stream: Any) -> Any:
 
 @compiled()
 def advanced(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    """Return the next 64 random bits, and the state after them. Words are kept apart: an array would cost three times
-    more.
-    """
+    """Return the next 64 random bits, and the state after them; words apart, as an array would cost thrice."""
     total = s0 + s3
     word = ((total << _U23) | (total >> _U41)) + s0
     carried = s1 << _U17

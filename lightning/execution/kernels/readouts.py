@@ -20,9 +20,7 @@ ORDER = "int32[:, :, ::1], uint32[:, :, :, ::1], int8[:, :, ::1]"
 
 @compiled()
 def lit_in(activations: Array, turn: Any, magnitudes: Array) -> None:
-    """Write the magnitudes (terms + 1) that a pass sends: of activations above 0 in turn 0, of those below in
-    turn 1.
-    """
+    """Write the magnitudes (terms + 1) that a pass sends: of activations above 0 in turn 0, of others in turn 1."""
     for term in range(len(activations)):
         activation = np.int32(activations[term])
         magnitudes[term] = max(-activation if turn else activation, np.int32(0))

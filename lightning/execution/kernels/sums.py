@@ -109,9 +109,7 @@ def constant_noise(
 def varying_noise(
     sums: Array, growing: Array, means: Array, variances: Array, seed: Any, key: Any, stream: Any, out: Array
 ) -> None:
-    """Add noise as `constant_noise` does, with a variance (vectors, rows) that comes with light added to that of the
-    row.
-    """
+    """Add noise as `constant_noise` does, with a variance (vectors, rows) from light added to that of the row."""
     s0, s1, s2, s3 = seeded(seed, key, stream)
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):

@@ -102,9 +102,7 @@ class DatapathMultiplier:
         self._driver.close()
 
     def _image(self, layer: PhotonicLayer, values: Whole) -> Whole:
-        """Return the sums of an image, (positions, groups * rows), of (positions, groups * terms): the negative part in
-        a pass of its own.
-        """
+        """Return the sums of an image, (positions, groups * rows): its negative part goes in a pass of its own."""
         sums = self._pass(layer, 0, np.maximum(values, 0))
         return sums - self._pass(layer, 1, np.maximum(-values, 0)) if passes_of(layer) == 2 else sums
 

@@ -21,9 +21,7 @@ class ExactMultiplier:
     """Integers of light without noise, in plain numpy: nothing to install, and tens of times slower."""
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
-        """Return the sums, (images, positions, groups, rows), of activations (images, positions, groups, terms). `keys`
-        do not matter.
-        """
+        """Return the sums as `Multiplier.sums` does; `keys` do not matter."""
         images, positions, _, terms = activations.shape
         found = [
             sums_of(activations[:, :, group].reshape(-1, terms), rows)

@@ -75,9 +75,7 @@ def check_average(average: object) -> int:
 
 
 def may_clip(noise: Noise, hardware: Hardware) -> bool:
-    """Return whether a readout could lie beyond the converter's full scale, other than once in ten thousand
-    millions.
-    """
+    """Return whether a readout could lie beyond the converter's full scale more often than once in 10^10."""
     if not noise.drawn.per_readout:
         return False
     brightest = float(LARGEST_PRODUCT * hardware.wavelengths)
@@ -115,9 +113,7 @@ class NoisyMultiplier:
         self._readouts: dict[str, OrderedReadouts] = {}
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
-        """Return the sums, (images, positions, groups, rows) float32, not rounded, of activations (images, positions,
-        groups, terms).
-        """
+        """Return the sums as `Multiplier.sums` does, float32 and not rounded."""
         exact = self._exact.sums(layer, activations, keys)
         images, positions, groups, rows = exact.shape
         flat = exact.reshape(images, positions, groups * rows)
@@ -195,9 +191,7 @@ class NoisyMultiplier:
         return cast("Doubles", variances.reshape(images, positions, -1))
 
     def _levels(self, layer: PhotonicLayer, vectors: Activations) -> tuple[Doubles, Doubles]:
-        """Return the light, and the squares of it, of readouts of one product each, added up, (vectors,
-        groups, rows).
-        """
+        """Return light and squares of it, of readouts of one product each, added up, (vectors, groups, rows)."""
         from lightning.execution.kernels.sums import levels_into
 
         found = np.empty((2, len(layer.weights), len(vectors), layer.weights.shape[1]))

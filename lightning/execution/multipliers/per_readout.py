@@ -33,9 +33,7 @@ class PerReadoutMultiplier:
         self._readouts: dict[str, OrderedReadouts] = {}
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
-        """Return the sums, (images, positions, groups, rows) float32, not rounded, of activations (images, positions,
-        groups, terms).
-        """
+        """Return the sums as `Multiplier.sums` does, float32 and not rounded."""
         from lightning.execution.kernels.readouts import read_into
 
         ready, numbers, stream = self._ready(layer), self._numbers(), self._streams[layer.name]

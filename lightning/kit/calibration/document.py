@@ -163,9 +163,7 @@ class Calibration:
         return too_bright
 
     def dark(self, analogue: npt.ArrayLike, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """Return where no light came for (n, 4) values whose products are well above zero, from the answers
-        (n,), (n,).
-        """
+        """Return where no light came, (n,), for (n, 4) values whose products are well above zero, from the answers."""
         v = _valid(values)
         expected = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL
         no_light: npt.NDArray[np.bool_] = (expected >= WELL_LIT) & (np.asarray(analogue) <= UNLIT)

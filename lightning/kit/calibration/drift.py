@@ -89,9 +89,7 @@ class Monitor:
         self._due = clock()
 
     def look(self) -> Drift | None:
-        """Measure if it is time, and return the newest result; None only before the first. Raises `StaleCalibration`
-        after a drift.
-        """
+        """Measure if it is time, and return the newest result, None before the first. Raises `StaleCalibration`."""
         if self._clock() >= self._due:
             self.last = drift(self.rows, self.calibration, limit=self.limit)
             self._due = self._clock() + self.interval_s

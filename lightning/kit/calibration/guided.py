@@ -68,9 +68,7 @@ def guided_run(
 
 
 def calibrate(soc: Any, **options: Any) -> GuidedRun:
-    """Calibrate as `guided_run` does; raise `CalibrationError`, naming step, figure, limit and hint, where
-    one failed.
-    """
+    """Calibrate as `guided_run` does; raise `CalibrationError` where a step failed."""
     run = guided_run(soc, **options)
     for outcome in run.outcomes:
         if not outcome.passed:
@@ -99,9 +97,7 @@ def _carried_out(name: str, step: Callable[[Bench], Outcome], bench: Bench) -> O
 
 
 def _stands_on_nothing(bench: Bench, name: str) -> bool:
-    """Return whether a step failed without a result: one that failed by its limit alone lets the run go on, and be
-    judged.
-    """
+    """Return whether a step failed without a result; one that failed by its limit alone lets the run go on."""
     left = {
         "delay": bool(bench.arrivals),
         "light": False,

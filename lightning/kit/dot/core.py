@@ -115,9 +115,7 @@ class VectorCore:
 
 
 def _unlit(answers: Floats, values: Integers) -> npt.NDArray[np.bool_]:
-    """Return the tiles from which next to nothing came where far more was to come than noise makes of (tiles, symbols,
-    4), (tiles,).
-    """
+    """Return the tiles, (tiles,), that brought next to nothing where values (tiles, symbols, 4) mean far more."""
     expected = (values[..., 0::2] * values[..., 1::2]).sum(axis=(1, 2)) / FULL
     noise = WORST_RESIDUAL * np.sqrt(values.shape[1])
     unlit: npt.NDArray[np.bool_] = (expected >= 10 * noise) & (answers <= UNLIT * expected)

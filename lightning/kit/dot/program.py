@@ -99,9 +99,7 @@ class TileReader:
         return np.concatenate(parts)
 
     def trace(self, envelopes: Samples, tile: Tile, *, rounds: int) -> Floats:
-        """Return the decimated counts of one tile's window, for (4, samples) envelopes; mean of so many rounds,
-        (samples,).
-        """
+        """Return the decimated counts of a tile's window, (samples,), for (4, samples) envelopes; mean of rounds."""
         self._load(envelopes)
         program = self.program(tile, 1, 1)
         runs = [

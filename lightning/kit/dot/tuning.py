@@ -76,9 +76,7 @@ class TileDecoder:
     """Of the regression: units of 1/255 of a product, per root of a tile's symbols."""
 
     def decode(self, levels: Floats, sums: Floats) -> Floats:
-        """Return the sums of products in units of 1/255, for (tiles,) levels and the (tiles, 4) sums of operands,
-        (tiles,).
-        """
+        """Return the sums of products in units of 1/255, (tiles,), for levels and the (tiles, 4) sums of operands."""
         analogue: Floats = FULL * (levels - sums @ np.array(self.leak)) / self.unit
         return analogue
 

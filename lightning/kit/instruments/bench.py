@@ -73,9 +73,7 @@ class Instruments:
 
 
 def open_bench(resources: Mapping[str, str], *, timeout_s: float = 2.0) -> Instruments:
-    """Return the instruments of a bench by role, such as `soc.bench()` of a twin gives. Raises what `open_instrument`
-    does.
-    """
+    """Return the instruments of a bench by role, such as `soc.bench()` gives. Raises as `open_instrument`."""
     opened: dict[str, TunableLaser | BiasSupply | PowerMeter] = {}
     try:
         for role, resource in resources.items():

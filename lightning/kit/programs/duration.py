@@ -47,9 +47,7 @@ def ticks(words: Sequence[int], *, per_instruction: int = 0) -> int | None:
 
 
 def _count(words: Sequence[int], loop: int, start: int) -> int | None:
-    """Return how often the loop jumps back: what was last written into its register before it begins, if it
-    is known.
-    """
+    """Return how often the loop jumps back: what was last written into its register, if it is known."""
     register = _register(words[loop])
     if start > loop:
         return None

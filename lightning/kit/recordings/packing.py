@@ -10,9 +10,7 @@ import numpy.typing as npt
 
 
 def packed(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
-    """Return a value as JSON; arrays are put aside, tuples, and dictionaries whose keys are no texts, are marked as
-    such.
-    """
+    """Return a value as JSON; arrays are put aside, tuples and dictionaries with other keys than texts marked."""
     if isinstance(value, np.ndarray):
         arrays.append(value)
         return {"": "array", "name": f"array{len(arrays) - 1}"}

@@ -211,9 +211,7 @@ def _queues(events: list[Event]) -> dict[str, deque[Event]]:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Return whether two programs are equal: those of version 1 are lists of words, those of version 2 dictionaries of
-    arrays.
-    """
+    """Return whether two programs are equal: lists of words (version 1), or dictionaries of arrays (version 2)."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
     if one is None or other is None:

@@ -46,9 +46,7 @@ class FreshKeys:
 
 
 def task_of(request: InferRequest, loaded: ModelInstance, fresh: FreshKeys, arrived: float) -> Task:
-    """Return the task that a request asks for. Raises `MalformedRequest`, or `InputError` where the model takes other
-    data.
-    """
+    """Return the task that a request asks for. Raises `MalformedRequest` and `InputError`."""
     inputs = _input(request, loaded)
     first = _first_key(request)
     if first is None:

@@ -77,9 +77,7 @@ class Deferred:
         return True
 
     def ended(self) -> Iterator[tuple[Job, Code | None]]:
-        """Return the jobs that have ended since, each with why it got no answer. Who waits past the deadline is refused
-        here.
-        """
+        """Return the jobs that have ended since, each with why it got no answer; refuse those past their deadline."""
         for future, job in list(self._pending.items()):
             if wall_clock() > job.latest and future.cancel():
                 self._refuse(job, Code.LATE)

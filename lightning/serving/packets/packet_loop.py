@@ -210,9 +210,7 @@ class PacketLoop:
         setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
 
     def _service(self, number: int) -> Service | None:
-        """Return the service of a model that answers here; None where it takes long, or has to be waited for. Raises
-        `UnknownModel`.
-        """
+        """Return the service of a model that answers here; None where it takes long. Raises `UnknownModel`."""
         lease = self._leases.get(number)
         if lease is None:
             lease = self._leases[number] = self.repository.acquire(number)

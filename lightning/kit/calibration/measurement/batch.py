@@ -175,9 +175,7 @@ class Reader:
 
 
 def processor_ticks(soccfg: Any, readout: int, ticks: float) -> int:
-    """Return the ticks of a readout in the nearest whole ticks of the timed processor; the kit's clocks are
-    the same.
-    """
+    """Return the ticks of a readout in whole ticks of the timed processor; the kit's clocks are the same."""
     return round(
         ticks * float(soccfg["tprocs"][0]["f_time"]) / float(soccfg["readouts"][readout]["f_output"])
     )

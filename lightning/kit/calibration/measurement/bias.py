@@ -72,9 +72,7 @@ def search(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> BiasPoi
 
 
 def _swept(rows: Rows, supply: Supply, index: int, volts: Floats, shots: int) -> Floats:
-    """Return the detector counts with the modulator's word at zero, (volts, guesses). The idle level moves too, and is
-    added back.
-    """
+    """Return (volts, guesses): detector counts with the modulator's word at zero, idle level added back."""
     table = np.zeros((len(GUESSES), 4), dtype=np.int64)
     table[:, PARTNER[index]] = GUESSES
     levels = np.empty((volts.size, len(GUESSES)))

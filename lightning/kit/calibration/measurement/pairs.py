@@ -121,9 +121,7 @@ def _single_rows(rng: np.random.Generator) -> Table:
 
 
 def _shared(decoder: Decoder, coded: Encoders, sums: Measured) -> float:
-    """Return the counts of one full product in a sum: the slope of light over the sum of products, through
-    the origin.
-    """
+    """Return the counts of a full product in a sum: the slope of light over sums of products, through the origin."""
     straight = sums.levels + decoder.curvature * sums.levels**2
     light = straight - decoder.offset - sums.operands @ np.array(decoder.leak)
     dimmer = np.array([coded.factors[0], 1.0, coded.factors[1], 1.0])

@@ -65,9 +65,7 @@ class Sweep:
         return _rms(fitted(inside) - share)
 
     def chebyshev_residual(self, degree: int = 3) -> float:
-        """Return the residual as `residual` does, for a Chebyshev series through the same points between null
-        and peak.
-        """
+        """Return the residual as `residual` does, for a Chebyshev series through the points between null and peak."""
         inside, share = self._rising()
         fitted = np.polynomial.Chebyshev.fit(inside, share, degree)
         return _rms(fitted(inside) - share)
@@ -119,9 +117,7 @@ def sweep_all(
 def _swept_rows(
     index: int, swept: npt.NDArray[np.int64], partner_word: int, dark: dict[int, int]
 ) -> npt.NDArray[np.int64]:
-    """Return the words of a sweep, (points, 4): the modulator swept, its partner at one word, the other pair dark (idle
-    where unknown).
-    """
+    """Return the words of a sweep, (points, 4): the partner at one word, the other pair dark, or idle."""
     row = np.array([dark.get(other, 0) for other in range(4)])
     row[PARTNER[index]] = partner_word
     table = np.tile(row, (swept.size, 1))

@@ -1,6 +1,4 @@
-"""Folding: what depends on constants only is computed once, shapes above all, which exporters write as small
-programs.
-"""
+"""Folding of what depends on constants only: shapes above all, which exporters write as small programs."""
 
 from __future__ import annotations
 

@@ -42,9 +42,7 @@ def _without_functions(model: Any, name: str) -> Any:
 
 
 def opsets_of(model: Any, name: str) -> dict[str, int]:
-    """Return the versions by domain, "" for ONNX's own operations. Raises `NetworkError` where those are outside
-    `OPSETS`.
-    """
+    """Return the versions by domain, "" for ONNX's own. Raises `NetworkError` for one outside `OPSETS`."""
     versions = [entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}]
     if len(versions) != 1 or versions[0] not in OPSETS:
         raise NetworkError(
@@ -56,9 +54,7 @@ def opsets_of(model: Any, name: str) -> dict[str, int]:
 
 
 def array_of(tensor: Any, folder: Path) -> npt.NDArray[Any]:
-    """Return the array of a `TensorProto`, from `folder` where its data are in a file of their own. Raises
-    `NetworkError`.
-    """
+    """Return the array of a `TensorProto`; `folder` is where external data lie. Raises `NetworkError`."""
     onnx = needed("onnx", "to read ONNX files")
     helper = needed("onnx.numpy_helper", "to read ONNX files")
     if tensor.data_location == onnx.TensorProto.EXTERNAL:

@@ -29,9 +29,7 @@ def reshape(builder: Builder, call: Call) -> str:
 
 
 def image_shape(builder: Builder, call: Call, x: str, target: list[int]) -> tuple[int, ...]:
-    """Return the shape of one image, of what ONNX's Reshape makes of `x` with `target`: 0 copies an axis, -1 is what
-    remains.
-    """
+    """Return the shape of an image after ONNX's Reshape of `x` to `target`: 0 copies an axis, -1 is the rest."""
     shape = builder.shapes[x]
     total = prod(shape)
     if not target or target[0] not in {-1, 0, 1, BATCH}:

@@ -26,9 +26,7 @@ def multihead_attention(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, None]:
-    """Add attention, and return the answer and no weights, whether they were asked for or not. Projections are
-    photonic, scores digital.
-    """
+    """Add attention, without its weights as a second answer. Projections are photonic, scores digital."""
     _check(scope, layer, key_padding_mask)
     heads, width = layer.num_heads, layer.head_dim
     biases = (None,) * 3 if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
