@@ -1,4 +1,4 @@
-"""What `lightning load` itself can do: rates that it holds against an echo, on a core each.
+"""Limits of `lightning load` itself: rates that it holds against an echo, on a core each.
 
 The generator has to be at least twice as fast as what it measures. Asked are twice the rates that were seen of servers:
 25,000/s of inference packets, and 2,820/s of MLServer over HTTP. A rate is held when at least 99 % of what was due were

@@ -81,7 +81,7 @@ def of_convolution(only: str | None) -> dict[str, Any]:
 
 
 def answers(model: CompiledModel, images: np.ndarray, kind: Any, bus: str = "") -> dict[str, Any]:
-    """How many images answer as `exact` does: all results equal, and the class."""
+    """Return how many images answer as `exact` does: all results equal, and the class."""
     expected = open_executor(model, "exact").run(images)
     executor = open_executor(model, kind, bus=bus or None)
     executor.run(images[:1])

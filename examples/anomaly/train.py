@@ -54,7 +54,7 @@ def measured(module: Any, dataset: Dataset, noise: Noise = PROTOTYPE) -> Outcome
 
 
 def share_of_attacks_found(outcome: Outcome, dataset: Dataset) -> float:
-    """What part of the attacks of KDDTest+ the network calls attacks, in exact integers: 0 .. 1."""
+    """Return what part of the attacks of KDDTest+ the network calls attacks, in exact integers: 0 .. 1."""
     from lightning.execution import open_executor
 
     attacks = dataset.y == 1

@@ -3,8 +3,8 @@
     from lightning.serving import Repository
     repository = Repository(lambda model: open_executor(model, "noisy", seed=1))
     repository.load("lenet", "lenet.lng")
-    with repository.acquire("lenet") as loaded:
-        answers = loaded.run(images, keys)
+    with repository.acquire("lenet") as instance:
+        answers = instance.run(images, keys)
 
 | module | what it is for |
 |---|---|

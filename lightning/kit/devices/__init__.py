@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from lightbed.lazy import lazy_names
 
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Patience"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "deadline": "Patience",
-        },
-    )
+    _find, __dir__ = lazy_names(__name__, {"deadline": "Patience"})
+
+    def __getattr__(name: str) -> Any:
+        """Return a name of this package; `connect` was here in the release before, and stands above it now."""
+        return import_module("lightning.kit.connection").connect if name == "connect" else _find(name)

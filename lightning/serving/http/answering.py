@@ -45,9 +45,9 @@ class FreshKeys:
         return first
 
 
-def task_of(request: InferRequest, loaded: ModelInstance, fresh: FreshKeys, arrived: float) -> Task:
+def task_of(request: InferRequest, instance: ModelInstance, fresh: FreshKeys, arrived: float) -> Task:
     """Return the task that a request asks for. Raises `MalformedRequest` and `InputError`."""
-    inputs = _input(request, loaded)
+    inputs = _input(request, instance)
     first = _first_key(request)
     if first is None:
         first = fresh.take(len(inputs))
@@ -91,35 +91,35 @@ def timeout_s(parameters: Mapping[str, Any]) -> float:
     return timeout / 1e6
 
 
-async def run(loaded: ModelInstance, task: Task) -> Answers:
+async def run(instance: ModelInstance, task: Task) -> Answers:
     """Run the model: at once where that is quick, else in its thread. Raises `DeadlineMissed`."""
-    _in_time(task, loaded.seconds_per_image if loaded.seconds_per_image < math.inf else 0.0)
-    if len(task.inputs) * loaded.seconds_per_image > AT_ONCE_S or not loaded.lock.acquire(timeout=0):
+    _in_time(task, instance.seconds_per_image if instance.seconds_per_image < math.inf else 0.0)
+    if len(task.inputs) * instance.seconds_per_image > AT_ONCE_S or not instance.lock.acquire(timeout=0):
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(loaded.worker, _run_in_turn, loaded, task)
+        return await loop.run_in_executor(instance.worker, _run_in_turn, instance, task)
     try:
-        answers = loaded.executor.run(task.inputs, task.keys)
+        answers = instance.executor.run(task.inputs, task.keys)
     finally:
-        loaded.lock.release()
+        instance.lock.release()
     _in_time(task)
     return answers
 
 
-def answer_of(request: InferRequest, loaded: ModelInstance, task: Task, answers: Answers) -> Body:
+def answer_of(request: InferRequest, instance: ModelInstance, task: Task, answers: Answers) -> Body:
     """Return the answer as bytes; its parameters say which noise it had, and what it would cost the datapath."""
     parameters = {
-        "fidelity": loaded.executor.fidelity,
+        "fidelity": instance.executor.fidelity,
         "key": int(task.keys[0]),
         "cycles": answers.cycles,
-        **loaded.marks,
+        **instance.marks,
     }
-    outputs = {loaded.model.network.output: answers.scores}
-    return encode_answer(loaded.name, loaded.version, request, outputs, parameters)
+    outputs = {instance.model.network.output: answers.scores}
+    return encode_answer(instance.name, instance.version, request, outputs, parameters)
 
 
-def _run_in_turn(loaded: ModelInstance, task: Task) -> Answers:
+def _run_in_turn(instance: ModelInstance, task: Task) -> Answers:
     _in_time(task)
-    answers = loaded.run(task.inputs, task.keys)
+    answers = instance.run(task.inputs, task.keys)
     _in_time(task)
     return answers
 
@@ -133,15 +133,15 @@ def _in_time(task: Task, needed_s: float = 0.0) -> None:
         )
 
 
-def _input(request: InferRequest, loaded: ModelInstance) -> Array:
-    expected = loaded.model.network.input
+def _input(request: InferRequest, instance: ModelInstance) -> Array:
+    expected = instance.model.network.input
     names = [each.name for each in request.inputs]
     if names != [expected]:
         raise InputError(
-            f"inputs are {', '.join(map(repr, names))[:200] or 'none'}; model {loaded.name!r} takes {expected!r}",
+            f"inputs are {', '.join(map(repr, names))[:200] or 'none'}; model {instance.name!r} takes {expected!r}",
             hint="Send one input of this name; the model's metadata has its shape",
         )
-    return as_bytes(request.inputs[0].array) if loaded.prefers_bytes else request.inputs[0].array
+    return as_bytes(request.inputs[0].array) if instance.prefers_bytes else request.inputs[0].array
 
 
 def as_bytes(numbers: Array) -> Array:

@@ -78,21 +78,21 @@ def our_version() -> str:
         return "unknown"
 
 
-def metadata(loaded: ModelInstance) -> Document:
+def metadata(instance: ModelInstance) -> Document:
     """Return what the protocol tells of a model. Inputs of any datatype of numbers are taken."""
-    network = loaded.model.network
+    network = instance.model.network
     return {
-        "name": loaded.name,
-        "versions": [loaded.version],
+        "name": instance.name,
+        "versions": [instance.version],
         "platform": "lightbed_photonic",
-        "inputs": [{"name": network.input, "datatype": "FP32", "shape": [-1, *loaded.raw_shape]}],
+        "inputs": [{"name": network.input, "datatype": "FP32", "shape": [-1, *instance.raw_shape]}],
         "outputs": [{"name": network.output, "datatype": "FP32", "shape": [-1, *network.output_shape]}],
         "parameters": {
-            "fidelity": loaded.executor.fidelity,
-            "scheme": loaded.model.scheme_in_words,
-            "hash": loaded.hash,
-            "origin": dict(loaded.model.origin),
-            **loaded.origin,
+            "fidelity": instance.executor.fidelity,
+            "scheme": instance.model.scheme_in_words,
+            "hash": instance.hash,
+            "origin": dict(instance.model.origin),
+            **instance.origin,
         },
     }
 
@@ -125,15 +125,15 @@ def _add_models(face: FastAPI, infer: Infer) -> None:
     @face.get(VERSION)
     async def model_metadata(model: str, number: str | None = None) -> Document:
         """Answer with names, datatypes and shapes of what a model takes and gives."""
-        with infer.repository.acquire(model, number) as loaded:
-            return metadata(loaded)
+        with infer.repository.acquire(model, number) as instance:
+            return metadata(instance)
 
     @face.get(MODEL + "/ready")
     @face.get(VERSION + "/ready")
     async def model_ready(model: str, number: str | None = None) -> Document:
         """Answer whether a model is in service."""
-        with infer.repository.acquire(model, number) as loaded:
-            return {"name": loaded.name, "ready": True}
+        with infer.repository.acquire(model, number) as instance:
+            return {"name": instance.name, "ready": True}
 
     @face.post(MODEL + "/infer", openapi_extra=INFER)
     @face.post(VERSION + "/infer", openapi_extra=INFER)
@@ -160,8 +160,8 @@ def _add_repository(face: FastAPI, infer: Infer) -> None:
         """Load a model, or load it again from where it came; requests go on meanwhile."""
         if (await _asked(request, infer)).get("parameters"):
             raise MalformedRequest("models come from the server's own files", hint="Send no `parameters`")
-        loaded = await run_in_threadpool(infer.repository.load, model)
-        return {"name": loaded.name, "version": loaded.version}
+        instance = await run_in_threadpool(infer.repository.load, model)
+        return {"name": instance.name, "version": instance.version}
 
     @face.post(STEP + "/unload")
     async def unload(model: str) -> Document:

@@ -58,9 +58,9 @@ class Infer:
         self.counts.in_flight += 1
         try:
             self._refuse_when_busy()
-            with self.repository.acquire(name, version) as loaded:
-                label = loaded.name
-                return await self._answer(loaded, scope, receive, arrived)
+            with self.repository.acquire(name, version) as instance:
+                label = instance.name
+                return await self._answer(instance, scope, receive, arrived)
         except LightningError as error:
             self._count_failure(label, arrived, error.code)
             return refusal(error, scope["headers"])
@@ -74,7 +74,7 @@ class Infer:
         finally:
             self.counts.in_flight -= 1
 
-    async def _answer(self, loaded: ModelInstance, scope: Scope, receive: Receive, arrived: float) -> Reply:
+    async def _answer(self, instance: ModelInstance, scope: Scope, receive: Receive, arrived: float) -> Reply:
         mine = 0
 
         def take(size: int) -> None:
@@ -87,18 +87,18 @@ class Infer:
         try:
             limit = body_bytes(scope["headers"], self.limits.body_bytes)
             body = await read_body(scope["headers"], receive, limit, take)
-            return await self._answer_body(loaded, body, header_length(scope["headers"]), arrived)
+            return await self._answer_body(instance, body, header_length(scope["headers"]), arrived)
         finally:
             self.held_bytes -= mine
 
     async def _answer_body(
-        self, loaded: ModelInstance, body: bytes, json_bytes: int | None, arrived: float
+        self, instance: ModelInstance, body: bytes, json_bytes: int | None, arrived: float
     ) -> Reply:
         request = decode_request(body, json_bytes)
-        task = task_of(request, loaded, self.fresh, arrived)
-        answers = await run(loaded, task)
-        answer = answer_of(request, loaded, task, answers)
-        self.counts.answered(loaded.name, time.perf_counter() - arrived, len(task.keys), answers.counters)
+        task = task_of(request, instance, self.fresh, arrived)
+        answers = await run(instance, task)
+        answer = answer_of(request, instance, task, answers)
+        self.counts.answered(instance.name, time.perf_counter() - arrived, len(task.keys), answers.counters)
         return _reply_of(answer)
 
     def _refuse_when_busy(self) -> None:

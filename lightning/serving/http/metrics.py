@@ -34,11 +34,11 @@ class _Read:
 
 
 def _of_models(repository: Repository) -> Iterator[Any]:
-    loaded = GaugeMetricFamily("lightning_model_loaded", "Whether a model is in service.", labels=_MODEL)
+    ready = GaugeMetricFamily("lightning_model_loaded", "Whether a model is in service.", labels=_MODEL)
     users = GaugeMetricFamily("lightning_model_users", "Requests that hold a model.", labels=_MODEL)
     serving = {each.name: each for each in repository.serving()}
     for name in repository.numbers():
-        loaded.add_metric([name], int(name in serving))
+        ready.add_metric([name], int(name in serving))
         users.add_metric([name], serving[name].users if name in serving else 0)
     versions = GaugeMetricFamily(
         "lightning_model_version",
@@ -47,7 +47,7 @@ def _of_models(repository: Repository) -> Iterator[Any]:
     )
     for name, each in serving.items():
         versions.add_metric([name], int(each.version))
-    yield from (loaded, users, versions)
+    yield from (ready, users, versions)
 
 
 def _of_requests(counts: Counts) -> Iterator[Any]:

@@ -100,8 +100,8 @@ class Deferred:
         return code
 
     def _worked(self, job: Job) -> Code | None:
-        with self._repository.acquire(job.model) as loaded:
-            answers = in_turn(loaded, job)
+        with self._repository.acquire(job.model) as instance:
+            answers = in_turn(instance, job)
         return Code.LATE if answers is None else self._answer(job, answers)
 
     def _answer(self, job: Job, answers: Answers) -> Code | None:
@@ -123,16 +123,16 @@ class Deferred:
             return not self._closed and self._inbox.send(serialise(packet), job.sender)
 
 
-def in_turn(loaded: ModelInstance, job: Job) -> Answers | None:
+def in_turn(instance: ModelInstance, job: Job) -> Answers | None:
     """Return what the model answers, or None where that would be too late. Raises `InputError`."""
-    inputs = inputs_of(loaded, job.numbers, job.datatype)
+    inputs = inputs_of(instance, job.numbers, job.datatype)
     left = (job.latest - wall_clock()) / 1e9 if job.latest < FOREVER else -1
-    if job.latest < wall_clock() or not loaded.lock.acquire(timeout=left):
+    if job.latest < wall_clock() or not instance.lock.acquire(timeout=left):
         return None
     try:
-        answers = loaded.executor.run(inputs, np.array([job.request], np.uint64))
+        answers = instance.executor.run(inputs, np.array([job.request], np.uint64))
     finally:
-        loaded.lock.release()
+        instance.lock.release()
     return answers if wall_clock() <= job.latest else None
 
 

@@ -102,9 +102,9 @@ class PacketLoop:
         """Now and then: forget old fragments and models that are gone, make ready for new ones."""
         self.reassembly.expire(wall_clock())
         self.prepare()
-        loaded = {each.number for each in self.repository.serving()}
-        self._services = {number: each for number, each in self._services.items() if number in loaded}
-        self._prepared = {number: each for number, each in self._prepared.items() if number in loaded}
+        served = {each.number for each in self.repository.serving()}
+        self._services = {number: each for number, each in self._services.items() if number in served}
+        self._prepared = {number: each for number, each in self._prepared.items() if number in served}
 
     def _fast_path(self, found: int) -> list[int]:
         """Have machine code answer what it can; the outcome of every slot."""
@@ -184,14 +184,14 @@ class PacketLoop:
     def _answered_now(self, job: Job, slot: int) -> bool | Code:
         """Have the model answer, and send it; False where that cannot be done at once. Raises what the model does."""
         service = self._service(job.model)
-        if service is None or not service.loaded.lock.acquire(timeout=0):
+        if service is None or not service.instance.lock.acquire(timeout=0):
             return False
         try:
             if wall_clock() > job.latest:
                 return Code.LATE
             service.compute(job.numbers, job.datatype, job.request)
         finally:
-            service.loaded.lock.release()
+            service.instance.lock.release()
         if wall_clock() > job.latest:
             return Code.LATE
         return self._answered(service, slot, job.request, job.arrived) or Code.FAILED
@@ -215,17 +215,17 @@ class PacketLoop:
         if lease is None:
             lease = self._leases[number] = self.repository.acquire(number)
         found = self._services.get(number)
-        if found is not None and found.loaded is lease.loaded:
+        if found is not None and found.instance is lease.instance:
             return found
-        return self._made(lease.loaded)
+        return self._made(lease.instance)
 
-    def _made(self, loaded: ModelInstance) -> Service | None:
-        if not loaded.quick or not loaded.lock.acquire(timeout=0):
+    def _made(self, instance: ModelInstance) -> Service | None:
+        if not instance.quick or not instance.lock.acquire(timeout=0):
             return None
         try:
-            service = self._services[loaded.number] = Service(loaded)
+            service = self._services[instance.number] = Service(instance)
         finally:
-            loaded.lock.release()
+            instance.lock.release()
         if self.fast_path and service.fast_path is not None:
             # On no datagrams: to be translated now, if that is still to be done, and not at a request.
             service.fast_path.answer(self.inbox, 0, self.replay_cache, self._outcomes)
@@ -237,7 +237,7 @@ class PacketLoop:
         length = service.packet(request, elapsed)
         if service.fits:
             return self._send(slot, service.where, length)
-        model, kind = service.loaded.number, Datatype.FLOAT32
+        model, kind = service.instance.number, Datatype.FLOAT32
         packets = split(Kind.ANSWER, model, request, service.message, time_us=elapsed, datatype=kind)
         sent = [self.inbox.send(serialise(each), self.inbox.sender(slot)) for each in packets]
         return all(sent)

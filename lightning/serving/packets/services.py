@@ -23,33 +23,33 @@ Bytes = npt.NDArray[np.uint8]
 class Service:
     """Answers for one version of a model, whose turn the caller has. Belongs to one thread."""
 
-    def __init__(self, loaded: ModelInstance) -> None:
-        self.loaded = loaded
-        self.size = int(np.prod(loaded.raw_shape))
+    def __init__(self, instance: ModelInstance) -> None:
+        self.instance = instance
+        self.size = int(np.prod(instance.raw_shape))
         """Numbers of an image."""
-        first = loaded.executor.run(np.zeros((1, *loaded.raw_shape), np.uint8), np.zeros(1, np.uint64))
+        first = instance.executor.run(np.zeros((1, *instance.raw_shape), np.uint8), np.zeros(1, np.uint64))
         self._scores = np.zeros((1, first.scores.size), np.float32)
         self._buffer = bytearray(HEADER.size + ANSWER.size + self._scores.nbytes)
         self._datagram = np.frombuffer(self._buffer, np.uint8)
         self._big_endian = np.frombuffer(self._buffer, ">f4", offset=HEADER.size + ANSWER.size)
         length = len(self._buffer) - HEADER.size
         HEADER.pack_into(
-            self._buffer, 0, MAGIC, VERSION, Kind.ANSWER, Datatype.FLOAT32, 0, loaded.number, 0, 0, 0, 1, length, 0
+            self._buffer, 0, MAGIC, VERSION, Kind.ANSWER, Datatype.FLOAT32, 0, instance.number, 0, 0, 0, 1, length, 0
         )  # fmt: skip
         ANSWER.pack_into(self._buffer, HEADER.size, 0, self._scores.size, first.cycles)
         self.where = self._datagram.ctypes.data
         """Of the answer that `packet` has made, in memory."""
         self.fits = length <= ROOM
         """Whether an answer is one datagram."""
-        chain = getattr(loaded.executor, "chain", None)
+        chain = getattr(instance.executor, "chain", None)
         simple = chain is not None and not chain.tail and self.fits and self.size <= ROOM
-        self.fast_path = FastPath(chain, loaded.number, self._datagram, self._scores) if simple else None
+        self.fast_path = FastPath(chain, instance.number, self._datagram, self._scores) if simple else None
         """Answers without Python, where the model is a chain and a request and an answer are one datagram each."""
 
     def compute(self, numbers: bytes, datatype: int, key: int) -> None:
         """Have the model answer. Raises `InputError` for what it does not take."""
-        inputs = inputs_of(self.loaded, numbers, datatype)
-        self._scores[0] = self.loaded.executor.run(inputs, np.array([key], np.uint64)).scores.ravel()
+        inputs = inputs_of(self.instance, numbers, datatype)
+        self._scores[0] = self.instance.executor.run(inputs, np.array([key], np.uint64)).scores.ravel()
 
     def packet(self, key: int, elapsed_us: int) -> int:
         """Make the answer's datagram; its length."""
@@ -64,13 +64,13 @@ class Service:
         return bytes(self._buffer[HEADER.size :])
 
 
-def inputs_of(loaded: ModelInstance, numbers: bytes, datatype: int) -> npt.NDArray[np.generic]:
+def inputs_of(instance: ModelInstance, numbers: bytes, datatype: int) -> npt.NDArray[np.generic]:
     """Return the input that a request carries, (1, *shape). Raises `InputError` where it is none of the model's."""
-    kind, size = DTYPES[Datatype(datatype)], int(np.prod(loaded.raw_shape))
+    kind, size = DTYPES[Datatype(datatype)], int(np.prod(instance.raw_shape))
     if len(numbers) != size * kind.itemsize:
         raise InputError(
             f"a request carries {len(numbers)} bytes; the model takes {size} numbers of {kind.itemsize}",
             hint="Send one input of the model's shape",
         )
     native = np.frombuffer(numbers, kind).astype(kind.newbyteorder("="))
-    return native.reshape(1, *loaded.raw_shape)
+    return native.reshape(1, *instance.raw_shape)

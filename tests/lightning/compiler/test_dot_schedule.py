@@ -1,4 +1,4 @@
-"""Which product is sent when: every one once, one sign a readout, sums that do not depend on the wavelengths."""
+"""The schedule of products: every one once, one sign a readout, sums that do not depend on the wavelengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a layer costs: the datapath's own lines, and what wavelengths, cores, passes and skipped zeros change."""
+"""The cost of a layer: the datapath's own lines, and what wavelengths, cores, passes and skipped zeros change."""
 
 from __future__ import annotations
 

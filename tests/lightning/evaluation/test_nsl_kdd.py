@@ -26,7 +26,7 @@ def rows(*lines):
 
 
 def column(encoding, feature):
-    """Where a number lands: categories 1, 2 and 3 are elsewhere."""
+    """Return where a number lands: categories 1, 2 and 3 are elsewhere."""
     return feature - 3 if feature > 3 else feature
 
 

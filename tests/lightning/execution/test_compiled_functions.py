@@ -1,4 +1,4 @@
-"""What machine code is kept on disk, and when it is not."""
+"""Machine code kept on disk, and when it is not."""
 
 import subprocess
 import sys

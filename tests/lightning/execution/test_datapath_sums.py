@@ -229,7 +229,7 @@ def test_a_bus_that_fails_is_the_devices_fault_and_the_next_sum_is_right(bus, fa
 
 
 class Mmio:
-    """What a `pynq.MMIO` is to a driver, around another bus."""
+    """A `pynq.MMIO` as a driver sees it, around another bus."""
 
     def __init__(self, bus):
         self._bus = bus

@@ -1,4 +1,4 @@
-"""What an executor takes and what it refuses, in words; and that serving finds everything compiled."""
+"""Inputs that an executor takes and those that it refuses, in words; and that serving finds everything compiled."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""What is decoded, and what is refused, because the number would be wrong and nobody would see it."""
+"""Decoding, and what is refused, because the number would be wrong and nobody would see it."""
 
 import json
 from dataclasses import replace

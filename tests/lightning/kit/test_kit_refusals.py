@@ -1,4 +1,4 @@
-"""What must not pass unnoticed: wrong clocks, other questions to a recording, overruns, and input that cannot be."""
+"""Refusals of what must not pass unnoticed: wrong clocks, other questions to a recording, overruns, wrong input."""
 
 import warnings
 

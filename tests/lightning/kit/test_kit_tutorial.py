@@ -62,13 +62,13 @@ def steps_of(page: str) -> Iterator[Step]:
 
 
 def agrees(shown: str, printed: str) -> bool:
-    """Whether the output is the one of the page, in which `...` stands for anything."""
+    """Return whether the output is the one of the page, in which `...` stands for anything."""
     pattern = ".*".join(re.escape(part) for part in shown.split("..."))
     return re.fullmatch(pattern, printed, re.DOTALL) is not None
 
 
 def printed_by_shell(command: str, folder: Path) -> str:
-    """What a command of the page prints in `folder`, with the programs of this environment."""
+    """Return what a command of the page prints in `folder`, with the programs of this environment."""
     known = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "110"}
     known |= {"NO_COLOR": "1", "PYTHONUTF8": "1", "PYTHONPATH": str(ROOT), "LIGHTBED_DEVICE": ""}
     known |= {"LIGHTBED_CALIBRATIONS": str(folder / "calibrations")}
@@ -127,7 +127,7 @@ class Reader:
         """Of every step so far; of a file nothing."""
 
     def printed(self, index: int) -> str:
-        """What the command of this step printed."""
+        """Return what the command of this step printed."""
         while len(self._printed) <= index:
             self._printed.append(self._followed(STEPS[self.page][len(self._printed)]))
         return self._printed[index]

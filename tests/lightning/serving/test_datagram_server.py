@@ -135,9 +135,9 @@ def test_an_answer_has_class_scores_and_cycles(doubles, client):
 
 def test_answers_are_those_of_the_executor_with_the_request_as_key(noisy, client, fast_path):
     keys = [0, 1, 2**63 + 5, 2**64 - 1]
-    with noisy.acquire("small") as loaded:
+    with noisy.acquire("small") as instance:
         inputs = np.array([np.frombuffer(image(7), np.uint8)] * len(keys))
-        expected = loaded.run(inputs, np.array(keys, np.uint64))
+        expected = instance.run(inputs, np.array(keys, np.uint64))
     with DatagramServer(noisy, fast_path=fast_path) as server:
         asked = client(server)
         answers = [read_answer(asked.ask(request(key, image(7))).payload) for key in keys]
@@ -301,8 +301,8 @@ def test_machine_code_sees_a_deadline_that_passes_while_it_runs(client):
     shapes = {"image": (ROOM,), "sums": (4000,), "hidden": (4000,), "scores": (3,)}
     network = Network("big", nodes, constants, "image", "scores", shapes, Preprocessing(scale=1 / 255))
     repository = Repository(lambda each: open_executor(each, "exact"))
-    loaded = repository.load("big", compile_network(network, None, Options(scheme="published")))
-    fast_path = Service(loaded).fast_path
+    instance = repository.load("big", compile_network(network, None, Options(scheme="published")))
+    fast_path = Service(instance).fast_path
     outcomes = np.zeros(1, np.int8)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.bind(("127.0.0.1", 0))
@@ -330,11 +330,11 @@ def test_machine_code_sees_a_deadline_that_passes_while_it_runs(client):
 def two(doubles, opened, other_model):
     """Model 1, which somebody has for now, and model 2."""
     doubles.load("other", other_model)
-    loaded = doubles.serving()[0]
-    loaded.lock.acquire()
-    yield doubles, loaded
-    if loaded.lock._inside.locked():
-        loaded.lock.release()
+    instance = doubles.serving()[0]
+    instance.lock.acquire()
+    yield doubles, instance
+    if instance.lock._inside.locked():
+        instance.lock.release()
 
 
 def test_others_are_answered_while_a_model_is_taken(two, client):
@@ -449,8 +449,8 @@ def test_inputs_and_answers_that_do_not_fit_come_in_fragments(wide, client, fast
         asked.send(parts[2], parts[0], parts[0], parts[1])
         answers = sorted((asked.receive() for _ in range(2)), key=lambda each: each.fragment)
     found = read_answer(b"".join(each.payload for each in answers))
-    with repository.acquire("wide") as loaded:
-        expected = loaded.run(numbers[None], np.array([6], np.uint64))
+    with repository.acquire("wide") as instance:
+        expected = instance.run(numbers[None], np.array([6], np.uint64))
     assert found.scores.tolist() == expected.scores[0].tolist()
     counts = server.counts()
     assert (counts.received, counts.answered, counts.joined, counts.replayed) == (4, 1, 2, 1)
@@ -506,8 +506,8 @@ def test_models_are_swapped_under_load_without_a_loss(model, other_model, client
 
 def test_a_model_that_is_loaded_later_is_served(doubles, other_model, client):
     with DatagramServer(doubles) as server:
-        loaded = doubles.load("later", other_model)
-        assert client(server).ask(request(1, model=loaded.number)).model == loaded.number == 2
+        instance = doubles.load("later", other_model)
+        assert client(server).ask(request(1, model=instance.number)).model == instance.number == 2
 
 
 def test_a_port_that_is_taken_is_named(doubles):

@@ -32,8 +32,8 @@ def test_long_work_does_not_keep_others_from_being_heard(connect, doubled):
     server, double, _ = doubled
     double.gate.clear()
     double.started.clear()
-    loaded = server_loaded(doubled)
-    loaded.seconds_per_image = float("inf")
+    instance = server_loaded(doubled)
+    instance.seconds_per_image = float("inf")
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(connect(server).scores, "m")
         assert double.started.wait(TIMEOUT_S)
@@ -194,8 +194,8 @@ def test_a_deadline_that_passes_while_the_model_runs_is_missed(
     connect, doubled, images, seconds_per_image, http_clock
 ):
     server, double, _ = doubled
-    client, loaded = connect(server), server_loaded(doubled)
-    loaded.seconds_per_image = seconds_per_image
+    client, instance = connect(server), server_loaded(doubled)
+    instance.seconds_per_image = seconds_per_image
     double.gate.clear()
     double.started.clear()
 

@@ -1,4 +1,4 @@
-"""What is no request is refused by name and with the right status, and the server stays up."""
+"""Bytes that are not a request are refused by name and with the right status, and the server stays up."""
 
 import http.client
 import json

@@ -68,7 +68,7 @@ def folder(tmp_path):
 @pytest.fixture
 @needs("process")
 def tutorial_folder(tmp_path):
-    """Where somebody has taken the tutorial's steps as far as `digits.lng`."""
+    """A folder where somebody has taken the tutorial's steps as far as `digits.lng`."""
     for library in ("numba", "sklearn", "PIL"):
         pytest.importorskip(library, reason="the page goes on where the tutorial of lightbed[inference] ends")
     for step, text in steps_of(TUTORIAL.read_text(encoding="utf-8")):

@@ -528,7 +528,7 @@ def test_importing_them_does_not_import_pyvisa():
 
 
 class _Bus:
-    """What PyVISA gives for USB and GPIB, as far as we use it."""
+    """A resource as PyVISA gives it for USB and GPIB, as far as we use it."""
 
     def __init__(self, replies):
         self.replies = replies
