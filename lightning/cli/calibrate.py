@@ -63,7 +63,7 @@ def calibrate(
     """Set up a kit step by step, measure its modulators, and keep the calibration.
 
     Every step passes or fails, with the figure, its limit and the hint. Instruments are optional: what needs one
-    that is not there is left to you. A twin brings its own; of sim:// only laser and meter are used unasked, because
+    that is not there is left to you. A twin brings its own; of sim:// only laser and meter are used by default, because
     that twin begins again with every command and forgets what its supply was set to. The calibration is kept when
     all steps pass. For example: lightning calibrate --device sim://kit
     """

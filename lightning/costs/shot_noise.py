@@ -1,7 +1,7 @@
 """The limit that photons set: they are counted, and counts scatter by their square root.
 
 A product of `level` 0 .. 255 lets n * level / 255 of n photons through; of these eta are detected. The count's variance
-is its mean (Poisson), so in steps of 255 a readout has
+is its mean (Poisson), so in LSB (255 are full scale) a readout has
 
     variance(level) = (255 / (eta n))^2 * eta n level / 255 = 255 level / (eta n)
 

@@ -27,14 +27,14 @@ def device(address: str) -> Iterator[Finding]:
     yield firmware(soc)
     yield coupling(soc)
     for name, look in (("clocks", _clocks), ("shots", _shots)):
-        finding = _looked(name, look, soc)
+        finding = _inspected(name, look, soc)
         yield finding
         if finding.state == "bad":
             return
     finding = calibration(soc)
     yield finding
     if finding.state == "ok":
-        yield _looked("light", _light, soc)
+        yield _inspected("light", _light, soc)
 
 
 def exposure(address: str) -> Finding:
@@ -171,8 +171,8 @@ def _light(soc: Any) -> Finding:
     return Finding("light", "ok", f"known products are off by {seen.rms:.2f} of 255 rms")
 
 
-def _looked(name: str, look: Callable[[Any], Finding], soc: Any) -> Finding:
+def _inspected(name: str, inspect: Callable[[Any], Finding], soc: Any) -> Finding:
     try:
-        return look(soc)
+        return inspect(soc)
     except LightningError as error:
         return found_by(error, name)

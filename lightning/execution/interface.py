@@ -38,7 +38,7 @@ PLACES: Mapping[Place, NoisePlace] = {
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Gaussian noise of detector readouts, in steps of 255 (a product of 255 and 255 is 254 of them).
+    """Gaussian noise of detector readouts, in LSB (a product of 255 and 255 is 254 of them).
 
     The variance of a readout at `level` is sigma^2 + shot * level + intensity * level^2. `per-product` leaves out
     products whose weight is 0, `per-product-dense` does not; `per-output` draws once for a sum, on a scale on which

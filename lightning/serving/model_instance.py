@@ -36,7 +36,7 @@ SLOW = frozenset({"device", "datapath"})
 """Fidelities of which one image takes so long that only their own `warm` is run. Their models may share one device."""
 
 AT_ONCE_S = 0.002
-"""Work that is done where the request arrives. Longer work goes to a thread, so that others are heard."""
+"""Work that is done where the request arrives. Longer work goes to a thread, so that others are received."""
 
 PIECE_S = 0.05
 """How long a batch keeps a model, about: then others who wait have their turn."""

@@ -111,7 +111,7 @@ def test_real_instruments_are_set_for_nobody_who_was_not_asked():
 
 
 @pytest.mark.socket
-def test_a_real_laser_with_a_simulated_kit_is_not_set_unasked_either():
+def test_a_real_laser_with_a_simulated_kit_is_not_set_by_default_either():
     code, out, _ = ran("calibrate", "--laser", "TCPIP::127.0.0.1::1::SOCKET", "--json")
     assert code == 1
     assert json.loads(out)["error"]["hint"] == "Give --yes"

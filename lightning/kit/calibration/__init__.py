@@ -1,4 +1,4 @@
-"""Calibration: which word opens a modulator how far, and which level means which product.
+"""Calibration: drive codes for transmissions, and the product that a level means.
 
 | module | what it is for |
 |---|---|

@@ -65,9 +65,9 @@ def drift(rows: Rows, calibration: Calibration, *, limit: float = LIMIT, shots: 
 
 
 class Monitor:
-    """Looks at the references now and then, while a device is in use.
+    """Inspects the references now and then, while a device is in use.
 
-    Call `look()` between measurements: it measures when `interval_s` have gone by since the last time, and raises
+    Call `inspect()` between measurements: it measures when `interval_s` have gone by since the last time, and raises
     `StaleCalibration` when the device has drifted. `last` is the newest result.
     """
 
@@ -88,7 +88,7 @@ class Monitor:
         self._clock = clock
         self._due = clock()
 
-    def look(self) -> Drift | None:
+    def inspect(self) -> Drift | None:
         """Measure if it is time, and return the newest result, None before the first. Raises `StaleCalibration`."""
         if self._clock() >= self._due:
             self.last = drift(self.rows, self.calibration, limit=self.limit)
@@ -101,6 +101,9 @@ class Monitor:
                 hint=f"{HINT}; where only the biases moved, `recalibrate` needs one sweep per modulator",
             )
         return self.last
+
+    look = inspect
+    """Its name in the release before."""
 
 
 def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, shots: int = 4) -> Calibration:

@@ -1,4 +1,4 @@
-"""From a value of 0 to 255 to the word that opens a modulator that far.
+"""Drive codes for transmissions: from a value of 0 to 255 to the word of a modulator.
 
 The words of one modulator run from its null to its peak, or as near to them as the generator reaches. Value x is
 given the word whose share of the modulator's transmission is

@@ -1,6 +1,6 @@
 """Lines of text to an instrument and back, by PyVISA, with a deadline on every wait.
 
-On raw sockets (`TCPIP::host::port::SOCKET`) the pure-Python backend has habits that would corrupt a conversation: a
+On raw sockets (`TCPIP::host::port::SOCKET`) the pure-Python backend has defaults that would corrupt a conversation: a
 refused connection opens all the same, a read after a hang-up spins until its timeout, a late answer is given to the
 next question. So we wait on the socket ourselves, take only what has arrived, and cut the lines here. Other resources
 (USB, GPIB, VXI-11) are framed by their bus and go through whichever VISA is installed.
@@ -247,7 +247,7 @@ def _silent(resource: str, text: str, timeout_s: float) -> InstrumentSilent:
 
 def _unreadable(resource: str, data: bytes) -> UnreadableReply:
     return UnreadableReply(
-        f"unreadable or unasked bytes {data[:40]!r}; the connection was closed",
+        f"unreadable or unsolicited bytes {data[:40]!r}; the connection was closed",
         device=resource,
         hint="See whether another program talks to the instrument; the next use connects again",
     )

@@ -1,4 +1,4 @@
-"""Plots of what the light did: matplotlib figures that nobody shows or saves unasked.
+"""Plots of what the light did: matplotlib figures that nobody shows or saves by itself.
 
 | plot | shows |
 |---|---|

@@ -40,7 +40,7 @@ def error_histogram(
     axes.axvline(mean, color=INK, linewidth=1, linestyle=":", label=f"mean {signed(mean, 3)}")
     axes.set_ylim(0, 1.25 * float(np.max(counts)))
     axes.set_xlim(-reach, reach)
-    plain(axes, x="error of the result (steps of 255)", y="results")
+    plain(axes, x="error of the result (LSB)", y="results")
     legend(axes, loc="upper right")
     headed(figure, _verdict(results, a, b), _described(error, device), simulated=device.simulated)
     return figure
@@ -64,7 +64,7 @@ def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, de
     bottom.scatter(truth, error, s=size, color=SERIES[0], alpha=alpha, linewidths=0)
     _bounded(bottom, error)
     plain(top, y="result of the light")
-    plain(bottom, x="a × b / 255", y="error\n(steps of 255)")
+    plain(bottom, x="a × b / 255", y="error\n(LSB)")
     top.set_xlim(ends[0] - 5, ends[1] + 5)
     legend(top, loc="upper left")
     _opaque(top.get_legend())

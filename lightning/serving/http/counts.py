@@ -83,7 +83,7 @@ class Counts:
     """Requests that have arrived and not been answered."""
 
     def of(self, model: str) -> ModelCounts:
-        """Return the counts of this model. Names that no model has are "", so that strangers cannot fill the memory."""
+        """Return the counts of this model. Names that no model has are "", so that clients cannot fill the memory."""
         found = self.models.get(model)
         if found is None:
             found = self.models[model] = ModelCounts()

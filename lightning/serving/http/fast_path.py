@@ -54,7 +54,7 @@ class Infer:
     async def reply(self, name: str, version: str | None, scope: Scope, receive: Receive) -> Reply:
         """Read a request and answer it, or say why not. Raises `Disconnected`."""
         arrived = time.perf_counter()
-        label = ""  # names that no model has are not counted one by one: strangers could fill the memory
+        label = ""  # names that no model has are not counted one by one: clients could fill the memory
         self.counts.in_flight += 1
         try:
             self._refuse_when_busy()

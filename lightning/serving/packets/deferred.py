@@ -1,4 +1,4 @@
-"""Packets for models that take long, or that somebody has just now: answered in a thread, so that others are heard."""
+"""Packets for models that take long, or that somebody has just now: answered in a thread, others go on."""
 
 from __future__ import annotations
 

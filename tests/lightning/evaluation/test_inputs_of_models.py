@@ -1,4 +1,4 @@
-"""Raw inputs take the shape of the model, and nothing is cut, padded or scaled unasked."""
+"""Raw inputs take the shape of the model, and nothing is cut, padded or scaled by itself."""
 
 import numpy as np
 import pytest

@@ -168,7 +168,7 @@ def test_the_histogram_counts_every_result_and_its_normal_distribution(measured)
     width = axes.patches[0].get_width()
     assert bell[:, 1].sum() * (bell[1, 0] - bell[0, 0]) / width == pytest.approx(3_000, rel=0.01)
     assert bell[bell[:, 1].argmax(), 0] == pytest.approx(0.4, abs=0.03)
-    assert axes.get_xlabel() == "error of the result (steps of 255)"
+    assert axes.get_xlabel() == "error of the result (LSB)"
     reported = " ".join(texts(figure))
     error = results - a * b / 255
     assert f"error {np.sqrt(np.mean(error**2)):.3f} of 255 rms" in reported

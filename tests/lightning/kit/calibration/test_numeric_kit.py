@@ -156,18 +156,18 @@ def test_another_devices_calibration_is_refused(numeric_kit):
 def test_the_monitor_measures_when_it_is_due_and_asks_for_a_calibration(numeric_kit):
     kit, now = numeric_kit(sigma=10.0), [0.0]
     monitor = Monitor(kit, calibrated(kit), interval_s=60, clock=lambda: now[0])
-    assert not monitor.look().recalibrate
+    assert not monitor.inspect().recalibrate
     kit.null = tuple(null + 1_000 for null in kit.null)
     read = kit.rows_read
     now[0] = 59.0
-    monitor.look()
+    monitor.inspect()
     assert kit.rows_read == read
     now[0] = 60.0
     with pytest.raises(errors.StaleCalibration, match="drifted"):
-        monitor.look()
+        monitor.inspect()
     assert monitor.last.recalibrate
     with pytest.raises(errors.StaleCalibration):
-        monitor.look()
+        monitor.inspect()
 
 
 def test_one_sweep_per_modulator_after_a_drift_in_either_direction(numeric_kit):

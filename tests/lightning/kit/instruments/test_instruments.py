@@ -327,7 +327,7 @@ def test_bytes_that_nobody_asked_for_are_not_taken_for_an_answer():
         with closing(session):
             assert session.ask("ONE?") == "1"
             assert session.ask("EXTRA?") == "1"
-            with pytest.raises(UnreadableReply, match="unreadable or unasked bytes b'more"):
+            with pytest.raises(UnreadableReply, match="unreadable or unsolicited bytes b'more"):
                 session.ask("ONE?")
         talking.join(60)
 
@@ -399,7 +399,7 @@ def test_an_answer_that_is_no_text_is_unreadable():
 
         talking = threading.Thread(target=answer)
         talking.start()
-        with closing(session), pytest.raises(UnreadableReply, match="unreadable or unasked bytes"):
+        with closing(session), pytest.raises(UnreadableReply, match="unreadable or unsolicited bytes"):
             session.open()
         talking.join(60)
         assert not talking.is_alive()
