@@ -1,4 +1,4 @@
-"""The worth of noise in training: LeNet-300-100 with the published weights, fine-tuned with and without it.
+"""What noise in training is worth: LeNet-300-100 with the published weights, fine-tuned with and without it.
 
 8,000 of the 10,000 test images of MNIST train, the other 2,000 test, another split for each seed; every product is
 noisy. Accuracies are those of the executors. The figure that is asked for is measured where training without noise does
