@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Values = Annotated[
     list[int] | None, typer.Argument(metavar="[VALUES]...", help="Of modulators 0 to 3, each 0 to 255.")
 ]
-Picture = Annotated[Path, typer.Option("--png", metavar="FILE", help="The plot (.png, .svg or .pdf).")]
+PlotFile = Annotated[Path, typer.Option("--png", metavar="FILE", help="The plot (.png, .svg or .pdf).")]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting, e.g. soft_avgs=1; repeatable."),
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
 def scope(
     values: Values = None,
     device: Device = TWIN,
-    png: Picture = Path("waveform.png"),
+    png: PlotFile = Path("waveform.png"),
     csv: Csv = None,
     settings: Sets = None,
     record: Record = None,

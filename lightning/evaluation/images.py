@@ -54,19 +54,19 @@ def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> R
     width, height, colours = image_size(shape)
     try:
         with image.open(path) as opened:
-            picture = opened.convert("RGB" if colours == 3 else "L")
+            found = opened.convert("RGB" if colours == 3 else "L")
     except (OSError, ValueError, SyntaxError) as error:
         raise InputError(
             f"{path} is not an image that can be read", hint="Name a PNG, or an .npy of raw values"
         ) from error
-    if picture.size != (width, height):
+    if found.size != (width, height):
         if not resize:
             raise InputError(
-                f"{path} has {picture.width} x {picture.height} pixels, and the model takes {width} x {height}",
+                f"{path} has {found.width} x {found.height} pixels, and the model takes {width} x {height}",
                 hint="Say --resize to have it scaled, or cut it out yourself",
             )
-        picture = picture.resize((width, height), image.Resampling.BILINEAR)
-    levels = np.asarray(picture, dtype=np.uint8)
+        found = found.resize((width, height), image.Resampling.BILINEAR)
+    levels = np.asarray(found, dtype=np.uint8)
     return levels.transpose(2, 0, 1) if colours == 3 and shape[0] == 3 else levels
 
 

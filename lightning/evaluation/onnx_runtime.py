@@ -4,7 +4,7 @@ int8 is ONNX Runtime's static quantisation in its QDQ form, a scale for each cha
 activations measured on samples (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html).
 
 Activations are uint8 and weights int8, and both keep all 8 bits on every processor. An x86 processor without VNNI adds
-two such products in 16 bits, which saturate: there ONNX Runtime is told to take uint8 for the weights, too, which is
+two such products in 16 bits, which saturate: there ONNX Runtime is made to take uint8 for the weights, too, which is
 exact and slower. LeNet-300-100 on MNIST, float32 96.03 %, one core of one processor with VNNI and with it masked:
 
 | | signal to noise | accuracy | images/s, VNNI | AVX2 only |

@@ -1,4 +1,4 @@
-"""Origin of a result, so that it can be told from others and computed again."""
+"""Origin of a result, so that it can be distinguished from others and computed again."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@
 (100, 100)
 
 The library published for the kit uses `dac_0` for a channel number and `dac_gain_0` for the drive. The two are
-never told apart by guessing: dictionaries come in through `from_slide` (the talk) or `from_lts` (the library).
+never distinguished by guessing: dictionaries come in through `from_slide` (the talk) or `from_lts` (the library).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Preprocessing beside an ONNX graph, as metadata: other runtimes pass it over, an import here takes it up."""
+"""Preprocessing next to an ONNX graph, as metadata: other runtimes pass it over, an import here takes it up."""
 
 from __future__ import annotations
 

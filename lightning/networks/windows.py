@@ -66,5 +66,5 @@ def average_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
 def _pads(attributes: Attributes) -> Pads:
     """Return the padding and what `ceil_mode` adds to it."""
     top, left, bottom, right = attributes["pads"]
-    below, beside = attributes.get("excess", (0, 0))
-    return top, left, bottom + below, right + beside
+    below, right_of_it = attributes.get("excess", (0, 0))
+    return top, left, bottom + below, right + right_of_it

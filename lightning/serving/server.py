@@ -95,7 +95,7 @@ def serve(
 ) -> None:
     """Answer over HTTP, and in packets where they have a port, until SIGINT or SIGTERM.
 
-    In the main thread: only there signals are heard. `ready` is told addresses and models when both can be asked.
+    In the main thread: only there signals arrive. `ready` is given addresses and models when both can be asked.
     `realtime` is for packets. Raises `ServingError` where a port is taken, or real time is not permitted.
     """
     address = address_of(opened)

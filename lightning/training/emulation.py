@@ -1,4 +1,4 @@
-"""Hardware as training is told of it: whose noise, and how networks become integers for it."""
+"""Hardware as training emulates it: whose noise, and how networks become integers for it."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _calibration(d: Mapping[str, Any]) -> Calibration:
 
 
 def _renamed(d: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
-    """Return the same with another key: version 1 of the file calls a step's hint `cure`."""
+    """Return the same with another key: version 1 of the file has another name for a step's hint."""
     return {new if key == old else key: value for key, value in d.items()}
 
 

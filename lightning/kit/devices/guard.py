@@ -93,7 +93,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         self._announced_s = seconds
 
     def start_src(self, src: str) -> None:
-        """Set the source of the start, as QickSoc does; an external start is told from a stuck device."""
+        """Set the source of the start, as QickSoc does; an external start is not a stuck device."""
         self._progress.external = src == "external"
         self._pass_on("start_src", src)
 

@@ -9,7 +9,7 @@ Then the light of a tile is
 with operands h of the modulator that is held and g of the gate; the sums that the leaks are multiplied with are
 known to the controller, which subtracts them. All coefficients come from a regression over random tiles.
 
-The formula is linear in light: a receiver that compresses is told by the residual of the regression and refused.
+The formula is linear in light: a receiver that compresses shows in the residual of the regression and refused.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class TileDecoder:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """All that playing and decoding vectors needs beside the calibration."""
+    """All that playing and decoding vectors needs besides the calibration."""
 
     symbol: Symbol
     coding: Coding
@@ -170,7 +170,7 @@ def _train(tiles: Tiles, coding: Coding, symbol: Symbol, rng: np.random.Generato
 
 def training_values(rng: np.random.Generator, length: int) -> Integers:
     """Return the random values; each modulator of each tile has a range of its own, so that sums of operands and of
-    products are told apart, (tiles, length, 4).
+    products are distinguished, (tiles, length, 4).
     """
     top = rng.integers(0, LEVELS, (TRAINING_TILES, 1, MODULATORS))
     base = rng.integers(0, top + 1)

@@ -51,14 +51,14 @@ def _opened(resource: str, make: str, timeout_s: float, *, end: str = "\n") -> S
 
 @dataclass(frozen=True, slots=True)
 class Instruments:
-    """The instruments of a bench; None for those that it lacks. A context that hangs up at its end."""
+    """The instruments of a bench; None for those that it lacks. A context that disconnects at its end."""
 
     laser: TunableLaser | None = None
     bias: BiasSupply | None = None
     meter: PowerMeter | None = None
 
     def close(self) -> None:
-        """Hang up on all."""
+        """Disconnect all."""
         for instrument in (self.laser, self.bias, self.meter):
             if instrument is not None:
                 instrument.close()

@@ -49,7 +49,7 @@ class TunableLaser(Protocol):
         ...
 
     def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         ...
 
 
@@ -130,7 +130,7 @@ class SantecLaser:
         return self._session.ask_number(":WAV?")
 
     def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         self._session.close()
 
     def _settle(self, what: str) -> None:

@@ -40,7 +40,7 @@ class Line(Protocol):
         ...
 
     def close(self) -> None:
-        """Hang up; does nothing when closed."""
+        """Disconnect; does nothing when closed."""
         ...
 
 
@@ -137,7 +137,7 @@ class SocketLine:
             self._receive(text, deadline_s)
 
     def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         with contextlib.suppress(_visa_error(), OSError):
             self._visa.close()
 
@@ -176,7 +176,7 @@ class SocketLine:
         except (_visa_error(), OSError) as error:
             raise _gone(self._resource, error) from error
         if not data:
-            raise _gone(self._resource, "the instrument hung up")
+            raise _gone(self._resource, "the instrument closed the connection")
         return data
 
     def _wait(self, event: int, timeout_s: float) -> bool:
@@ -203,7 +203,7 @@ class MessageLine:
         return str(self._do(self._visa.query, text)).strip()
 
     def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         with contextlib.suppress(_visa_error(), OSError):
             self._visa.close()
 

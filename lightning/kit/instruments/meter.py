@@ -33,7 +33,7 @@ class PowerMeter(Protocol):
         ...
 
     def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         ...
 
 
@@ -77,5 +77,5 @@ class ThorlabsMeter:
         self._session.compare("the number of readings", count, self._session.ask_number("SENS:AVER:COUN?"), 0)
 
     def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         self._session.close()

@@ -84,7 +84,7 @@ class Session:
             try:
                 return line.query(query)
             except InstrumentError:
-                self._hang_up()
+                self._disconnect()
                 raise
 
     def ask_number(self, query: str) -> float:
@@ -116,7 +116,7 @@ class Session:
             try:
                 line.write(command)
             except InstrumentError:
-                self._hang_up()
+                self._disconnect()
                 raise
             errors = self._errors()
         if errors:
@@ -157,9 +157,9 @@ class Session:
             )
 
     def close(self) -> None:
-        """Hang up; the next use connects again."""
+        """Disconnect; the next use connects again."""
         with self._lock:
-            self._hang_up()
+            self._disconnect()
 
     def _connected(self) -> Line:
         if self._line is None:
@@ -204,7 +204,7 @@ class Session:
             hint="See whether another program talks to the instrument; the next use connects again",
         )
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         line, self._line = self._line, None
         if line is not None:
             line.close()

@@ -46,7 +46,7 @@ class BiasSupply(Protocol):
         ...
 
     def close(self) -> None:
-        """Hang up; the outputs stay as they are."""
+        """Disconnect; the outputs stay as they are."""
         ...
 
 
@@ -110,7 +110,7 @@ class KeysightSupply:
         return self._session.ask_truth(f"OUTP? {self._channel(output)}")
 
     def close(self) -> None:
-        """Hang up; the outputs stay as they are."""
+        """Disconnect; the outputs stay as they are."""
         self._session.close()
 
     def _switch(self, output: int, *, on: bool) -> None:

@@ -130,7 +130,7 @@ def body_bytes(headers: Pairs, limit: int) -> int:
 async def read_body(headers: Pairs, receive: Receive, limit: int, take: Take = lambda _: None) -> bytes:
     """Read the whole body. Raises `RequestTooLarge` as it comes, `DeadlineMissed`, `Disconnected`, `MalformedRequest`.
 
-    `take` is told how many bytes came, each time, and may refuse them.
+    `take` is given how many bytes came, each time, and may refuse them.
     """
     if header(headers, b"content-encoding") is not None:
         raise MalformedRequest("compressed bodies are not taken", hint="Send it as it is")

@@ -73,7 +73,7 @@ class PacketLoop:
         for each in self.repository.serving():
             if self._prepared.get(each.number) is not each:
                 self._prepared[each.number] = each
-                with contextlib.suppress(Exception):  # the first request is told what is wrong
+                with contextlib.suppress(Exception):  # the first request is answered with what is wrong
                     self._service(each.number)
         self._release()
 

@@ -477,7 +477,7 @@ def test_data_in_a_file_of_their_own(tmp_path, onnx_model):
     onnx.save(model, path, save_as_external_data=True, location="m.data", size_threshold=0)
     assert load_network(path).constants["MatMul_y.weight"].shape == (30, 40)
     (tmp_path / "m.data").unlink()
-    with pytest.raises(NetworkError, match=r"data of constant 'w' are missing.*beside"):
+    with pytest.raises(NetworkError, match=r"data of constant 'w' are missing.*next to"):
         load_network(path)
 
 

@@ -86,7 +86,7 @@ def _with_data(onnx: Any, tensor: Any, folder: Path) -> Any:
     ) as error:
         raise NetworkError(
             f"the data of constant {tensor.name!r} are missing: {error}",
-            hint="Keep the file of data beside the .onnx file",
+            hint="Keep the file of data next to the .onnx file",
         ) from error
     return tensor
 

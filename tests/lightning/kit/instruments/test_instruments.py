@@ -285,7 +285,7 @@ def test_garbage_is_no_number(broken):
 
 
 @pytest.mark.parametrize("kept", [0, 1, 3])
-def test_half_an_answer_and_then_a_hang_up_is_a_lost_connection(broken, kept):
+def test_half_an_answer_and_then_a_disconnect_is_a_lost_connection(broken, kept):
     instrument, _, faults = broken
     right = read(instrument)
     faults.close_after_bytes = kept
