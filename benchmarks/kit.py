@@ -19,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 import lightning
-from lightning.calibration.accuracy import accuracy, true_product
-from lightning.calibration.batch import Readings
-from lightning.calibration.decoder import fit_decoder
-from lightning.calibration.document import Calibration
-from lightning.calibration.guided import calibrate
-from lightning.calibration.transfer import coarse_peaks, sweep_all
-from lightning.compute import LightningCompute
-from lightning.dot import VectorCore
+from lightning.kit.calibration.accuracy import accuracy, true_product
+from lightning.kit.calibration.decoder import fit_decoder
+from lightning.kit.calibration.document import Calibration
+from lightning.kit.calibration.guided import calibrate
+from lightning.kit.calibration.measurement.batch import Readings
+from lightning.kit.calibration.measurement.transfer import coarse_peaks, sweep_all
+from lightning.kit.compute import LightningCompute
+from lightning.kit.dot import VectorCore
 from sim.twins.rfsoc.kit import receiver
 from sim.twins.rfsoc.kit.optics import detected_power_w
 from sim.twins.rfsoc.kit.options import photonic_kit

@@ -19,12 +19,12 @@ import numpy as np
 from one_thread import on_one_thread
 
 from lightning.compiler import CompiledModel, Options, compile_network
-from lightning.compiler.cycles import cycles_of_model
+from lightning.compiler.datapath.cycles import cycles_of_model
 from lightning.compiler.hardware import Hardware
 from lightning.evaluation import load_dataset
 from lightning.execution import open_executor
 from lightning.networks import load_network
-from lightning.networks.imports.torch_module import from_torch
+from lightning.networks.imports.torch.module import from_torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "digits"))
 

@@ -25,8 +25,8 @@ from lightning.compiler import CompiledModel, Options, compile_network
 from lightning.evaluation import Dataset, load_dataset
 from lightning.evaluation.onnx_runtime import float32_session, int8_session
 from lightning.execution import Noise, open_executor
-from lightning.execution.brute import BruteMultiplier
-from lightning.execution.walk import WalkingExecutor
+from lightning.execution.interpreter import Interpreter
+from lightning.execution.multipliers.per_readout import PerReadoutMultiplier
 from lightning.networks import Network, load_network
 from lightning.networks.preprocess import preprocess
 from lightning.networks.reference import run_float
@@ -163,7 +163,7 @@ def without_zeros(network: Network) -> Network:
 
 
 def by_readouts(model: CompiledModel, noise: Noise) -> Run:
-    return WalkingExecutor(model, BruteMultiplier(model, noise), "noisy").run
+    return Interpreter(model, PerReadoutMultiplier(model, noise), "noisy").run
 
 
 def rate_of(run: Run, images: np.ndarray, batch: int, count: int) -> float:

@@ -32,13 +32,13 @@ from one_thread import THREADS
 
 from lightning.compiler import CompiledModel, Options, compile_network
 from lightning.evaluation import load_dataset
-from lightning.execution.opening import open_executor
+from lightning.execution.factory import open_executor
 from lightning.load import Outcome, poisson_schedule
 from lightning.load.datagrams import exchange
 from lightning.load.targets import Target
 from lightning.networks import load_network
 from lightning.serving import Repository
-from lightning.serving.datagrams import DatagramServer
+from lightning.serving.packets.server import DatagramServer
 
 ASKED_SHARE = 0.8
 ASKED_P99_US = 2000.0

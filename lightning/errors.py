@@ -49,10 +49,10 @@ import warnings
 from typing import ClassVar
 
 from lightbed.errors import LightbedError, Who
-from lightning import neighbours
+from lightning import name_conflict
 
 # Here, because every module of ours imports this one, also when `lightning/__init__.py` is no longer ours.
-neighbours.refuse(__file__)
+name_conflict.check_installed(__file__)
 
 
 class LightningError(LightbedError):
@@ -72,12 +72,12 @@ class LightningError(LightbedError):
         super().__init__(what)
 
     def __str__(self) -> str:
-        """The whole message, as `sim-kit-0001: what. Hint`."""
+        """Return the whole message, as `sim-kit-0001: what. Hint`."""
         named = f"{self.device}: {self.what}" if self.device else self.what
         return f"{named}. {self.hint}" if self.hint else named
 
     def __reduce__(self) -> tuple[object, ...]:
-        """As itself, also through another process."""
+        """Pickle as itself, also through another process."""
         return _rebuilt, (type(self), self.what, self.device, self.hint)
 
 
@@ -92,7 +92,7 @@ class MissingLibrary(LightningError, ImportError):
 
 
 class ConfigError(LightningError):
-    """What was asked for cannot be."""
+    """A request that cannot be met."""
 
     code = "config"
 

@@ -59,6 +59,16 @@ VIOLATIONS = [
         "import sim.lab",
     ),
     ("lightning imports fpga and sim.models only", "lightning/__init__.py", "import testbed.errors"),
+    (
+        "inside lightning: a room imports those below it",
+        "lightning/networks/network.py",
+        "import lightning.compiler.model",
+    ),
+    (
+        "inside lightning.kit: faces over calibration over devices over settings",
+        "lightning/kit/devices/guard.py",
+        "import lightning.kit.calibration.store",
+    ),
     ("testbed knows neither inference nor modules", "testbed/measure/model.py", "import lightning"),
     (
         "inside testbed: cli over measure over operate over lab over design over errors",

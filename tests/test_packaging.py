@@ -63,7 +63,7 @@ def test_every_module_and_data_file_is_in_the_wheel(wheel):
 
 
 def test_the_line_for_pythons_start_is_the_one_that_is_tested(wheel):
-    assert wheel.read(START_UP) == (ROOT / "lightning" / "neighbours.pth").read_bytes()
+    assert wheel.read(START_UP) == (ROOT / "lightning" / "name_conflict.pth").read_bytes()
 
 
 def dist_info(wheel, name: str) -> str:

@@ -22,7 +22,7 @@ from networks import MLP, ResNet8
 from lightning.compiler import Options
 from lightning.errors import LightningError
 from lightning.evaluation import Dataset, load_dataset
-from lightning.execution.seam import Noise
+from lightning.execution.interface import Noise
 from lightning.networks import Preprocessing, from_torch, preprocess, to_onnx
 from lightning.training import Comparison, Curve, Schedule, accuracy_curve, fine_tune, fit
 
@@ -102,8 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             drawn[f"{name}, {label}"] = curve
             print(f"{name}, {label}: half of the digits are right at sigma {curve.half_point:.1f}")
     if options.png:
-        from lightning.pictures import save
-        from lightning.pictures.noise_curves import noise_curves
+        from lightning.kit.plots import save
+        from lightning.training.curve_plot import noise_curves
 
         save(noise_curves(drawn, "Digits on noisy light", trained_at=options.sigma), options.png)
     return 0
@@ -111,10 +111,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def picture(text: str) -> Path:
     """A file that can be drawn to, or an error before the training begins."""
-    from lightning.pictures.canvas import checked_file
+    from lightning.canvas import check_file
 
     try:
-        return checked_file(text)
+        return check_file(text)
     except LightningError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

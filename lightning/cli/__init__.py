@@ -41,7 +41,7 @@ COMMANDS = {
         "explain",
         "Say layer by layer what light computes and what not, and why; cycles, memory, and where the model comes from.",
     ),
-    "infer": ("infer", "Ask a model what a picture shows."),
+    "infer": ("infer", "Ask a model what an image shows."),
     "evaluate": ("evaluate", "Count right answers of a model on data."),
     "sensitivity": (
         "sensitivity",
@@ -49,7 +49,7 @@ COMMANDS = {
     ),
     "energy": (
         "energy",
-        "What an image costs: time, energy with and without converters, and digital hardware beside it.",
+        "Say what an image costs: time, energy with and without converters, and digital hardware for comparison.",
     ),
     "serve": (
         "serve",
@@ -103,9 +103,9 @@ def run_app(arguments: Sequence[str]) -> int:
 
 
 def _told_by_qick(error: RuntimeError) -> LightningError:
-    told = " ".join(str(error).split()) or type(error).__name__
+    message = " ".join(str(error).split()) or type(error).__name__
     return ProgramError(
-        told.rstrip("."), hint="Ask for less, or for another device; `lightning doctor` shows what it has"
+        message.rstrip("."), hint="Ask for less, or for another device; `lightning doctor` shows what it has"
     )
 
 

@@ -19,9 +19,9 @@ from lightning.cli.output import DONE, ERROR, print_document
 from lightning.errors import AddressError, CalibrationError, LightningError, MissingLibrary
 
 if TYPE_CHECKING:
-    from lightning.calibration.document import Outcome
-    from lightning.calibration.guided import GuidedRun
-    from lightning.devices.identity import DeviceIdentity
+    from lightning.kit.calibration.document import Outcome
+    from lightning.kit.calibration.guided import GuidedRun
+    from lightning.kit.devices.identity import DeviceIdentity
 
 ROLES = ("laser", "bias", "meter")
 OWN = "bench"
@@ -63,13 +63,13 @@ def calibrate(
     """Set up a kit step by step, measure its modulators, and keep the calibration.
 
     Every step passes or fails, with the figure, its limit and the hint. Instruments are optional: what needs one
-    that is not there is left to you. A twin brings its own; of sim:// only laser and meter are used unasked, because
-    that twin begins anew with every command and forgets what its supply was set to. The calibration is kept when
+    that is not there is left to you. A twin brings its own; of sim:// only laser and meter are used by default, because
+    that twin begins again with every command and forgets what its supply was set to. The calibration is kept when
     all steps pass. For example: lightning calibrate --device sim://kit
     """
-    from lightning.calibration.guided import guided_run
-    from lightning.devices import connect
-    from lightning.devices.identity import identity_of
+    from lightning.kit.calibration.guided import guided_run
+    from lightning.kit.connection import connect
+    from lightning.kit.devices.identity import identity_of
 
     soc = connect(device)
     whose = identity_of(soc)
@@ -86,10 +86,7 @@ def calibrate(
             turn_paddles=_turn_paddles if asks and not whose.simulated else None,
         )
     saved = _keep(run, png, whose)
-    if as_json:
-        _print_document(run, whose, saved, png)
-    else:
-        _print_end(run, whose, saved, png)
+    (_print_document if as_json else _print_end)(run, whose, saved, png)
     return DONE if run.passed else ERROR
 
 
@@ -110,13 +107,13 @@ def resources(soc: Any, asked: dict[str, str], *, lasting: bool) -> dict[str, st
 
 @contextlib.contextmanager
 def instruments(named: dict[str, str], *, insisted: bool) -> Iterator[Any]:
-    """The instruments at these resources; None for none, or, unless `insisted` on, where PyVISA is missing.
+    """Return the instruments at these resources; None for none, or, unless `insisted` on, where PyVISA is missing.
 
     Raises `MissingLibrary`, and the errors of the instruments.
     """
     opened = None
     if named:
-        from lightning.instruments import open_bench
+        from lightning.kit.instruments import open_bench
 
         try:
             opened = open_bench(named)
@@ -128,7 +125,7 @@ def instruments(named: dict[str, str], *, insisted: bool) -> Iterator[Any]:
 
 
 def _permit(named: dict[str, str], whose: DeviceIdentity, *, asks: bool, yes: bool) -> None:
-    """Instruments that may be real are set only for somebody who said so, also beside a simulated kit."""
+    """Check that instruments that may be real are set only for somebody who said so, with a simulated kit, too."""
     if not named or yes:
         return
     if not asks:
@@ -148,9 +145,9 @@ def _turn_paddles(brightness: Callable[[], float]) -> None:
     while True:
         found = brightness()
         best = max(best, found)
-        told = f"{INDENT}{found:6.1%} of the converter (best {best:.1%}). Enter reads again, d is done: "
+        prompt = f"{INDENT}{found:6.1%} of the converter (best {best:.1%}). Enter reads again, d is done: "
         try:
-            answer = input(told)
+            answer = input(prompt)
         except EOFError:
             return
         if answer.strip().lower().startswith("d"):
@@ -158,14 +155,14 @@ def _turn_paddles(brightness: Callable[[], float]) -> None:
 
 
 def _keep(run: GuidedRun, png: Path | None, whose: DeviceIdentity) -> Path | None:
-    """Save what passed; the picture also of what did not, where there are sweeps."""
-    from lightning.calibration import store
+    """Save what passed; the plot also of what did not, where there are sweeps."""
+    from lightning.kit.calibration import store
 
     if png is not None and run.calibration is not None:
-        from lightning import pictures
-        from lightning.pictures.curves import kept_sweeps
+        from lightning.kit import plots
+        from lightning.kit.plots.curves import kept_sweeps
 
-        pictures.save(pictures.transfer_curves(kept_sweeps(run.calibration, run.raw), whose), png)
+        plots.save(plots.transfer_curves(kept_sweeps(run.calibration, run.raw), whose), png)
     if not run.passed or run.calibration is None:
         return None
     try:
@@ -211,11 +208,11 @@ def _print_document(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, p
     failed = next((each for each in run.outcomes if not each.passed), None)
     if failed is not None:
         what = f"the step {failed.step!r} failed: {failed.figure}; wanted {failed.limit}"
-        document["error"] = {
+        error: dict[str, object] = {
             "code": CalibrationError.code,
             "message": what,
             "device": whose.name,
             "hint": failed.hint,
-            "cure": failed.hint,
         }
+        document["error"] = with_former_keys(error)
     print_document(whose, document, ok=run.passed)

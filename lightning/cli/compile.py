@@ -116,22 +116,22 @@ def compile_file(
     raw = None if samples is None else raw_samples(samples)
     asked = _preprocessing(scale, mean, deviation, layout)
     model = load_or_compile(_network_file(network), raw, options, asked, choose_scheme=scheme is None)
-    doubts = [] if raw is None or asked else warn(_doubts(model, str(samples), raw))
+    warnings = [] if raw is None or asked else warn(_warnings_of(model, str(samples), raw))
     target = output or Path(f"{network.stem}.lng")
     save_model(model, target)
     found = report(model)
     if as_json:
-        print_document(None, {"written": [str(target)], "warnings": doubts, **found.document})
+        print_document(None, {"written": [str(target)], "warnings": warnings, **found.document})
     else:
         print("\n".join([*summary(found), "", f"{found.cycles:,} cycles an image, written to {target}"]))
     return DONE
 
 
-def _doubts(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
-    """Of samples that nothing prepares, where nobody has asked for that."""
-    from lightning.evaluation.doubts import doubts_of_data
+def _warnings_of(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
+    """Warn of samples that nothing prepares, where nobody has asked for that."""
+    from lightning.evaluation.warnings import warnings_of_data
 
-    return doubts_of_data(model, name, raw)
+    return warnings_of_data(model, name, raw)
 
 
 def raw_samples(name: str) -> Any:
@@ -154,7 +154,7 @@ def raw_samples(name: str) -> Any:
 
 
 def _of_training(name: str) -> Any:
-    """Of a data set the training part; where there is none, some of the others, which is said."""
+    """Return the training part of a data set; where there is none, some of the others, which is reported."""
     from lightning.evaluation import load_dataset
 
     dataset = load_dataset(name)
@@ -177,7 +177,7 @@ def _network_file(path: Path) -> Path:
 def _preprocessing(
     scale: float | None, mean: str | None, deviation: str | None, layout: str | None
 ) -> Preprocessing | None:
-    """What was asked for; nothing where no option was given, so that the importer's own stands."""
+    """Return what was asked for; nothing where no option was given, so that the importer's own stands."""
     from lightning.networks.network import Preprocessing
 
     if scale is None and mean is None and deviation is None and layout is None:
@@ -195,5 +195,5 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
         return tuple(float(each) for each in text.split(","))
     except ValueError:
         raise OutOfRange(
-            f"{option} {text!r} is no list of numbers", hint="Write 0.5 or 0.48,0.45,0.41"
+            f"{option} {text!r} is not a valid list of numbers", hint="Write 0.5 or 0.48,0.45,0.41"
         ) from None

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lightning.compiler.model import CompiledModel
 from lightning.compiler.options import Options
-from lightning.compiler.published import published_layers
+from lightning.compiler.schemes.published import published_layers
 from lightning.errors import CompileError, InputError
 from lightning.networks.network import Network
 
@@ -24,7 +24,7 @@ def compile_network(
     *,
     source: Mapping[str, Any] | None = None,
 ) -> CompiledModel:
-    """The network in integers.
+    """Return the network in integers.
 
     `samples` are raw inputs (n, ...) as in a data file, of which ranges are measured: training data, a hundred or so,
     never those on which accuracy is measured later. The `published` scheme needs none. `source` says where the
@@ -35,7 +35,7 @@ def compile_network(
     if options.scheme == "published":
         layers, seen = published_layers(network), {}
     else:
-        from lightning.compiler.scaled import scaled_layers
+        from lightning.compiler.schemes.scaled import scaled_layers
 
         raw = _needed(network, samples)
         layers, seen = scaled_layers(network, raw, options), _origin_of_samples(raw)
@@ -51,7 +51,7 @@ def compile_network(
 
 
 def toolkit_version() -> str:
-    """Of the installed distribution; "unknown" in a checkout that is not installed."""
+    """Return the version of the installed distribution; "unknown" in a checkout that is not installed."""
     try:
         return version("lightbed")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""What an inference costs on photonic hardware: time and energy, line by line, each figure with its source.
+"""Costs of an inference on photonic hardware: time and energy, line by line, each figure with its source.
 
     from lightning.costs import costs_of
     costs = costs_of(model, "chip")
@@ -11,7 +11,7 @@
 | `presets` | `prototype`: the talk's table of powers; `chip`: parts of a published library |
 | `work` | what an image makes the parts do |
 | `cost` | `costs_of` |
-| `baselines` | digital hardware beside it, and what is assumed of it |
+| `baselines` | digital hardware for comparison, and what is assumed of it |
 | `shot_noise` | the limit that photons set, and accuracy against photons |
 
 An optical figure alone is no system figure: converters and memory are most of it, and every total includes them.

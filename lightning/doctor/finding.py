@@ -1,4 +1,4 @@
-"""What was found, and the hint."""
+"""Findings, each with its hint."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ class Finding:
 
 
 def found_by(error: LightningError, name: str) -> Finding:
-    """An error as a finding."""
+    """Return an error as a finding."""
     return Finding(name, "bad", error.what, error.hint)

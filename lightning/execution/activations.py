@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from lightning.compiler.model import FULL, Floats, Integers, PhotonicLayer
-from lightning.execution.seam import Activations
+from lightning.execution.interface import Activations
 
 
 def quantised(real: Floats, layer: PhotonicLayer) -> tuple[Activations, int]:
-    """Activations in steps of the layer's `input_scale`, and how many of them were clipped.
+    """Return the activations in steps of the layer's `input_scale`, and how many of them were clipped.
 
     What is below 0 becomes 0 unless the layer takes signs, and counts, too. Behind a ReLU there is nothing below 0.
     """
@@ -24,12 +24,12 @@ def steps_of(real: Floats, layer: PhotonicLayer) -> Floats:
 
 
 def real_of(sums: Integers, layer: PhotonicLayer) -> Floats:
-    """(images, positions, groups, rows): sums with bias, times what a step is worth."""
+    """Return the real values, (images, positions, groups, rows): sums with bias, times what a step is worth."""
     return np.asarray((sums + layer.bias).astype(np.float32) * layer.output_scale, np.float32)
 
 
 def wrapped(sums: Integers) -> tuple[Integers, int]:
-    """Sums as a 16-bit accumulator leaves them, in two's complement, and how many of them that changed.
+    """Return the sums as a 16-bit accumulator leaves them, in two's complement, and how many of them that changed.
 
     >>> wrapped(np.array([32767, 32768, -40000], np.int32))
     (array([ 32767, -32768,  25536], dtype=int32), 2)

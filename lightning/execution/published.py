@@ -1,4 +1,4 @@
-"""Where the published artifact departs from what its datapath computes, each to be chosen by name.
+"""Departures of the published artifact from what its datapath computes, each to be chosen by name.
 
 Facts: Lightning, SIGCOMM 2023 artifact, `rtl/tb/lightning_emulator.py` and `rtl/datapath`.
 """
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lightning.compiler.model import Integers
 from lightning.errors import InputError
-from lightning.execution.seam import Activations
+from lightning.execution.interface import Activations
 
 EXPONENTS = (1, 3, 7, 20, 55, 148, 403, 1096, 2980, 8103, 22026, 59874)
 """exp(0) .. exp(11) in the log-softmax block, rounded to whole numbers: exp(11) is 59874.14."""
@@ -21,8 +21,8 @@ MISPRINTED = 2206
 
 
 def shift_normalised(sums: npt.NDArray[np.float32] | Integers) -> Activations:
-    """Sums (images, ...) as the datapath makes activations of them: negative ones 0, the others shifted, image by
-    image, so that the highest set bit of the largest becomes bit 7.
+    """Return the sums (images, ...) as the datapath makes activations of them: negative ones 0, the others shifted,
+    image by image, so that the highest set bit of the largest becomes bit 7.
 
     >>> shift_normalised(np.array([[1000, -7, 3], [5, 1, 0]], np.int32)).tolist()
     [[250, 0, 0], [160, 32, 0]]
@@ -31,7 +31,7 @@ def shift_normalised(sums: npt.NDArray[np.float32] | Integers) -> Activations:
 
 
 def perfectly_scaled(sums: npt.NDArray[np.float32] | Integers) -> Activations:
-    """The same by the emulator's perfect scaling: times 255 over the largest, ties to even.
+    """Return the same by the emulator's perfect scaling: times 255 over the largest, ties to even.
 
     >>> perfectly_scaled(np.array([[1000, -7, 3]], np.int32)).tolist()
     [[255, 0, 1]]
@@ -40,7 +40,8 @@ def perfectly_scaled(sums: npt.NDArray[np.float32] | Integers) -> Activations:
 
 
 def last_normalised(sums: Integers, *, perfect: bool) -> Integers:
-    """Sums (images, ...) of the last layer as the emulator gives them: negative ones rounded down when shifted.
+    """Return the sums (images, ...) of the last layer as the emulator gives them: negative ones rounded down when
+    shifted.
 
     >>> last_normalised(np.array([[1000, -7, 3]], np.int32), perfect=False).tolist()
     [[250, -2, 0]]
@@ -82,6 +83,6 @@ def _scaled(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
 
 
 def _largest(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The largest magnitude of every image, shaped to broadcast."""
+    """Return the largest magnitude of every image, shaped to broadcast."""
     largest = np.abs(sums).reshape(len(sums), -1).max(axis=1)
     return np.asarray(largest.reshape(-1, *([1] * (sums.ndim - 1))))

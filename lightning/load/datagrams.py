@@ -18,15 +18,13 @@ from lightning.load.outcome import WAITING, Outcome, Traces, traces_of
 from lightning.load.schedule import Times, poisson_schedule
 from lightning.load.sending import BLOCK, HEADER_FIELDS, Outbox
 from lightning.load.targets import Target
-from lightning.serving.many import SLOT, Inbox
-from lightning.serving.packets import MAGIC, Code, Kind
+from lightning.serving.packets.codec import MAGIC, Code, Kind
+from lightning.serving.packets.mmsg import MEMORY, SLOT, Inbox
 
 GRACE_NS = 500_000_000
 """How long answers are waited for after the last request was due."""
 SPIN_NS = 200_000
 """Waits shorter than this are spent asking."""
-MEMORY = 4 << 20
-"""Of the socket, for answers."""
 
 
 def drive_datagrams(
@@ -53,7 +51,7 @@ def drive_datagrams(
 
 
 def first_number(seed: int) -> int:
-    """Numbers of requests begin here: the same seed asks the same again, another asks anew."""
+    """Return the number at which requests begin: the same seed asks the same again, another asks for others."""
     return seed % (1 << 31) << 32
 
 

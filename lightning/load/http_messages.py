@@ -61,7 +61,7 @@ def input_of(metadata: Any) -> ModelInput:
 
 
 def requests_of(target: Target, model: str, into: ModelInput, rows: Rows, *, binary: bool) -> list[bytes]:
-    """An HTTP request for each row, of batch 1."""
+    """Return an HTTP request for each row, of batch 1."""
     body = _binary_body if binary else _json_body
     start = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: {target.host}:{target.port}\r\n"
     made = []
@@ -113,7 +113,7 @@ _CLOSES = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 
 
 def reply_in(buffer: bytes) -> Reply | None:
-    r"""The answer at the start, or None while it is incomplete. Raises `LoadError` for what is no HTTP.
+    r"""Return the answer at the start, or None while it is incomplete. Raises `LoadError` for what is no HTTP.
 
     >>> reply_in(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
     Reply(status=200, length=40, closes=False)
@@ -129,12 +129,12 @@ def reply_in(buffer: bytes) -> Reply | None:
 
 
 def message_length(buffer: bytes) -> int | None:
-    """Bytes of the HTTP message, request or answer, at the start of the buffer; None while it is incomplete."""
+    """Return the bytes of the HTTP message at the start of the buffer; None while it is incomplete."""
     start = buffer.find(b"\r\n\r\n") + 4
     if start < 4:
         return None
-    if told := _LENGTH.search(buffer, 0, start):
-        end = start + int(told[1])
+    if stated := _LENGTH.search(buffer, 0, start):
+        end = start + int(stated[1])
     elif _CHUNKED.search(buffer, 0, start):
         last = buffer.find(b"0\r\n\r\n", start)
         end = last + 5 if last >= 0 else len(buffer) + 1

@@ -1,4 +1,4 @@
-"""What requests carry: rows of a file, of a data set that `evaluate` knows, or random numbers."""
+"""Content of requests: rows of a file, of a data set that `evaluate` knows, or random numbers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ RANDOM_ROWS = 64
 
 
 def random_rows(shape: Sequence[int], seed: int) -> Rows:
-    """(64, *shape) whole numbers, 0 .. 255."""
+    """Return random whole numbers 0 .. 255, (64, *shape)."""
     draw = np.random.default_rng(seed)
     return draw.integers(0, 256, size=(RANDOM_ROWS, *shape), dtype=np.uint8)
 
 
 def kept_rows(data: str) -> Rows:
-    """(rows, ...) inputs: of `digits`, `mnist:DIR` or `nsl-kdd:DIR`, or what a file `.npy` holds. Raises `LoadError`,
-    and `DatasetError` for a data set that cannot be read.
+    """Return the inputs, (rows, ...), of `digits`, `mnist:DIR` or `nsl-kdd:DIR`, or what a file `.npy` holds. Raises
+    `LoadError`, and `DatasetError` for a data set that cannot be read.
     """
     file = Path(data)
     rows = _of_dataset(data) if data == "digits" or (":" in data and not file.is_file()) else _from_file(file)
@@ -34,7 +34,7 @@ def kept_rows(data: str) -> Rows:
 
 
 def rows_of(data: str, shape: Sequence[int], seed: int) -> Rows:
-    """(rows, *shape) inputs: `random`, or kept ones, which must have the size of `shape`. Raises `LoadError`."""
+    """Return the inputs, (rows, *shape): `random`, or kept ones of this size. Raises `LoadError`."""
     if data == "random":
         return random_rows(shape, seed)
     rows = kept_rows(data)

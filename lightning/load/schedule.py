@@ -1,4 +1,4 @@
-"""When requests are sent: a Poisson process, drawn before the first of them goes out."""
+"""Times at which requests are sent: a Poisson process, drawn before the first of them goes out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ Times = npt.NDArray[np.int64]
 
 
 def poisson_schedule(rate: float, seconds: float, seed: int) -> Times:
-    """Nanoseconds from the start at which requests are due, ascending: `rate` a second on average, for `seconds`.
+    """Return the nanoseconds from the start at which requests are due, ascending: `rate` a second on average, for
+    `seconds`.
 
     A Poisson process has independent, exponentially distributed gaps of mean 1 / rate. Raises `LoadError` where
     nothing would be sent.

@@ -1,4 +1,4 @@
-"""What every operation of a network means in float32.
+"""Operations of a network in float32.
 
     output = apply(node, arrays, constants)
 
@@ -35,7 +35,7 @@ Operation = Callable[[Sequence[Array], Attributes], Array]
 
 
 def apply(node: Node, arrays: Mapping[str, Array], constants: Mapping[str, Array]) -> Array:
-    """What `node` gives, float32 (n, ...). Raises `UnsupportedNode` for an operation that is not in `OPERATIONS`."""
+    """Return what `node` gives, float32 (n, ...). Raises `UnsupportedNode` for an unknown operation."""
     try:
         operation = OPERATIONS[node.operation]
     except KeyError:
@@ -72,7 +72,7 @@ def _batch_normalization(inputs: Sequence[Array], _: Attributes) -> Array:
 
 
 def _concat(inputs: Sequence[Array], attributes: Attributes) -> Array:
-    """Tensors one behind the other; constants, whose batch axis has the length 1, for every image."""
+    """Return the tensors one behind the other; constants, whose batch axis has the length 1, for every image."""
     images = max(len(x) for x in inputs) if all(len(x) for x in inputs) else 0
     full = [np.broadcast_to(x, (images, *x.shape[1:])) for x in inputs]
     return np.concatenate(full, axis=attributes["axis"])

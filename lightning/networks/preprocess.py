@@ -14,7 +14,7 @@ LAYOUTS = ("as-is", "HWC")
 
 
 def preprocess(network: Network, raw: npt.ArrayLike) -> Floats:
-    """(n, *input_shape) of raw data: numbers or booleans (n, ...).
+    """Return the network's inputs, (n, *input_shape), of raw data: numbers or booleans (n, ...).
 
     Axes of length 1 may be missing or too many, and rows may come as images: (n, 28, 28) for 784 inputs. Raises
     `InputError` for another shape, an empty batch, values that are no numbers, NaN and infinity.

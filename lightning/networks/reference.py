@@ -11,7 +11,7 @@ from lightning.networks.operations import apply
 
 
 def run_float(network: Network, inputs: npt.ArrayLike) -> Floats:
-    """(n, *output_shape) of inputs (n, *input_shape) to which preprocessing has been applied.
+    """Return the outputs, (n, *output_shape), of inputs (n, *input_shape) to which preprocessing has been applied.
 
     Raises `InputError` for another shape. Overflow gives infinity, as in every other float32 runtime.
     """
@@ -19,7 +19,7 @@ def run_float(network: Network, inputs: npt.ArrayLike) -> Floats:
 
 
 def activations(network: Network, inputs: npt.ArrayLike, wanted: tuple[str, ...]) -> dict[str, Floats]:
-    """Of the tensors `wanted`, as in `run_float`; others are let go as soon as nobody reads them."""
+    """Return the tensors `wanted`, as in `run_float`; others are let go as soon as nobody reads them."""
     x = np.asarray(inputs, np.float32)
     if x.shape[1:] != network.input_shape or x.ndim == 0:
         raise InputError(

@@ -1,4 +1,4 @@
-"""What tests of `lightning` share: no calibration of the user's is seen, and nobody's configuration is changed."""
+"""Fixtures of all tests of `lightning`: no calibration of the user's is seen, and nobody's configuration is changed."""
 
 import pytest
 

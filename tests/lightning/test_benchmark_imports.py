@@ -1,4 +1,4 @@
-"""What benchmarks import is there: they run outside the suite, and a name that has moved would stop them."""
+"""Imports of benchmarks are there: these run outside the suite, and a name that has moved would stop them."""
 
 import ast
 from importlib import import_module

@@ -35,7 +35,7 @@ DAMAGED = (
 
 
 def from_weights(path: Path, preprocessing: Preprocessing | None = None) -> Network:
-    """The network of w1 (outputs, inputs), w2, ... and, where there are any, b1 (outputs,), b2, ...
+    """Return the network of w1 (outputs, inputs), w2, ... and, where there are any, b1 (outputs,), b2, ...
 
     Raises `NetworkError` for a file that is none, and for arrays that do not make a chain.
     """

@@ -10,7 +10,7 @@ import pytest
 from lightning.compiler import compile_network
 from lightning.compiler.integers import sums_of
 from lightning.compiler.lowering import lowered, vectors_of
-from lightning.compiler.quantisation import quantise
+from lightning.compiler.schemes.quantisation import quantise
 from lightning.networks.network import Network, Node, Preprocessing
 from lightning.networks.operations import apply
 from lightning.networks.preprocess import preprocess
@@ -45,7 +45,7 @@ def dense_chain(weights, biases=None, preprocessing=None, rectified=True):
 
 @pytest.fixture(scope="session")
 def residual():
-    """A convolution, a grouped and strided one beside a plain one, both added, then dense: random weights."""
+    """A convolution, a grouped and strided one next to a plain one, both added, then dense: random weights."""
     random = np.random.default_rng(11)
 
     def weights(*shape):

@@ -119,7 +119,7 @@ def test_int8_takes_pools(pools):
 
 
 def test_int8_has_a_scale_for_each_row():
-    """Beside a weight of 1 those of 0.0115 would be 1 or 2 steps of one scale for all, a third off."""
+    """Next to a weight of 1 those of 0.0115 would be 1 or 2 steps of one scale for all, a third off."""
     weights = np.zeros((2, 64), np.float32)
     weights[0, 0], weights[1] = 1.0, 0.0115
     network = Network(

@@ -7,7 +7,7 @@ from libraries import library, skip_without
 skip_without("numba")
 stats = library("scipy.stats")
 
-from lightning.execution.normal import EDGE, ENDS, normals_into
+from lightning.execution.kernels.normal import EDGE, ENDS, normals_into
 
 
 def normals(count, seed=1, key=2, stream=3):

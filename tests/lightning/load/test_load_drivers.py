@@ -10,14 +10,15 @@ import pytest
 
 from lightning.load import drive_datagrams, drive_http
 from lightning.load.datagrams import exchange
-from lightning.load.echo import ANSWER, MEMORY, echo_datagrams, echo_http
+from lightning.load.echo import ANSWER, echo_datagrams, echo_http
 from lightning.load.errors import LoadError
 from lightning.load.http import BROKEN, ECHOED, only_model, send_on_time
 from lightning.load.http_messages import message_length
 from lightning.load.outcome import WAITING
 from lightning.load.schedule import poisson_schedule
 from lightning.load.targets import Target
-from lightning.serving.packets import Code, Datatype, Kind, Packet, parse, serialise
+from lightning.serving.packets.codec import Code, Datatype, Kind, Packet, parse, serialise
+from lightning.serving.packets.mmsg import MEMORY
 
 pytestmark = pytest.mark.socket
 
@@ -108,7 +109,7 @@ def test_a_stall_is_charged_to_all_that_waited():
     assert (traces.latency[11:90] > 150e6 - 1e6 * (np.arange(11, 90) - 10)).all()
 
 
-def test_refusals_and_broken_connections_are_told_apart():
+def test_refusals_and_broken_connections_are_distinguished():
     def serve(client, number):
         for place, _ in enumerate(requests_on(client)):
             if place == 5:

@@ -49,7 +49,7 @@ def answers():
 def agree(answers):
     """A function (ModelProto, seed, images): imports it, and asserts that file, network and its re-export agree."""
     from lightning.networks import run_float, to_onnx
-    from lightning.networks.imports.onnx_file import from_bytes
+    from lightning.networks.imports.onnx.file import from_bytes
 
     def check(model, seed=0, images=2):
         network = from_bytes(model.SerializeToString(), "m")

@@ -85,7 +85,7 @@ class Attention(nn.Module):
 @pytest.mark.parametrize("batch", ["n", 1])
 def test_files_that_torch_writes_for_an_encoder(answers, batch):
     from lightning.networks import to_onnx
-    from lightning.networks.imports.onnx_file import from_bytes
+    from lightning.networks.imports.onnx.file import from_bytes
 
     pytest.importorskip("onnx", reason="pip install 'lightbed[inference]'")
     module = nn.Sequential(Attention(), nn.Linear(16, 8), nn.BatchNorm1d(8)).eval()

@@ -36,7 +36,7 @@ def test_a_chain_of_weights_by_hand(saved):
     assert photonic_share(network) == 1
 
 
-def test_pixels_are_taken_as_parts_of_255_unless_told_otherwise(saved):
+def test_pixels_are_taken_as_parts_of_255_by_default(saved):
     network = load_network(saved(w1=np.eye(2)))
     assert preprocess(network, np.array([[255, 51]], np.uint8)).tolist() == [[1, pytest.approx(0.2)]]
     plain = load_network(saved(w1=np.eye(2)), Preprocessing(mean=(1, 2), deviation=(2, 4)))

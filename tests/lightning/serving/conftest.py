@@ -11,8 +11,8 @@ from needs import needs
 
 from lightning.compiler import Options, compile_network
 from lightning.execution import open_executor
-from lightning.execution.inputs import checked_keys
-from lightning.execution.seam import Answers
+from lightning.execution.inputs import check_keys
+from lightning.execution.interface import Answers
 from lightning.networks.network import Network, Node, Preprocessing
 from lightning.networks.preprocess import preprocess
 from lightning.serving.repository import Repository
@@ -70,7 +70,7 @@ class Double:
     def run(self, inputs, keys=None):
         assert not self.closed
         preprocess(self.model.network, inputs)  # it refuses
-        keys = checked_keys(keys, len(inputs))
+        keys = check_keys(keys, len(inputs))
         self.darkest = min(self.darkest, inputs.min())
         self.warmed.append((inputs.dtype.name, inputs.shape[0], inputs.flags.writeable))
         self.started.set()
@@ -156,7 +156,7 @@ def directory(tmp_path_factory):
 @pytest.fixture(scope="module")
 def infer(directory, model):
     """A real model, from a file."""
-    from lightning.serving.hot import Infer, Limits
+    from lightning.serving.http.fast_path import Infer, Limits
 
     model.save(directory / "small.lng")
     repository = Repository(open_executor, directory)
@@ -197,7 +197,7 @@ def client(connect, http_server):
 @needs("socket")
 def doubled(opened, model):
     """(server, its one double, `Infer`), with an executor that the test shapes."""
-    from lightning.serving.hot import Infer, Limits
+    from lightning.serving.http.fast_path import Infer, Limits
     from lightning.serving.server import HttpServer
 
     repository = Repository(opened)
@@ -243,5 +243,5 @@ def wait_for():
 
 @pytest.fixture(scope="session")
 def images():
-    """Three, which `Client` sends where nothing else is said."""
+    """Three, which `Client` sends where nothing else is given."""
     return IMAGES

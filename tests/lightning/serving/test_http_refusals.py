@@ -1,4 +1,4 @@
-"""What is no request is refused by name and with the right status, and the server stays up."""
+"""Bytes that are not a request are refused by name and with the right status, and the server stays up."""
 
 import http.client
 import json
@@ -15,7 +15,7 @@ skip_without("prometheus_client", reason="HTTP needs lightbed[serve]")
 skip_without("uvicorn", reason="HTTP needs lightbed[serve]")
 skip_without("uvloop", reason="HTTP needs lightbed[serve]")
 
-from lightning.serving.hot import Infer, Limits
+from lightning.serving.http.fast_path import Infer, Limits
 from lightning.serving.repository import Repository
 from lightning.serving.server import HttpServer
 
@@ -154,7 +154,7 @@ def test_a_body_of_a_gigabyte_is_refused_before_it_comes(http_server, client):
     client.scores()
 
 
-def test_who_waits_for_leave_to_send_it_is_told_no(http_server, client):
+def test_who_waits_for_leave_to_send_it_is_refused(http_server, client):
     assert raw_answer(http_server, GIGABYTE + b"Expect: 100-continue\r\n\r\n") == (413, True)
     client.scores()
 

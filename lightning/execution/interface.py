@@ -1,0 +1,137 @@
+"""An interface for all fidelities: the noise asked for, the multiplier, the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning.compiler.measured import MEASURED_SIGMA
+from lightning.compiler.model import CompiledModel, PhotonicLayer
+from lightning.execution.kernels.laws import NoiseLaw
+
+Keys = npt.NDArray[np.uint64]
+Activations = npt.NDArray[np.int16]
+Fidelity = Literal["exact", "noisy", "device", "datapath"]
+Place = Literal["per-output", "per-product", "per-product-dense"]
+
+
+@dataclass(frozen=True, slots=True)
+class NoisePlace:
+    """A place where noise is drawn."""
+
+    per_readout: bool = True
+    """Whether every readout of the detector has noise of its own; else every sum has."""
+    dense: bool = False
+    """Whether products whose weight is 0 are read, too."""
+
+
+PLACES: Mapping[Place, NoisePlace] = {
+    "per-output": NoisePlace(per_readout=False),
+    "per-product": NoisePlace(),
+    "per-product-dense": NoisePlace(dense=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Gaussian noise of detector readouts, in LSB (a product of 255 and 255 is 254 of them).
+
+    The variance of a readout at `level` is sigma^2 + shot * level + intensity * level^2. `per-product` leaves out
+    products whose weight is 0, `per-product-dense` does not; `per-output` draws once for a sum, on a scale on which
+    the largest sum of the layer is 255, as the published emulation does.
+    """
+
+    place: Place = "per-product"
+    sigma: float = MEASURED_SIGMA
+    mean: float = 0.0
+    shot: float = 0.0
+    """Variance per step of level."""
+    intensity: float = 0.0
+    """Relative variance: of the laser."""
+    average: int = 1
+    """Readouts of which the mean is taken: variances are divided by it, the mean is not."""
+    identity: str = ""
+    """Whose noise this is: the calibration it was fitted in; empty where the numbers were given."""
+    full_scale: float = 510.0
+    """Where the converter clips a readout, both ways, in steps for each wavelength: twice a full product by default."""
+
+    @property
+    def drawn(self) -> NoisePlace:
+        """The place where it is drawn."""
+        return PLACES[self.place]
+
+    @property
+    def law(self) -> NoiseLaw:
+        """The dependence of its variance on the light."""
+        if not self.drawn.per_readout:
+            return NoiseLaw.PER_OUTPUT
+        return NoiseLaw.VARYING if self.shot or self.intensity else NoiseLaw.CONSTANT
+
+
+class Multiplier(Protocol):
+    """Sums of products of one layer; where fidelities differ."""
+
+    def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> npt.NDArray[Any]:
+        """Return the sums, (images, positions, groups, rows), of activations (images, positions, groups, terms); int32,
+        or float32 with noise.
+
+        `keys` (images,) say which image each is, so that its noise does not depend on its neighbours.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Answers for a batch."""
+
+    scores: npt.NDArray[np.float32]
+    """(images, ...) of the network's output; integers of the last layer in the `published` scheme."""
+    cycles: int = 0
+    """Of the datapath, for one image."""
+    counters: Mapping[str, int] = field(default_factory=dict)
+    """Things that happened: `clipped_activations`; with noise `clipped_readouts`; with `wrap`, other than in hardware,
+    `wrapped_sums`. What cannot be seen is left out."""
+
+    @property
+    def classes(self) -> npt.NDArray[np.int64]:
+        """(images,) as `classes_of` finds them."""
+        return classes_of(self.scores)
+
+
+def classes_of(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+    """Return the first of the largest scores; of a single score 1 where it is above 0, as a logit's class is,
+    (images,).
+
+    >>> classes_of(np.float32([[1, 3, 3], [2, 1, 0]])).tolist(), classes_of(np.float32([[-1], [2]])).tolist()
+    ([1, 0], [0, 1])
+    """
+    flat = scores.reshape(len(scores), -1)
+    found = flat[:, 0] > 0 if flat.shape[1] == 1 else flat.argmax(axis=1)
+    return np.asarray(found, np.int64)
+
+
+class Executor(Protocol):
+    """A model that answers. Not for several threads at a time."""
+
+    model: CompiledModel
+    fidelity: Fidelity
+
+    def run(self, inputs: npt.ArrayLike, keys: npt.ArrayLike | None = None) -> Answers:
+        """Return the answers for raw inputs (images, ...), to which the model's preprocessing is applied.
+
+        `keys` are whole numbers, one an image; by default 0, 1, 2, ... Raises `InputError` for a shape, a data type
+        or values (NaN, infinity) that the model does not take.
+        """
+        ...
+
+    def warm(self) -> None:
+        """Compile and touch everything that the first answer needs, for one image and for a batch."""
+        ...
+
+    def close(self) -> None:
+        """Let go of devices."""
+        ...
