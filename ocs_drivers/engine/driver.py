@@ -50,7 +50,6 @@ _T = TypeVar("_T")
 RETRY_PAUSES_S = (0.1, 0.4)
 """Before the second and the third attempt at a read that met a broken line or noise."""
 
-
 FIRST_POLL_S = 0.02
 """Before the second read of a switch that is still moving; every further pause is twice as long."""
 
