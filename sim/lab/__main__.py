@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from lightbed.errors import with_former_keys
 from sim.lab.errors import LabError
 from sim.lab.found import end_labs, find_labs, remove_debris
-from sim.twins.netns import KernelFault
+from sim.twins.hosts.netns import KernelFault
 
 if TYPE_CHECKING:
     import asyncio

@@ -18,8 +18,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 
 from sim.lab.errors import LabError
-from sim.twins.fabric import LinkShape
-from sim.twins.hosts import MANAGEMENT_LINK
+from sim.twins.hosts.redirects import LinkShape
+from sim.twins.hosts.twin import MANAGEMENT_LINK
 from sim.twins.switch.device import BootMode
 
 Place = tuple[str | int, ...]

@@ -19,7 +19,7 @@ from typing import Any
 
 from sim.lab.claims import Claim, claim_names, holder_of
 from sim.lab.errors import LabError
-from sim.twins import netns
+from sim.twins.hosts import netns
 
 _ID = re.compile(r"^(lb[0-9a-f]{6})(?:-|$)")
 _END_TIMEOUT_S = 10.0

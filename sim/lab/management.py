@@ -14,8 +14,8 @@ from typing import Any
 from sim.lab.document import Document
 from sim.lab.errors import LabError
 from sim.lab.found import LabNames
-from sim.twins import netns
-from sim.twins.hosts import MANAGEMENT_LINK
+from sim.twins.hosts import netns
+from sim.twins.hosts.twin import MANAGEMENT_LINK
 
 _BRIDGE = "br0"
 _OFF = {f"ipv6/conf/{scope}/disable_ipv6": 1 for scope in ("all", "default")}

@@ -22,14 +22,14 @@ from sim.lab.errors import LabError
 from sim.lab.found import LabNames, dismantle, remove_debris
 from sim.lab.management import build_management, check_free, subnet_taken
 from sim.models.clock import RealClock
-from sim.twins import netns
-from sim.twins.control import ControlServer
-from sim.twins.fabric import Fabric, far_ends
 from sim.twins.families import make_twin
-from sim.twins.hosts import HostSpec, HostTwin, boot_script, build_network, etc_files, find_tools
+from sim.twins.hosts import netns
+from sim.twins.hosts.redirects import Fabric, far_ends
+from sim.twins.hosts.twin import HostSpec, HostTwin, boot_script, build_network, etc_files, find_tools
 from sim.twins.plant import Plant, Renderer, plant_verbs
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import SwitchTwin
+from sim.twins.wire.control import ControlServer
 
 
 @dataclass(frozen=True, slots=True)

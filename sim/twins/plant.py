@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sim.models.light import DARK_FLOOR_DBM, Attenuator, received_power_dbm
-from sim.twins.control import Reply, Request, Verb, VerbError
 from sim.twins.fibre import DEFAULT_FIBRE_LOSS_DB, Fibre, FibreError, FibrePlant, fibres_of
+from sim.twins.wire.control import Reply, Request, Verb, VerbError
 
 DEFAULT_TRANSMIT_POWER_DBM = 0.0
 DEFAULT_RECEIVE_FLOOR_DBM = -20.0

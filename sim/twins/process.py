@@ -21,13 +21,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from sim.models.clock import Clock, RealClock, ScaledClock, VirtualClock
-from sim.twins.control import Request, VerbError
 from sim.twins.families import FAMILIES, make_twin
-from sim.twins.listener import bound_socket
 from sim.twins.plant import DEFAULT_INSERTION_LOSS_DB, Plant
 from sim.twins.switch.device import BOOT_MODES
 from sim.twins.switch.settings import SettingError, TwinSettings
 from sim.twins.switch.twin import SwitchTwin
+from sim.twins.wire.control import Request, VerbError
+from sim.twins.wire.listener import bound_socket
 
 
 def arguments() -> argparse.ArgumentParser:

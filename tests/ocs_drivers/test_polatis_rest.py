@@ -32,7 +32,7 @@ from ocs_drivers.errors import (
 from ocs_drivers.http import HttpReply
 from ocs_drivers.model import PortState, Status, Step
 from ocs_drivers.testing import SwitchContract
-from sim.twins.polatis.rest_front import RestFront
+from sim.twins.families.polatis.rest_frontend import RestFront
 
 PAIRS = "/api/data/optical-switch:cross-connects"
 

@@ -25,7 +25,7 @@ from ocs_drivers.errors import (
 from ocs_drivers.lines import ssh_line
 from ocs_drivers.ssh import SshTransport
 from ocs_drivers.timing import Deadline
-from sim.twins.listener import bound_socket
+from sim.twins.wire.listener import bound_socket
 
 ACCOUNT = Credentials("admin", "root")
 

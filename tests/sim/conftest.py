@@ -16,10 +16,10 @@ import pytest
 
 from sim.models.clock import RealClock, VirtualClock
 from sim.twins.families import make_twin
-from sim.twins.listener import bound_socket
 from sim.twins.plant import Plant, Renderer
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import SwitchTwin
+from sim.twins.wire.listener import bound_socket
 
 PATIENCE_S = 60.0
 _COMMON = {"switch_time_s", "boot_mode", "user", "password"}

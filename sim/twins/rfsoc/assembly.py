@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from sim.twins.rfsoc.address import DEFAULT_PROFILES, Address, AddressError, configuration, parsed, whole
-from sim.twins.rfsoc.board import Board, refuse_unknown
-from sim.twins.rfsoc.knobs import BoardKnobs
+from sim.twins.rfsoc.board.board import Board, refuse_unknown
+from sim.twins.rfsoc.board.knobs import BoardKnobs
 from sim.twins.rfsoc.loopback import Loopback
 from sim.twins.rfsoc.plant import Plant
 

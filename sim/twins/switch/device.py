@@ -15,7 +15,7 @@ from typing import Any, Literal
 from sim.models.clock import Clock
 from sim.models.light import DARK_FLOOR_DBM, Attenuator
 from sim.twins.plant import Plant
-from sim.twins.switch.faults import Faults
+from sim.twins.switch.faults import SwitchFaults
 from sim.twins.switch.matrix import Connections, Matrix, Pair, Reason
 
 BootMode = Literal["DARK", "RESTORE", "AUTOSAVE"]
@@ -55,7 +55,7 @@ class SwitchDevice:
         switch_time_s: float,
         hitless: bool,
         boot_mode: BootMode,
-        faults: Faults,
+        faults: SwitchFaults,
         latching: bool = False,
     ) -> None:
         self.name = name

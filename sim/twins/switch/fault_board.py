@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Protocol
 
-from sim.twins.control import Reply, Request, VerbError
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.matrix import Pair, Refused
+from sim.twins.wire.control import Reply, Request, VerbError
 
 
 class ClientLines(Protocol):

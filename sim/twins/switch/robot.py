@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from sim.twins.control import Reply, Request, Verb, VerbError
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.fault_board import Fault
 from sim.twins.switch.matrix import Connections, Pair, Refused
+from sim.twins.wire.control import Reply, Request, Verb, VerbError
 
 Kind = Literal["connect", "disconnect"]
 State = Literal["queued", "running", "done", "failed", "skipped"]

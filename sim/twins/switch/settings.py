@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sim.models.clock import Clock
 from sim.twins.plant import Plant
 from sim.twins.switch.device import BootMode, SwitchDevice
-from sim.twins.switch.faults import Faults
+from sim.twins.switch.faults import SwitchFaults
 from sim.twins.switch.matrix import Matrix, WhenOccupied
 
 
@@ -83,7 +83,7 @@ class TwinSettings:
             switch_time_s=0.0,
             hitless=True,
             boot_mode="AUTOSAVE",
-            faults=Faults(),
+            faults=SwitchFaults(),
             latching=True,
         )
 
@@ -99,5 +99,5 @@ class TwinSettings:
             switch_time_s=self.move_s(switch_time_s),
             hitless=hitless,
             boot_mode=self.boot_mode,
-            faults=Faults(),
+            faults=SwitchFaults(),
         )

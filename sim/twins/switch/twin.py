@@ -13,14 +13,14 @@ from typing import Literal, Protocol
 from urllib.parse import urlencode
 
 from sim.models.clock import Clock
-from sim.twins.control import ControlServer, Request, Verb
-from sim.twins.listener import Listener
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.fault_board import Fault, FaultBoard
-from sim.twins.switch.line import Line, Reader, Writer
-from sim.twins.switch.memory import MemoryClient, MemoryDoor
 from sim.twins.switch.panel import Panel
-from sim.twins.switch.transcript import Transcript
+from sim.twins.wire.control import ControlServer, Request, Verb
+from sim.twins.wire.line import Line, Reader, Writer
+from sim.twins.wire.listener import Listener
+from sim.twins.wire.memory import MemoryClient, MemoryDoor
+from sim.twins.wire.transcript import Transcript
 
 Wire = Literal["tcp", "telnet", "ssh", "serial"]
 Client = Callable[[Reader, Writer], Awaitable[None]]
@@ -74,12 +74,12 @@ class Door(Protocol):
 def _door(front: Front, sock: socket.socket | None, client: Client, clock: Clock) -> Door:
     """Whatever accepts clients on the wire of a front."""
     if front.wire == "serial":
-        from sim.twins.switch.serial_line import SerialLine
+        from sim.twins.wire.serial_line import SerialLine
 
         return SerialLine(client, baud=front.baud, clock=clock)
     assert sock is not None  # every other wire is TCP below
     if front.wire == "ssh":
-        from sim.twins.switch.ssh_server import SshServer
+        from sim.twins.wire.ssh_server import SshServer
 
         return SshServer(sock, front.account, client)
     return Listener(sock, client)
@@ -137,7 +137,7 @@ class SwitchTwin:
     async def serve(self, sockets: Mapping[str, socket.socket], *, serial: bool = False) -> None:
         """Serve clients; returns at once, the event loop does the work.
 
-        `sockets` are bound (`sim.twins.listener.bound_socket`): `control`, and one by the name of each front
+        `sockets` are bound (`sim.twins.wire.listener.bound_socket`): `control`, and one by the name of each front
         that is wanted and `needs_socket`. Serial lines are served with `serial`.
         """
         for name, front in self.fronts.items():

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from sim.lab.claims import claims_folder
-from sim.twins import netns
+from sim.twins.hosts import netns
 
 PATIENCE_S = 60.0
 ROOT = Path(__file__).resolve().parents[3]

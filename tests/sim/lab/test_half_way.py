@@ -14,10 +14,11 @@ skip_without("jsonschema")
 from sim.lab import __main__, supervisor
 from sim.lab.document import parse
 from sim.lab.errors import LabError
-from sim.twins import fabric, netns
-from sim.twins.fabric import Fabric, LinkShape, far_ends
-from sim.twins.hosts import HostTwin
-from sim.twins.netns import KernelFault
+from sim.twins.hosts import netns
+from sim.twins.hosts import redirects as fabric
+from sim.twins.hosts.netns import KernelFault
+from sim.twins.hosts.redirects import Fabric, LinkShape, far_ends
+from sim.twins.hosts.twin import HostTwin
 
 
 async def started(raw):

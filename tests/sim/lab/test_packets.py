@@ -11,7 +11,7 @@ from libraries import skip_without
 
 skip_without("jsonschema")
 
-from sim.twins import netns
+from sim.twins.hosts import netns
 
 pytestmark = pytest.mark.kernel
 

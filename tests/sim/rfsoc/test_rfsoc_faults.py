@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from libraries import skip_without
 
-from sim.twins.rfsoc.clock import LOOK_S, DeviceClock
-from sim.twins.rfsoc.faults import FAULTS
+from sim.twins.rfsoc.board.clock import LOOK_S, DeviceClock
+from sim.twins.rfsoc.board.faults import FAULTS
 
 skip_without("qick")
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.twins.rfsoc.track import FOREVER, TURN, Generator, played
-from sim.twins.rfsoc.waves import INPUT, OSCILLATOR, PRODUCT, ZERO, Waves, decode
+from sim.twins.rfsoc.signals.track import FOREVER, TURN, Generator, played
+from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT, ZERO, Waves, decode
 
 GENERATOR = Generator(rate_hz=6.144e9, ticks_per_time=1.0, samples_per_tick=16)
 ENVELOPE = np.stack([np.arange(4096) - 2048, 1000 - np.arange(4096)], axis=1).astype(np.int16)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from libraries import skip_without
 
-from sim.twins.rfsoc.decimation import GAIN
+from sim.twins.rfsoc.signals.decimation import GAIN
 
 skip_without("qick")
 

@@ -25,7 +25,7 @@ from sim.twins.rfsoc.kit.waveforms import delayed
 from sim.twins.rfsoc.plant import Outputs, Received
 
 if TYPE_CHECKING:
-    from sim.twins.bench import Bench
+    from sim.twins.rfsoc.kit.bench import Bench
 
 FACTORY_IDENTITY = "sim-kit-0001"
 """Of the kit with the modulators of `KitParameters`, the only one with a factory calibration."""
@@ -80,7 +80,7 @@ class PhotonicKit:
     @property
     def instruments(self) -> Bench:
         """The laboratory instruments around the kit; they listen once `bench` is asked."""
-        from sim.twins.bench import Bench
+        from sim.twins.rfsoc.kit.bench import Bench
 
         with self._making:
             if self._bench is None:

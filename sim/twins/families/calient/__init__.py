@@ -1,0 +1,89 @@
+"""A simulated Calient S-series: TL1 raw and interactive, and REST, on one state.
+
+Options for what the published material leaves open: `reports=no` (changes are not reported), `change_word=DBGH`
+(how one public driver spells the report of a change), `page_rows` (rows after which a TL1 answer is continued in
+another block; 0 for never), `echo=no` (the interactive port does not repeat what is typed), `moving=UMA` (a circuit
+still looks provisioned while its mirrors move; else `IS`, `RDY`), `rest_waits=no` (REST answers a change before the
+mirrors have arrived), `summary=short` (the summary of the ports tells their names and no more).
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from sim.twins.families.calient.circuits import CircuitBook
+from sim.twins.families.calient.rest_frontend import RestFront
+from sim.twins.families.calient.tl1_frontend import Tl1Front
+from sim.twins.frontends.http_server import HttpServer
+from sim.twins.switch.device import SwitchDevice
+from sim.twins.switch.settings import SettingError, TwinSettings
+from sim.twins.switch.twin import Front, SwitchTwin
+
+DEFAULT_SWITCH_TIME_S = 0.05
+MOST_PORTS = 320
+FACTORY_ACCOUNT = ("admin", "admin")
+
+
+def twin(settings: TwinSettings) -> SwitchTwin:
+    """A simulated Calient; needs as many inputs as outputs, for a port has one fibre of each."""
+    settings.only("reports", "change_word", "page_rows", "echo", "moving", "rest_waits", "summary")
+    device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S)
+    if settings.inputs != settings.outputs or settings.inputs > MOST_PORTS:
+        raise SettingError(f"a Calient has as many inputs as outputs, {MOST_PORTS} at most")
+    serial = f"SIM{zlib.crc32(settings.name.encode()) % 1_000_000:06d}"
+    book = CircuitBook(device, moving_states=(settings.choice("moving", "IS", "UMA"), "RDY"))
+    tl1 = _tl1(device, book, settings, serial)
+    rest = _rest(device, book, settings, serial)
+    account = settings.account(*FACTORY_ACCOUNT)
+    server = HttpServer(rest.routes(), accounts=dict([account]), cookie="JSESSIONID")
+    return SwitchTwin(
+        device,
+        {
+            **_tl1_ways(tl1, echo=_says_yes(settings, "echo")),
+            "rest": Front("calient+rest", server.converse),
+        },
+        expire=lambda: tl1.expire() + server.expire_sessions(),
+        faults={**book.faults(), **tl1.faults(), **rest.faults()},
+        on_boot=book.forget_provisioned,
+    )
+
+
+def _tl1(device: SwitchDevice, book: CircuitBook, settings: TwinSettings, serial: str) -> Tl1Front:
+    return Tl1Front(
+        device,
+        book,
+        account=settings.account(*FACTORY_ACCOUNT),
+        serial=serial,
+        page_rows=int(settings.number("page_rows", 0)),
+        reports=_says_yes(settings, "reports"),
+        change_word=settings.choice("change_word", "DBCHG", "DBGH"),
+    )
+
+
+def _rest(device: SwitchDevice, book: CircuitBook, settings: TwinSettings, serial: str) -> RestFront:
+    return RestFront(
+        device,
+        book,
+        serial=serial,
+        waits=_says_yes(settings, "rest_waits"),
+        full_summary=settings.choice("summary", "full", "short") == "full",
+    )
+
+
+def _tl1_ways(tl1: Tl1Front, *, echo: bool) -> dict[str, Front]:
+    """One interpreter behind the port for machines and the port for people."""
+    return {
+        "tl1": Front(
+            "calient+tl1", lambda line: tl1.converse(line, interactive=False), max_sessions_here=False
+        ),
+        "tl1-interactive": Front(
+            "calient+tl1",
+            lambda line: tl1.converse(line, interactive=True, echo=echo),
+            max_sessions_here=False,
+        ),
+    }
+
+
+def _says_yes(settings: TwinSettings, option: str) -> bool:
+    """An option that is yes unless somebody says no."""
+    return settings.choice(option, "yes", "no") == "yes"

@@ -1,0 +1,44 @@
+"""A simulated Glimmerglass System 100: TL1 behind a `<` prompt.
+
+Options for what the published material leaves open: `opmode` (`sync`: a connection without OPMODE is answered
+when the light is there; `async`: at once), `moving` (the CONNSTATE of a row until then), `port_power=no` (rows of
+ports do not tell the power), `reports=no` (changes are not reported), `when_occupied` (`reject` or `replace`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import cast
+
+from sim.twins.families.glimmerglass.tl1_frontend import Character, Tl1Front
+from sim.twins.switch.matrix import WhenOccupied
+from sim.twins.switch.settings import TwinSettings
+from sim.twins.switch.twin import Front, SwitchTwin
+
+DEFAULT_SWITCH_TIME_S = 0.02
+
+
+def twin(settings: TwinSettings) -> SwitchTwin:
+    """A simulated Glimmerglass. Raises `SettingError` for an option that it does not know."""
+    settings.only("opmode", "moving", "port_power", "reports", "when_occupied")
+    occupied = cast("WhenOccupied", settings.choice("when_occupied", "reject", "replace"))
+    device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S, when_occupied=occupied)
+    front = Tl1Front(
+        device,
+        account=settings.account("admin", "admin"),
+        system={
+            "SystemType": "System100",
+            "ChassisType": "GG100",
+            "SerialNumber": f"SIM{zlib.crc32(settings.name.encode()) % 1_000_000:06d}",
+            "SoftwareActiveVersion": "4.2.1",
+            "LicensedPortMatrix": f"{settings.inputs}x{settings.outputs}",
+        },
+        character=Character(
+            waits=settings.choice("opmode", "sync", "async") == "sync",
+            moving=settings.options.get("moving", "moving"),
+            port_power=settings.choice("port_power", "yes", "no") == "yes",
+            reports=settings.choice("reports", "yes", "no") == "yes",
+        ),
+    )
+    fronts = {"tl1": Front("glimmerglass+tl1", front.converse, max_sessions_here=False)}
+    return SwitchTwin(device, fronts, expire=front.expire, faults=front.faults())
