@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.twins.families.glimmerglass.tl1_syntax import Numbering, circuit_row
-from sim.twins.families.polatis.tl1_syntax import Denied
+from sim.twins.frontends.tl1_syntax import Denied
 from sim.twins.plant import Plant
 
 FRAME = re.compile(

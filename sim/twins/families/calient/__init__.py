@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import zlib
 
-from sim.twins.families.calient.circuits import CircuitBook
+from sim.twins.families.calient.circuits import CircuitConfiguration
 from sim.twins.families.calient.rest_frontend import RestFront
-from sim.twins.families.calient.tl1_frontend import Tl1Front
+from sim.twins.families.calient.tl1_frontend import PROMPT, CalientTl1
 from sim.twins.frontends.http_server import HttpServer
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.settings import SettingError, TwinSettings
@@ -31,9 +31,11 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     if settings.inputs != settings.outputs or settings.inputs > MOST_PORTS:
         raise SettingError(f"a Calient has as many inputs as outputs, {MOST_PORTS} at most")
     serial = f"SIM{zlib.crc32(settings.name.encode()) % 1_000_000:06d}"
-    book = CircuitBook(device, moving_states=(settings.choice("moving", "IS", "UMA"), "RDY"))
-    tl1 = _tl1(device, book, settings, serial)
-    rest = _rest(device, book, settings, serial)
+    configuration = CircuitConfiguration(
+        device, moving_states=(settings.choice("moving", "IS", "UMA"), "RDY")
+    )
+    tl1 = _tl1(device, configuration, settings, serial)
+    rest = _rest(device, configuration, settings, serial)
     account = settings.account(*FACTORY_ACCOUNT)
     server = HttpServer(rest.routes(), accounts=dict([account]), cookie="JSESSIONID")
     return SwitchTwin(
@@ -43,15 +45,17 @@ def twin(settings: TwinSettings) -> SwitchTwin:
             "rest": Front("calient+rest", server.converse),
         },
         expire=lambda: tl1.expire() + server.expire_sessions(),
-        faults={**book.faults(), **tl1.faults(), **rest.faults()},
-        on_boot=book.forget_provisioned,
+        faults={**configuration.faults(), **tl1.faults(), **rest.faults()},
+        on_boot=configuration.forget_provisioned,
     )
 
 
-def _tl1(device: SwitchDevice, book: CircuitBook, settings: TwinSettings, serial: str) -> Tl1Front:
-    return Tl1Front(
+def _tl1(
+    device: SwitchDevice, configuration: CircuitConfiguration, settings: TwinSettings, serial: str
+) -> CalientTl1:
+    return CalientTl1(
         device,
-        book,
+        configuration,
         account=settings.account(*FACTORY_ACCOUNT),
         serial=serial,
         page_rows=int(settings.number("page_rows", 0)),
@@ -60,25 +64,25 @@ def _tl1(device: SwitchDevice, book: CircuitBook, settings: TwinSettings, serial
     )
 
 
-def _rest(device: SwitchDevice, book: CircuitBook, settings: TwinSettings, serial: str) -> RestFront:
+def _rest(
+    device: SwitchDevice, configuration: CircuitConfiguration, settings: TwinSettings, serial: str
+) -> RestFront:
     return RestFront(
         device,
-        book,
+        configuration,
         serial=serial,
         waits=_says_yes(settings, "rest_waits"),
         full_summary=settings.choice("summary", "full", "short") == "full",
     )
 
 
-def _tl1_ways(tl1: Tl1Front, *, echo: bool) -> dict[str, Front]:
+def _tl1_ways(tl1: CalientTl1, *, echo: bool) -> dict[str, Front]:
     """One interpreter behind the port for machines and the port for people."""
     return {
-        "tl1": Front(
-            "calient+tl1", lambda line: tl1.converse(line, interactive=False), max_sessions_here=False
-        ),
+        "tl1": Front("calient+tl1", tl1.serve, max_sessions_here=False),
         "tl1-interactive": Front(
             "calient+tl1",
-            lambda line: tl1.converse(line, interactive=True, echo=echo),
+            lambda line: tl1.serve(line, greeting=PROMPT, prompt=PROMPT, echo=echo),
             max_sessions_here=False,
         ),
     }

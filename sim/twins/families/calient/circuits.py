@@ -16,7 +16,7 @@ from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.fault_board import Fault
 from sim.twins.switch.matrix import Pair, Reason, Refused
 
-_WORDS: Mapping[Reason, str] = {
+_DESCRIPTIONS: Mapping[Reason, str] = {
     Reason.OCCUPIED: "Invalid Connection: port {port} is in use",
     Reason.NOT_CONNECTED: "Invalid Connection: no such connection",
     Reason.NO_SUCH_PORT: "Invalid Port",
@@ -39,7 +39,7 @@ class Circuit:
         return [*there, (self.target, self.source)] if self.two_way else there
 
 
-class CircuitBook:
+class CircuitConfiguration:
     """All circuits of one switch. Every method raises `Refused` when the switch would not do it.
 
     `moving_states` is what a circuit shows while its mirrors are on their way. `dark` are pairs that find no light.
@@ -163,10 +163,10 @@ class CircuitBook:
         dark = {pair[1] for pair in self.dark if pair in self._device.matrix.connections.items()}
         return None if number in dark or dbm <= DARK_FLOOR_DBM else dbm
 
-    def words(self, refusal: Refused) -> str:
+    def describe(self, refusal: Refused) -> str:
         """What the switch says when it refuses."""
         port = self.names.name((refusal.port - 1) % self.names.ports + 1) if refusal.port else "?"
-        return _WORDS.get(refusal.reason, f"Failed: {refusal.reason.value}").format(port=port)
+        return _DESCRIPTIONS.get(refusal.reason, f"Failed: {refusal.reason.value}").format(port=port)
 
     def label(self, port: int) -> str:
         """What people wrote beside a port."""

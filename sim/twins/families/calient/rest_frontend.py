@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
-from sim.twins.families.calient.circuits import Circuit, CircuitBook
+from sim.twins.families.calient.circuits import Circuit, CircuitConfiguration
 from sim.twins.frontends.http_server import HttpAnswer, HttpRefusal, HttpRequest, Route, json_answer
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.fault_board import Fault
@@ -33,7 +33,7 @@ class RestFront:
     def __init__(
         self,
         device: SwitchDevice,
-        book: CircuitBook,
+        configuration: CircuitConfiguration,
         *,
         serial: str,
         waits: bool = True,
@@ -42,8 +42,8 @@ class RestFront:
         self._waits = waits
         self._full_summary = full_summary
         self._device = device
-        self._book = book
-        self._names = book.names
+        self._configuration = configuration
+        self._names = configuration.names
         self._serial = serial
         self._failing_item = 0
         self._denied = False
@@ -85,16 +85,16 @@ class RestFront:
     def _get_circuits(self, request: HttpRequest) -> HttpAnswer:
         wanted = request.query.get("id", "list")
         if wanted == "list":
-            return json_answer([self._circuit(circuit) for circuit in self._book.circuits()])
+            return json_answer([self._circuit(circuit) for circuit in self._configuration.circuits()])
         if wanted == "detail":
             try:
-                return json_answer([self._circuit(self._book.find(request.query.get("conn", "")))])
+                return json_answer([self._circuit(self._configuration.find(request.query.get("conn", "")))])
             except Refused:
                 return json_answer([])
         raise HttpRefusal(400, f"no id {wanted[:40]!r}")
 
     def _circuit(self, circuit: Circuit) -> dict[str, Any]:
-        name = self._book.name(circuit)
+        name = self._configuration.name(circuit)
         halves = {f"half{n}": self._half(circuit, *ends) for n, ends in enumerate(circuit.ends(), 1)}
         halves.setdefault("half2", {})
         direction = "bi" if circuit.two_way else "uni"
@@ -102,7 +102,7 @@ class RestFront:
 
     def _half(self, circuit: Circuit, port_in: int, port_out: int) -> dict[str, str]:
         output = port_out + self._names.ports
-        admin, operational, capability = self._book.states(circuit, [(port_in, output)])
+        admin, operational, capability = self._configuration.states(circuit, [(port_in, output)])
         powers = (self._power(port_in), self._power(output))
         return {
             "conn": f"{self._names.name(port_in)}>{self._names.name(port_out)}",
@@ -129,7 +129,7 @@ class RestFront:
             raise HttpRefusal(404, str(refused)) from None
 
     def _short(self, number: int) -> dict[str, str]:
-        return {"port": self._names.name(number), "inalias": self._book.label(number)}
+        return {"port": self._names.name(number), "inalias": self._configuration.label(number)}
 
     def _port(self, number: int) -> dict[str, str]:
         output = number + self._names.ports
@@ -141,14 +141,14 @@ class RestFront:
             "inopt": "",
         }
         for side, port in (("in", number), ("out", output)):
-            admin, operational, capability = self._book.fibre_states(port)
+            admin, operational, capability = self._configuration.fibre_states(port)
             document |= {f"{side}as": admin, f"{side}os": operational, f"{side}oc": capability}
-            circuit = self._book.on(port)
-            document[f"{side}circuit"] = self._book.name(circuit) if circuit else ""
+            circuit = self._configuration.on(port)
+            document[f"{side}circuit"] = self._configuration.name(circuit) if circuit else ""
         return document
 
     def _power(self, number: int) -> str:
-        dbm = self._book.power_dbm(number)
+        dbm = self._configuration.power_dbm(number)
         return "NONE" if dbm is None else f"{dbm:.1f}"
 
     # -- changing
@@ -163,12 +163,14 @@ class RestFront:
         if wanted == "add":
             return await self._each([form or request.json()], self._add)
         if wanted == "deleteall":
-            names = [{"conn": self._book.name(circuit)} for circuit in self._book.circuits()]
+            names = [
+                {"conn": self._configuration.name(circuit)} for circuit in self._configuration.circuits()
+            ]
             return await self._each(names, self._remove)
         if wanted in {"activate", "deactivate"}:
-            act = self._book.activate if wanted == "activate" else self._book.deactivate
+            act = self._configuration.activate if wanted == "activate" else self._configuration.deactivate
             named = [{"conn": request.query.get("conn") or form.get("conn", "")}]
-            return await self._each(named, lambda item: act(self._book.find(item.get("conn", ""))))
+            return await self._each(named, lambda item: act(self._configuration.find(item.get("conn", ""))))
         raise HttpRefusal(400, f"no id {wanted[:40]!r}")
 
     async def _delete_circuit(self, request: HttpRequest) -> HttpAnswer:
@@ -202,21 +204,23 @@ class RestFront:
         try:
             act(item)
         except Refused as refused:
-            return _failed("Failed", self._book.words(refused))
+            return _failed("Failed", self._configuration.describe(refused))
         return _done()
 
     def _add(self, item: Item) -> None:
         source, target = (self._names.number(str(item.get(end, ""))) for end in ("in", "out"))
         two_way = item.get("dir", "uni") == "bi"
-        circuit = self._book.provision(source, target, two_way=two_way, group=str(item.get("group", "")))
+        circuit = self._configuration.provision(
+            source, target, two_way=two_way, group=str(item.get("group", ""))
+        )
         try:
-            self._book.activate(circuit)
+            self._configuration.activate(circuit)
         except Refused:
-            self._book.delete(circuit)
+            self._configuration.delete(circuit)
             raise
 
     def _remove(self, item: Item) -> None:
-        self._book.delete(self._book.find(str(item.get("conn", ""))))
+        self._configuration.delete(self._configuration.find(str(item.get("conn", ""))))
 
 
 def _form(request: HttpRequest) -> Item:

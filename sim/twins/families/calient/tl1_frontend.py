@@ -6,39 +6,33 @@ that ends with `>` instead of `;` means that more follows.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
 
-from sim.twins.families.calient import tl1_syntax
-from sim.twins.families.calient.circuits import Circuit, CircuitBook
-from sim.twins.families.polatis.tl1_syntax import Command, CommandReader, Denied, parse
-from sim.twins.switch.device import Change, SwitchDevice
+from sim.twins.families.calient.circuits import Circuit, CircuitConfiguration
+from sim.twins.frontends.tl1 import Handler, Lines, Tl1Frontend, Tl1Session
+from sim.twins.frontends.tl1_frames import Framing
+from sim.twins.frontends.tl1_syntax import Command, Denied
+from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.fault_board import Fault
-from sim.twins.switch.matrix import Reason, Refused
-from sim.twins.wire.control import Request
-from sim.twins.wire.line import Line
+from sim.twins.switch.matrix import Refused
 
-_CODE_OF: Mapping[Reason, str] = {
-    Reason.NO_SUCH_PORT: "IIAC",
-    Reason.WRONG_SIDE: "IIAC",
-    Reason.REPEATED: "IIAC",
-    Reason.FAILED: "SROF",
-}
-Lines = Sequence[str]
-Handler = Callable[[Command], Lines | Awaitable[Lines]]
+PROMPT = b"agent> "
+NOTICE = "   /* NOTICE: this is a simulated switch;\r\n      no light is hurt. */"
 
 
-def _wall_clock() -> datetime:
-    return datetime.now()  # noqa: DTZ005 - a switch prints its local time
+class CalientTl1(Tl1Frontend):
+    """TL1 on the circuits of one switch; `change_word` is how it spells the report of a change."""
 
-
-class Tl1Front:
-    """What all sessions of one switch share."""
+    framing = Framing(after="\r\n", after_report="\r\n")
+    not_logged_in = ("PLNA", "Login Not Active")
+    login_denied = "Invalid user or password"
+    unknown_command = "Invalid command"
+    noise = ("REPT ALM CRS", "1.1.1>1.1.2:MN,PWRLOW,NSA,,,:threshold; crossed")
 
     def __init__(
         self,
         device: SwitchDevice,
-        book: CircuitBook,
+        configuration: CircuitConfiguration,
         *,
         account: tuple[str, str],
         serial: str,
@@ -46,91 +40,76 @@ class Tl1Front:
         reports: bool,
         change_word: str = "DBCHG",
     ) -> None:
-        self.device = device
-        self.book = book
-        self.page_rows = page_rows
-        self._names = book.names
-        self._account = account
+        super().__init__(device, account=account, page_rows=page_rows)
+        self.configuration = configuration
+        self._names = configuration.names
         self._serial = serial
-        self._change_word = change_word
-        self._sessions: list[Tl1Session] = []
-        self._reports = 0
-        self._noise = 0
         if reports:
-            device.listen(self._report_change)
+            device.listen(
+                lambda change: self.report_changes(change, ("DLT-CRS", "ENT-CRS"), f"REPT {change_word}")
+            )
 
-    async def converse(self, line: Line, *, interactive: bool, echo: bool = False) -> None:
-        """Serve one client until it leaves; with `echo`, repeat each command before it is answered."""
-        session = Tl1Session(self, line.send)
-        self._sessions.append(session)
-        prompt = tl1_syntax.PROMPT if interactive else b""
-        line.send(prompt)
-        try:
-            reader = CommandReader()
-            while data := await line.read():
-                for text in reader.feed(data):
-                    if echo:
-                        line.send(f"{text};\r\n".encode("latin-1"))
-                    await line.respond(lambda text=text: session.execute(text), prompt)  # type: ignore[misc]
-        finally:
-            self._sessions.remove(session)
-
-    def expire(self) -> int:
-        """End all logins, leaving the connections; gives their number."""
-        logged_in = [session for session in self._sessions if session.user]
-        for session in logged_in:
-            session.user = ""
-        return len(logged_in)
-
-    def require_login(self, command: Command) -> str:
-        """The user that a login command brings. Raises `Denied`."""
-        limit = self.device.faults.max_sessions
-        if limit is not None and sum(bool(session.user) for session in self._sessions) >= limit:
-            self.device.faults.fired["max_sessions"] += 1
-            raise Denied("SROF", "maximum number of sessions reached")
-        if (command.aid, command.positional[0]) != self._account:
-            raise Denied("PICC", "Invalid user or password")
-        return command.aid
-
-    def table(self) -> Mapping[str, Handler]:
-        """The commands of a session that is logged in."""
+    def table(self, session: Tl1Session) -> Mapping[str, Handler]:
+        """Return the commands of a session that is logged in."""
         return {
+            "INH-MSG": lambda _: session.silence(silenced=True),
+            "ALW-MSG": lambda _: session.silence(silenced=False),
             "RTRV-HDR": lambda _: (),
             "RTRV-NE": lambda _: [self._network_element()],
             "RTRV-CRS": self._circuits,
             "RTRV-PORT": lambda command: [self._port(port) for port in self._ports(command)],
             "RTRV-PORT-SUM": lambda command: [self._port_sum(port) for port in self._ports(command)],
             "ENT-CRS": self._provision,
-            "ACT-CRS": lambda command: self._each(command, self.book.activate),
-            "CANC-CRS": lambda command: self._each(command, self.book.deactivate),
-            "DLT-CRS": lambda command: self._each(command, self.book.delete),
+            "ACT-CRS": lambda command: self._each(command, self.configuration.activate),
+            "CANC-CRS": lambda command: self._each(command, self.configuration.deactivate),
+            "DLT-CRS": lambda command: self._each(command, self.configuration.delete),
             "DLT-CRS-ALL": self._delete_all,
         }
 
-    # -- faults of its own
+    def canonical(self, verb: str) -> str:
+        """Return the verb; messages are inhibited and allowed all at once, whatever kind is named."""
+        return verb[: len("INH-MSG")] if verb.startswith(("INH-MSG", "ALW-MSG")) else verb
+
+    def check_account(self, session: Tl1Session, command: Command) -> str:
+        """Return the user that a login command brings. Raises `Denied`, also for a second login of the same user."""
+        if session.user == command.aid:
+            raise Denied("SNVS", "Already logged in")
+        return super().check_account(session, command)
+
+    def welcome(self, session: Tl1Session) -> Lines:
+        """Return the line that answers a login."""
+        return [f"{session.user}:{session.user},2"]
+
+    def note(self, command: Command) -> str:
+        """Return the notice that follows a login."""
+        return NOTICE if command.verb == "ACT-USER" else ""
+
+    def describe(self, refusal: Refused) -> str:
+        """Return the comment that explains why the switch refuses."""
+        return self.configuration.describe(refusal)
+
+    def pair_name(self, pair: tuple[int, int]) -> str:
+        """Return a circuit as reports name it."""
+        return f"{self._names.name(pair[0])}>{self._names.name(pair[1] - self._names.ports)}"
+
+    def answer(self, command: Command, lines: Lines) -> bytes:
+        """Return the frame of a completed command, and count where it is cut into pages."""
+        if 0 < self.page_rows < len(lines):
+            self.device.faults.fired["page_rows"] += 1
+        return super().answer(command, lines)
 
     def faults(self) -> Mapping[str, Fault]:
-        """For the fault board: pages, reports between command and answer."""
-        usual = self.page_rows
+        """Return the faults of its own, for the fault board: pages, reports between command and answer."""
+        default = self.page_rows
         return {
             "page_rows": Fault(
                 lambda request: setattr(self, "page_rows", request.whole("count")),
-                lambda _: setattr(self, "page_rows", usual),
+                lambda _: setattr(self, "page_rows", default),
             ),
-            "report_noise": Fault(self._set_noise, lambda _: self._set_noise(None)),
+            "report_noise": self.noise_fault(),
         }
 
-    def _set_noise(self, request: Request | None) -> None:
-        self._noise = request.whole("count", 1) if request else 0
-
-    def make_noise(self, send: Callable[[bytes], None]) -> None:
-        """Report something that has nothing to do with the command at hand, where a fault asks for it."""
-        if self._noise:
-            self._noise -= 1
-            self.device.faults.fired["report_noise"] += 1
-            self._report([send], "REPT ALM CRS", ["1.1.1>1.1.2:MN,PWRLOW,NSA,,,:threshold; crossed"])
-
-    # -- what it tells
+    # -- reads
 
     def _network_element(self) -> str:
         return (
@@ -140,14 +119,14 @@ class Tl1Front:
 
     def _circuits(self, command: Command) -> Lines:
         wanted = command.positional[0]
-        circuits = self.book.circuits()
+        circuits = self.configuration.circuits()
         if wanted.upper() not in {"", "ALL"}:
-            circuits = [self.book.find(wanted)]
+            circuits = [self.configuration.find(wanted)]
         return [self._circuit_row(circuit) for circuit in circuits]
 
     def _circuit_row(self, circuit: Circuit) -> str:
-        name = self.book.name(circuit)
-        admin, operational, capability = self.book.states(circuit)
+        name = self.configuration.name(circuit)
+        admin, operational, capability = self.configuration.states(circuit)
         return (
             f"{name}:SRCPORT={self._names.name(circuit.source)},DSTPORT={self._names.name(circuit.target)},"
             f"GRPNAME={circuit.group},CONNNAME={name},CONNTYPE={'2WAY' if circuit.two_way else '1WAY'},"
@@ -155,7 +134,7 @@ class Tl1Front:
         )
 
     def _ports(self, command: Command) -> Sequence[int]:
-        """Ports that a command names: `::0` means all."""
+        """Return the ports that a command names: `::0` means all."""
         named = command.aid.strip()
         if named in {"", "0"}:
             return range(1, self._names.ports + 1)
@@ -165,26 +144,26 @@ class Tl1Front:
         sides = [
             f"{side}AS={admin},{side}OS={operational},{side}OC={capability},{side}RS=NPR"
             for side, number in (("IN", port), ("OUT", port + self._names.ports))
-            for admin, operational, capability in [self.book.fibre_states(number)]
+            for admin, operational, capability in [self.configuration.fibre_states(number)]
         ]
         return f"{self._names.name(port)}:WX,TRANSIT,TRANSIT:{','.join(sides)}"
 
     def _port_sum(self, port: int) -> str:
         powers = [self._power(number) for number in (port, port + self._names.ports)]
-        through = [c for c in self.book.circuits() if any(port in ends for ends in c.ends())][:2]
-        conns = [(self.book.name(c), "ACT" if c.active else "PRO") for c in through]
+        through = [c for c in self.configuration.circuits() if any(port in ends for ends in c.ends())][:2]
+        conns = [(self.configuration.name(c), "ACT" if c.active else "PRO") for c in through]
         conns += [("NONE", "NONE")] * (2 - len(conns))
-        told = ",".join(
+        connected = ",".join(
             f"CONNNAME{n}={name},CONNSTATE{n}={state}" for n, (name, state) in enumerate(conns, 1)
         )
-        alias = self.book.label(port) or "NONE"
-        return f"{self._names.name(port)}:ALIAS={alias},INPWR={powers[0]},OUTPWR={powers[1]},{told}"
+        alias = self.configuration.label(port) or "NONE"
+        return f"{self._names.name(port)}:ALIAS={alias},INPWR={powers[0]},OUTPWR={powers[1]},{connected}"
 
     def _power(self, number: int) -> str:
-        dbm = self.book.power_dbm(number)
+        dbm = self.configuration.power_dbm(number)
         return "NONE" if dbm is None else f"{dbm:.2f}"
 
-    # -- what it is told
+    # -- changes
 
     def _provision(self, command: Command) -> Lines:
         names = command.aid.split(",")
@@ -196,7 +175,7 @@ class Tl1Front:
             raise Denied("IDNV", "Invalid direction")
         if not self.device.faults.take_dropped_command():
             two_way = direction.upper() == "2WAY"
-            self.book.provision(source, target, two_way=two_way, group="".join(group))
+            self.configuration.provision(source, target, two_way=two_way, group="".join(group))
         return ()
 
     def _each(self, command: Command, act: Callable[[Circuit], None]) -> Lines:
@@ -204,7 +183,7 @@ class Tl1Front:
         named = [text for text in command.positional if ">" in text or "-" in text]
         if len(named) != 1:
             raise Denied("IPMS", "a connection is needed")
-        circuit = self.book.find(named[0])
+        circuit = self.configuration.find(named[0])
         if not self.device.faults.take_dropped_command():
             act(circuit)
         return ()
@@ -212,81 +191,6 @@ class Tl1Front:
     def _delete_all(self, command: Command) -> Lines:
         del command
         if not self.device.faults.take_dropped_command():
-            for circuit in self.book.circuits():
-                self.book.delete(circuit)
+            for circuit in self.configuration.circuits():
+                self.configuration.delete(circuit)
         return ()
-
-    # -- what it says unasked
-
-    def _report_change(self, change: Change) -> None:
-        listeners = [session.send for session in self._sessions if session.reported]
-        for verb, pairs in (("DLT-CRS", change.removed), ("ENT-CRS", change.made)):
-            for source, output in pairs:
-                name = f"{self._names.name(source)}>{self._names.name(output - self._names.ports)}"
-                self._report(
-                    listeners, f"REPT {self._change_word}", [f"DBCHGSEQ={self._reports + 1}:{verb}:{name}"]
-                )
-
-    def _report(self, listeners: Sequence[Callable[[bytes], None]], event: str, lines: Lines) -> None:
-        self._reports += 1
-        data = tl1_syntax.report(self.device.name, self._reports, event, lines, _wall_clock())
-        for send in listeners:
-            send(data)
-
-
-class Tl1Session:
-    """One connection: commands to answers."""
-
-    def __init__(self, front: Tl1Front, send: Callable[[bytes], None]) -> None:
-        self.user = ""
-        self.send = send
-        self._silenced = False
-        self._front = front
-        self._table = front.table()
-
-    @property
-    def reported(self) -> bool:
-        """Whether it wants to hear what happens."""
-        return bool(self.user) and not self._silenced
-
-    async def execute(self, text: str) -> bytes:
-        """Execute one command and give its answer."""
-        command = parse(text)
-        try:
-            lines = await self._run(command)
-        except Refused as refusal:
-            code = _CODE_OF.get(refusal.reason, "SNVS")
-            return self._denial(command, Denied(code, self._front.book.words(refusal)))
-        except Denied as denied:
-            return self._denial(command, denied)
-        self._front.make_noise(self.send)
-        return self._answer(command, lines)
-
-    async def _run(self, command: Command) -> Lines:
-        if command.verb == "ACT-USER":
-            if self.user == command.aid:
-                raise Denied("SNVS", "Already logged in")
-            self.user = self._front.require_login(command)
-            return [f"{self.user}:{self.user},2"]
-        if not self.user:
-            raise Denied("PLNA", "Login Not Active")
-        if command.verb == "CANC-USER":
-            self.user = ""
-            return ()
-        if command.verb.startswith(("INH-MSG", "ALW-MSG")):
-            self._silenced = command.verb.startswith("INH")
-            return ()
-        if command.verb not in self._table:
-            raise Denied("ICNV", "Invalid command")
-        lines = self._table[command.verb](command)
-        return lines if isinstance(lines, Sequence) else await lines
-
-    def _denial(self, command: Command, denied: Denied) -> bytes:
-        return tl1_syntax.denial(self._front.device.name, command.ctag, denied, _wall_clock())
-
-    def _answer(self, command: Command, lines: Lines) -> bytes:
-        rows, name = self._front.page_rows, self._front.device.name
-        if 0 < rows < len(lines):
-            self._front.device.faults.fired["page_rows"] += 1
-        note = tl1_syntax.NOTICE if command.verb == "ACT-USER" else ""
-        return tl1_syntax.answer(name, command.ctag, lines, _wall_clock(), page_rows=rows, note=note)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import zlib
 from typing import cast
 
-from sim.twins.families.glimmerglass.tl1_frontend import Character, Tl1Front
+from sim.twins.families.glimmerglass.tl1_frontend import GlimmerglassTl1, Quirks
+from sim.twins.families.glimmerglass.tl1_syntax import PROMPT
 from sim.twins.switch.matrix import WhenOccupied
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import Front, SwitchTwin
@@ -23,7 +24,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     settings.only("opmode", "moving", "port_power", "reports", "when_occupied")
     occupied = cast("WhenOccupied", settings.choice("when_occupied", "reject", "replace"))
     device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S, when_occupied=occupied)
-    front = Tl1Front(
+    tl1 = GlimmerglassTl1(
         device,
         account=settings.account("admin", "admin"),
         system={
@@ -33,12 +34,17 @@ def twin(settings: TwinSettings) -> SwitchTwin:
             "SoftwareActiveVersion": "4.2.1",
             "LicensedPortMatrix": f"{settings.inputs}x{settings.outputs}",
         },
-        character=Character(
+        quirks=Quirks(
             waits=settings.choice("opmode", "sync", "async") == "sync",
             moving=settings.options.get("moving", "moving"),
             port_power=settings.choice("port_power", "yes", "no") == "yes",
             reports=settings.choice("reports", "yes", "no") == "yes",
         ),
     )
-    fronts = {"tl1": Front("glimmerglass+tl1", front.converse, max_sessions_here=False)}
-    return SwitchTwin(device, fronts, expire=front.expire, faults=front.faults())
+    greeting = PROMPT.encode()
+    frontends = {
+        "tl1": Front(
+            "glimmerglass+tl1", lambda line: tl1.serve(line, greeting=greeting), max_sessions_here=False
+        )
+    }
+    return SwitchTwin(device, frontends, expire=tl1.expire, faults=tl1.faults())

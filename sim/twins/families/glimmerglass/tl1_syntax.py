@@ -12,13 +12,11 @@ Sans I/O. An answer begins on the line of the prompt and ends with the next one:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
-from sim.twins.families.polatis.tl1_syntax import Denied
+from sim.twins.frontends.tl1_syntax import Denied
 
-PROMPT = b"\r\n<"
+PROMPT = "\r\n<"
 INPUT_BASE, OUTPUT_BASE = 10_000, 20_000
 
 _LIST = re.compile(r"\d{5}(?:&\d{5})*")
@@ -53,26 +51,6 @@ class Numbering:
         if not _LIST.fullmatch(text):
             raise Denied("IIAC", f"{text[:40]!r} is not a list of ports")
         return [self.port(int(number)) for number in text.split("&")[:_MAX_LIST]]
-
-
-def answer(name: str, tag: str, lines: Iterable[str], now: datetime) -> bytes:
-    """A completed command with its data lines, and the next prompt."""
-    return _frame(name, now, f"M  {tag} COMPLD", [f'   "{line}"' for line in lines]) + PROMPT
-
-
-def denial(name: str, tag: str, denied: Denied, now: datetime) -> bytes:
-    """A refused command with code and comment, and the next prompt."""
-    return _frame(name, now, f"M  {tag} DENY", [f"   {denied.code}", f"   /* {denied} */"]) + PROMPT
-
-
-def report(name: str, tag: int, event: str, lines: Sequence[str], now: datetime) -> bytes:
-    """Something nobody asked for, such as `REPT DBCHG`."""
-    return b"\r\n\n  " + _frame(name, now, f"A  {tag} {event}", [f'   "{line}"' for line in lines])
-
-
-def _frame(name: str, now: datetime, head: str, body: Sequence[str]) -> bytes:
-    lines = [f" {name} {now:%y-%m-%d %H:%M:%S}", head, *body, ";"]
-    return "\r\n".join(lines).encode("latin-1", "replace")
 
 
 def power_text(dbm: float | None) -> str:

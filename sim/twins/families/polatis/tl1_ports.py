@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sim.models.light import Attenuator
-from sim.twins.families.polatis.tl1_syntax import Command, Denied, aid_ports
+from sim.twins.families.polatis.tl1_aid import aid_ports
+from sim.twins.frontends.tl1_syntax import Command, Denied
 from sim.twins.switch.device import SwitchDevice
 
 Lines = Sequence[str]

@@ -7,7 +7,7 @@ import zlib
 from sim.twins.families.polatis.rest_frontend import RestFront
 from sim.twins.families.polatis.scpi_frontend import ScpiFront
 from sim.twins.families.polatis.scpi_syntax import LineReader
-from sim.twins.families.polatis.tl1_frontend import Tl1Front
+from sim.twins.families.polatis.tl1_frontend import PolatisTl1
 from sim.twins.frontends.http_server import HttpServer
 from sim.twins.frontends.scpi_errors import ScpiError
 from sim.twins.switch.device import SwitchDevice
@@ -43,7 +43,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     tl1 = _tl1(device, settings, model, serial)
     fronts = {
         **_scpi_ways(scpi, baud=int(settings.number("baud", DEFAULT_BAUD))),
-        "tl1": Front("polatis+tl1", lambda line: _converse_tl1(tl1, line), max_sessions_here=False),
+        "tl1": Front("polatis+tl1", tl1.serve, max_sessions_here=False),
         "rest": Front("polatis+rest", _rest(device, settings, model, serial).converse),
     }
     made = SwitchTwin(device, fronts, expire=tl1.expire, on_boot=scpi.errors.clear)
@@ -73,10 +73,9 @@ def _scpi_ways(scpi: ScpiFront, *, baud: int) -> dict[str, Front]:
     }
 
 
-def _tl1(device: SwitchDevice, settings: TwinSettings, model: str, serial: str) -> Tl1Front:
-    return Tl1Front(
+def _tl1(device: SwitchDevice, settings: TwinSettings, model: str, serial: str) -> PolatisTl1:
+    return PolatisTl1(
         device,
-        name=settings.name,
         account=settings.account(*FACTORY_ACCOUNT),
         model=model,
         serial=serial,
@@ -113,16 +112,6 @@ def _complete_lines(front: ScpiFront, commands: LineReader, data: bytes) -> list
     except ScpiError as error:
         front.report(error)
         return []
-
-
-async def _converse_tl1(front: Tl1Front, line: Line) -> None:
-    session = front.session(line.send)
-    try:
-        while data := await line.read():
-            for text in session.commands(data):
-                await line.respond(lambda text=text: session.execute(text))  # type: ignore[misc]
-    finally:
-        session.end()
 
 
 def _network(host: str) -> str:

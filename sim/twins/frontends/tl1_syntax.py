@@ -1,22 +1,18 @@
-"""The grammar of TL1 seen from the network element: bytes to commands, replies and reports to bytes.
+"""The grammar of TL1 seen from the network element: bytes to commands.
 
-Sans I/O. Input `VERB:[tid]:[aid]:ctag:[general]:[positional]:[keyword];`, where `;` and `:` inside quotes
-count as text. Sources: Telcordia GR-831 (frames), GR-833 (codes), the frames of `RTRV-PATCH` captures.
+Sans I/O; `tl1_frames` is the way back. Input is `VERB:[tid]:[aid]:ctag:[general]:[positional]:[keyword];`, where
+`;` and `:` inside quotes count as text. Sources: Telcordia GR-831 (frames), GR-833 (codes), the frames of
+`RTRV-PATCH` captures.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 MAX_COMMAND_CHARACTERS = 1 << 16
 
-_PARTS = re.compile(r"\d+(?:&&\d+)?(?:&\d+(?:&&\d+)?)*")
-_ITEM = re.compile(r"\d+(?:&&\d+)?")
 _FIELDS = 7
-_MAX_LIST = 4096
 
 
 class Denied(Exception):
@@ -39,7 +35,7 @@ class Command:
     keywords: Mapping[str, str]
 
     def keyword(self, name: str) -> str:
-        """A keyword that must be there. Raises `Denied` (IPMS)."""
+        """Return a keyword that must be there. Raises `Denied` (IPMS)."""
         if name not in self.keywords:
             raise Denied("IPMS", f"{name} is missing")
         return self.keywords[name]
@@ -53,7 +49,7 @@ class CommandReader:
         self._quoted = False
 
     def feed(self, data: bytes) -> list[str]:
-        """The commands that `data` completes, without terminator and surrounding white space."""
+        """Return the commands that `data` completes, without terminator and surrounding white space."""
         commands = []
         for character in data.decode("latin-1"):
             if character == '"':
@@ -67,7 +63,7 @@ class CommandReader:
 
 
 def parse(text: str) -> Command:
-    """The command that `text` (without `;`) says.
+    """Return the command that `text` (without `;`) says.
 
     >>> command = parse('ENT-PATCH:"ocs1":1&2,17&18:7:')
     >>> command.verb, command.tid, command.aid, command.ctag
@@ -106,56 +102,5 @@ def split_outside_quotes(text: str, separator: str) -> list[str]:
 
 
 def unquoted(text: str) -> str:
-    """The text without the double quotes around it."""
+    """Return the text without the double quotes around it."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
-
-
-def aid_ports(aid: str) -> list[int]:
-    """The ports of an access identifier: `&` lists, `&&` ranges.
-
-    >>> aid_ports("1&4&10"), aid_ports("1&&4")
-    ([1, 4, 10], [1, 2, 3, 4])
-
-    Raises `Denied` (IIAC).
-    """
-    if not _PARTS.fullmatch(aid):
-        raise Denied("IIAC", f"{aid[:40]!r} is not a list of ports")
-    ports: list[int] = []
-    for item in _ITEM.findall(aid):
-        first, _, last = item.partition("&&")
-        ports += range(int(first), int(last or first) + 1)[:_MAX_LIST]
-    return ports[:_MAX_LIST]
-
-
-def reply(tid: str, ctag: str, lines: Sequence[str], now: datetime, *, page_rows: int = 0) -> bytes:
-    """A completed command with its data lines, in pages of `page_rows` (0 for all at once).
-
-    A page ends with `>` where more follows, the last one with `;`.
-    """
-    rows = page_rows or len(lines) or 1
-    pages = [lines[start : start + rows] for start in range(0, len(lines), rows)] or [lines]
-    return b"".join(
-        _frame(
-            tid,
-            now,
-            f"M  {ctag} COMPLD",
-            [f'   "{line}"' for line in page],
-            end=";" if page is pages[-1] else ">",
-        )
-        for page in pages
-    )
-
-
-def denial(tid: str, ctag: str, denied: Denied, now: datetime) -> bytes:
-    """A refused command with code and comment."""
-    return _frame(tid, now, f"M  {ctag} DENY", [f"   {denied.code}", f"   /* {denied} */"])
-
-
-def report(tid: str, atag: int, event: str, lines: Sequence[str], now: datetime) -> bytes:
-    """Something nobody asked for, such as `REPT DBCHG`."""
-    return _frame(tid, now, f"A  {atag} {event}", [f'   "{line}"' for line in lines])
-
-
-def _frame(tid: str, now: datetime, head: str, body: Sequence[str], end: str = ";") -> bytes:
-    lines = ["", f"   {tid or '( nil )'} {now:%y-%m-%d %H:%M:%S}", head, *body, end]
-    return "\r\n".join(lines).encode("latin-1", "replace")
