@@ -64,7 +64,7 @@ async def start_lab(document: Document, stack: AsyncExitStack) -> RunningLab:
     """
     began = time.monotonic()
     kernel = document.hosts_mode == "kernel"
-    tools = _require_kernel(document) if kernel else {}
+    tools = _check_kernel(document) if kernel else {}
     remove_debris()
     lab_id = _claim(document, stack)
     names = LabNames(lab_id)
@@ -78,7 +78,7 @@ async def start_lab(document: Document, stack: AsyncExitStack) -> RunningLab:
     return RunningLab(document, lab_id, time.monotonic() - began)
 
 
-def _require_kernel(document: Document) -> dict[str, str]:
+def _check_kernel(document: Document) -> dict[str, str]:
     """The machine's programs for kernel hosts, or a `LabError` saying what is missing."""
     if os.geteuid() != 0:
         raise LabError(

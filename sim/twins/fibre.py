@@ -99,7 +99,7 @@ class FibrePlant:
             )
         return self.fibres[name]
 
-    def require_nic(self, nic: str) -> None:
+    def check_nic(self, nic: str) -> None:
         """Raise `FibreError` when there is no such NIC."""
         if f"{nic}:transmit" not in self.fibres:
             raise FibreError(f"no NIC {nic!r}; NICs are named like 'a/nic1'")

@@ -140,7 +140,7 @@ class Plant:
 
     def set_laser(self, nic: str, *, on: bool) -> None:
         """Turn the laser of a NIC on or off."""
-        self._fibres.require_nic(nic)
+        self._fibres.check_nic(nic)
         (self._fibres.dark_lasers.discard if on else self._fibres.dark_lasers.add)(nic)
         self._render()
 

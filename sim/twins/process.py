@@ -2,7 +2,7 @@
 
     python -m sim.twins polatis --size 48x48 --fault fail_port=3
 
-Prints one JSON line when it answers, with the address of every front as drivers take it, and ends when its
+Prints one JSON line when it answers, with the address of every frontend as drivers take it, and ends when its
 standard input closes, or on SIGTERM or SIGINT.
 """
 
@@ -37,7 +37,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="print the families, one a line, and end")
     parser.add_argument("--name", default=f"ocs-{os.getpid()}", help="the serial number follows from it")
     parser.add_argument("--size", type=_size, default=(48, 48), metavar="INPUTSxOUTPUTS")
-    parser.add_argument("--host", default="127.0.0.1", help="address of all fronts and of the control socket")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address of all frontends and of the control socket"
+    )
     parser.add_argument(
         "--port", type=_pair, action="append", default=[], metavar="FRONT=PORT", help="default: any free one"
     )
@@ -131,7 +133,7 @@ def _sockets(twin: SwitchTwin, host: str, ports: dict[str, str]) -> dict[str, so
     names = (*twin.needs_socket, "control")
     for name, port in ports.items():
         if name not in names or not port.isdecimal():
-            raise SettingError(f"--port {name}={port}: fronts are {', '.join(names)}, a port is a number")
+            raise SettingError(f"--port {name}={port}: frontends are {', '.join(names)}, a port is a number")
     return {name: bound_socket(host, int(ports.get(name, "0"))) for name in names}
 
 

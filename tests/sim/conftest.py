@@ -33,7 +33,7 @@ def connect(address: str) -> socket.socket:
 
 
 class Scpi:
-    """A client of the SCPI front that knows nothing but lines."""
+    """A client of the SCPI frontend that knows nothing but lines."""
 
     def __init__(self, address: str) -> None:
         self.socket = connect(address)
@@ -65,7 +65,7 @@ class Scpi:
 
 
 class Tl1:
-    """A client of the TL1 front that knows nothing but frames."""
+    """A client of the TL1 frontend that knows nothing but frames."""
 
     def __init__(self, address: str) -> None:
         self.socket = connect(address)

@@ -127,7 +127,7 @@ def test_a_device_that_refuses_from_the_start():
         (["polatis", "--fault", "fail_port=99"], "--fault fail_port=99: port 99 does not exist"),
         (["polatis", "--fault", "fail_port"], "field 'port' is missing"),
         (["polatis", "--fault", "lossy=[1,50]"], "field 'loss_db' is missing"),
-        (["polatis", "--port", "whisper=1"], "fronts are scpi, tl1, "),
+        (["polatis", "--port", "whisper=1"], "frontends are scpi, tl1, "),
         (["polatis", "--port", "scpi=http"], "a port is a number"),
         (["polatis", "--size", "8"], "--size"),
         (["polatis", "--size", "0x8"], "--size"),

@@ -83,7 +83,7 @@ def converter_v2(converter: Converter) -> float:
     """Variance of all noise of the converter: that of an ideal one of ENOB bits, (full scale / 2^ENOB)^2 / 12 (IEEE
     Standard 1241, definition of the effective number of bits).
 
-    9 bits of 255 steps: 255 / (3.4641 * 512) = 0.144 steps.
+    9 bits of 255 LSB: 255 / (3.4641 * 512) = 0.144 LSB.
 
     >>> f"{converter_v2(Converter(full_scale_v=255.0)) ** 0.5:.4f}"
     '0.1438'

@@ -1,7 +1,7 @@
-"""The noise budget of the whole link: how many steps of 255 each source costs.
+"""The noise budget of the whole link: how many LSB each source costs.
 
 A link multiplies values of 0..255; `level` is the part of full light that arrives, 1 for 255 times 255. Deviations
-are of one unaveraged sample of the converter, in steps of 255 ("LSB255").
+are of one unaveraged sample of the converter, in LSB of 255.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sim.models.photonics import checks, noise, pole
 from sim.models.photonics.decibels import decibels
 from sim.models.photonics.detector import Detector
 
-FULL_SCALE_STEPS = 255.0
+FULL_SCALE_LSB = 255.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Deviations in steps of 255."""
+    """Deviations in LSB."""
 
     shot: float
     """Of light and dark current."""
@@ -66,18 +66,18 @@ class Budget:
     @property
     def accuracy_percent(self) -> float:
         """100 - 100 x RMSE of the normalised result, were this its only error."""
-        return 100.0 - 100.0 * self.total / FULL_SCALE_STEPS
+        return 100.0 - 100.0 * self.total / FULL_SCALE_LSB
 
     @property
     def equivalent_bits(self) -> float:
         """Bits of the quantiser with this error: log2(255 / (sqrt(12) total))."""
-        return math.log2(FULL_SCALE_STEPS / (math.sqrt(12.0) * self.total))
+        return math.log2(FULL_SCALE_LSB / (math.sqrt(12.0) * self.total))
 
 
 def budget(link: Link, level: float = 1.0) -> Budget:
     """Noise of one sample at `level` of full light.
 
-    By hand at full light of 1 mA in 4 GHz, in steps of 255: shot 1.132 uA -> 0.289; thermal 1.265 uA -> 0.323;
+    By hand at full light of 1 mA in 4 GHz, in LSB: shot 1.132 uA -> 0.289; thermal 1.265 uA -> 0.323;
     intensity 6.325 uA -> 1.613; converter 255 / (sqrt(12) * 2^9) = 0.144. Root of the sum of squares: 1.676.
     1.657 was measured on the prototype.
 
@@ -90,21 +90,21 @@ def budget(link: Link, level: float = 1.0) -> Budget:
     """
     checks.within(0.0, 1.0, level=level)
     band_hz, current_a = link.detector.noise_bandwidth_hz, level * link.full_current_a
-    steps_per_a = FULL_SCALE_STEPS / link.full_current_a
+    lsb_per_a = FULL_SCALE_LSB / link.full_current_a
     shot = noise.shot_a2(current_a + link.detector.dark_current_a, band_hz)
     thermal = noise.thermal_a2(link.detector.thermal_a_rthz, band_hz)
     intensity = noise.intensity_a2(current_a, link.rin_db_hz, band_hz)
-    converter = FULL_SCALE_STEPS / (math.sqrt(12.0) * 2.0**link.effective_bits * link.range_used)
+    converter = FULL_SCALE_LSB / (math.sqrt(12.0) * 2.0**link.effective_bits * link.range_used)
     return Budget(
-        shot=math.sqrt(shot) * steps_per_a,
-        thermal=math.sqrt(thermal) * steps_per_a,
-        intensity=math.sqrt(intensity) * steps_per_a,
+        shot=math.sqrt(shot) * lsb_per_a,
+        thermal=math.sqrt(thermal) * lsb_per_a,
+        intensity=math.sqrt(intensity) * lsb_per_a,
         converter=converter,
     )
 
 
 def decimated(link: Link, level: float = 1.0, count: int = 8) -> float:
-    """Deviation, in steps of 255, of the mean of `count` neighbouring samples.
+    """Deviation, in LSB, of the mean of `count` neighbouring samples.
 
     The light's and the receiver's noise has the pole's correlation, that of the converter has none.
 
@@ -125,4 +125,4 @@ def signal_to_noise_db(link: Link, level: float = 1.0) -> float:
     >>> f"{signal_to_noise_db(Link()):.1f}"
     '43.6'
     """
-    return 2.0 * decibels(FULL_SCALE_STEPS / budget(link, level).total)
+    return 2.0 * decibels(FULL_SCALE_LSB / budget(link, level).total)

@@ -53,7 +53,7 @@ class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has
         """Words one after the other."""
         try:
             address = self._address(request.mmio_id, request.offset, 4)
-            self._require_whole_words(request)
+            self._check_whole_words(request)
             for place in range(0, len(request.data), 4):
                 word = int.from_bytes(request.data[place : place + 4], "little")
                 self._space.write32(address + place, word)
@@ -61,7 +61,7 @@ class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has
             return mmio_pb2.WriteResponse(status=False, msg=str(error))
         return mmio_pb2.WriteResponse(status=True)
 
-    def _require_whole_words(self, request: Any) -> None:
+    def _check_whole_words(self, request: Any) -> None:
         size, room = len(request.data), self._mappings[request.mmio_id][1] - request.offset
         if size % 4 or size > room:
             raise ValueError(

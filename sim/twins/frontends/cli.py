@@ -24,6 +24,10 @@ _BLUE, _PLAIN = "\x1b[1;34m", "\x1b[0m"
 _PAGER = "--More--"
 
 
+class CommandError(Exception):
+    """A command that the device refuses; the message is what it prints."""
+
+
 class Terminal(Protocol):
     """The client's end: `sim.twins.wire.line.Line`, or its like for telnet."""
 
@@ -44,7 +48,7 @@ class Typed:
 
     match: re.Match[str]
     user: str
-    front: str
+    frontend: str
 
 
 Handler = Callable[[Typed], str | Awaitable[str]]
@@ -112,7 +116,7 @@ class CliFaults:
         return rows
 
 
-class CliFront:
+class CliFrontend:
     """What all sessions of one command line share.
 
     `commands` are tried in order, each against the whole command. Sessions that are idle for `idle_timeout_s`
@@ -142,7 +146,7 @@ class CliFront:
         """How many sessions there are that are logged in."""
         return sum(bool(session.user) for session in self._sessions)
 
-    async def converse(self, line: Terminal, echoes: Callable[[], bool] | None = None) -> None:
+    async def serve(self, line: Terminal, echoes: Callable[[], bool] | None = None) -> None:
         """Serve one client until it leaves, or is idle for too long; `echoes` goes before the manner's `echo`."""
         session = _Session(self, line, echoes or (lambda: self.manner.echo))
         self._sessions.append(session)
@@ -176,16 +180,16 @@ class CliFront:
 class _Session:
     """One client at the command line. `user` is empty until it has logged in."""
 
-    def __init__(self, front: CliFront, line: Terminal, echoes: Callable[[], bool]) -> None:
+    def __init__(self, frontend: CliFrontend, line: Terminal, echoes: Callable[[], bool]) -> None:
         self.user = ""
-        self._front = front
-        self._manner = front.manner
+        self._frontend = frontend
+        self._manner = frontend.manner
         self._line = line
         self._echoes = echoes
         self._keyboard = Keyboard()
         self._lines: list[str] = []
         self._reading: asyncio.Task[bytes] | None = None
-        self._used_s = front.clock.now()
+        self._used_s = frontend.clock.now()
         self._ended = asyncio.Event()
 
     def print(self, text: str) -> None:
@@ -210,7 +214,7 @@ class _Session:
 
     async def _watch(self) -> None:
         """End the session when nothing was typed for too long."""
-        limit_s, clock = self._front.idle_timeout_s, self._front.clock
+        limit_s, clock = self._frontend.idle_timeout_s, self._frontend.clock
         while limit_s is not None:
             if self._reading is None:  # it is at work
                 self._used_s = clock.now()
@@ -247,8 +251,8 @@ class _Session:
         return f"{_BLUE}{prompt}{_PLAIN}" if self._manner.colour else prompt
 
     async def _answer(self, command: str) -> bytes:
-        printed = await self._front.execute(command.strip(), self.user)
-        rows = self._front.faults.spoil(printed.splitlines(), self._manner.noise)
+        printed = await self._frontend.execute(command.strip(), self.user)
+        rows = self._frontend.faults.spoil(printed.splitlines(), self._manner.noise)
         return _wire(await self._paged(rows)).encode()
 
     async def _paged(self, rows: Sequence[str]) -> Sequence[str]:
@@ -295,7 +299,7 @@ class _Session:
             return b""
         finally:
             self._reading = None
-            self._used_s = self._front.clock.now()
+            self._used_s = self._frontend.clock.now()
 
 
 def _wire(rows: Sequence[str]) -> str:

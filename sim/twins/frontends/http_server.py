@@ -4,9 +4,9 @@ r"""The REST half of a simulated switch: HTTP/1.1 over a `Line`, on `h11` (extra
         [Route("GET", r"/rest/ports/(\d+)", lambda request: json_answer(port_document(int(request.captured[0]))))],
         accounts={"admin": "root"},
     )
-    Front("calient+rest", server.converse)
+    Frontend("calient+rest", server.serve)
 
-One server for all clients of a front. Every fault of `Line` applies: a line may break within an answer.
+One server for all clients of a frontend. Every fault of `Line` applies: a line may break within an answer.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class HttpServer:
         self._sessions.clear()
         return count
 
-    async def converse(self, line: Line) -> None:
+    async def serve(self, line: Line) -> None:
         """Serve one client until it leaves or asks for the end."""
         connection = _ServerConnection()
         while (request := await connection.next_request(line)) is not None:

@@ -45,7 +45,7 @@ class Instrument:
         self.style = style
         self._table = {header_pattern(definition): handler for definition, handler in table.items()}
 
-    async def converse(self, line: Line) -> None:
+    async def serve(self, line: Line) -> None:
         """Serve one client until it leaves."""
         reader, session = LineReader(self.style.ends), _Session(self)
         while data := await line.read():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 
-from sim.twins.frontends.cli import CliFront
+from sim.twins.frontends.cli import CliFrontend
 from sim.twins.wire.line import Line
 
 IAC, DONT, DO, WONT, WILL, SB, SE = 255, 254, 253, 252, 251, 250, 240
@@ -81,12 +81,12 @@ class TelnetLine:
         return b""
 
 
-def over_telnet(front: CliFront) -> Callable[[Line], Awaitable[None]]:
-    """The conversation of a command line with clients that speak telnet, for `Front(wire="telnet")`."""
+def over_telnet(frontend: CliFrontend) -> Callable[[Line], Awaitable[None]]:
+    """The conversation of a command line with clients that speak telnet, for `Frontend(wire="telnet")`."""
 
-    async def converse(line: Line) -> None:
+    async def serve(line: Line) -> None:
         telnet = TelnetLine(line)
         telnet.greet()
-        await front.converse(telnet, lambda: telnet.echo and front.manner.echo)
+        await frontend.serve(telnet, lambda: telnet.echo and frontend.manner.echo)
 
-    return converse
+    return serve

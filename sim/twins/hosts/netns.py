@@ -77,8 +77,8 @@ def _failed_line(tool: str, lines: Sequence[str], stderr: str) -> str:
     """The line of a batch that failed, as the tool numbers it, with the tool's own words."""
     at = re.search(r"Command failed -:(\d+)", stderr)
     line = lines[int(at.group(1)) - 1] if at else lines[0]
-    said = " ".join(part for part in stderr.splitlines() if not part.startswith("Command failed"))
-    return f"`{tool} {line}` failed: {said.strip()}"
+    output = " ".join(part for part in stderr.splitlines() if not part.startswith("Command failed"))
+    return f"`{tool} {line}` failed: {output.strip()}"
 
 
 def add(names: Iterable[str]) -> None:

@@ -184,7 +184,7 @@ class HostTwin:
     def __init__(self, spec: HostSpec, process: Process) -> None:
         self.spec = spec
         self._process = process
-        self._said: deque[str] = deque(maxlen=20)
+        self._output: deque[str] = deque(maxlen=20)
         self._listening = asyncio.Event()
         self._log = asyncio.create_task(self._read_log())
 
@@ -219,15 +219,15 @@ class HostTwin:
         )
         listening.cancel()
         if not self._listening.is_set():
-            said = " | ".join(self._said) or "nothing"
-            raise KernelFault(f"host {self.spec.name} did not start; it said: {said}", code="host")
+            output = " | ".join(self._output) or "nothing"
+            raise KernelFault(f"host {self.spec.name} did not start; it said: {output}", code="host")
 
     async def _read_log(self) -> None:
         """Keeps the last lines of the server's log, and notes when it listens."""
         assert self._process.stderr is not None
         async for line in self._process.stderr:
             text = line.decode(errors="replace").strip()
-            self._said.append(text)
+            self._output.append(text)
             if text.startswith("Server listening on"):
                 self._listening.set()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from sim.twins.rfsoc.address import DEFAULT_PROFILES, Address, AddressError, configuration, parsed, whole
-from sim.twins.rfsoc.board.board import Board, refuse_unknown
+from sim.twins.rfsoc.board.board import Board, check_blocks
 from sim.twins.rfsoc.board.knobs import BoardKnobs
 from sim.twins.rfsoc.loopback import Loopback
 from sim.twins.rfsoc.plant import Plant
@@ -43,7 +43,7 @@ def assembled(address: str) -> Assembly:
     """The twin that an address describes. Raises `AddressError`, `NotSimulated`."""
     where = parsed(address)
     cfg = configuration(where.profile)
-    refuse_unknown(cfg)
+    check_blocks(cfg)
     options = {name: value for name, value in where.options.items() if name in KNOB_OPTIONS}
     with _told_of(where):
         seed = whole("seed", where.options.get("seed", "1"))

@@ -163,7 +163,7 @@ class FaultBoard:
     def _of_port(self, ports: set[int]) -> Fault:
         def add(request: Request) -> None:
             port = request.whole("port")
-            self._device.matrix.require_port(port)
+            self._device.matrix.check_port(port)
             ports.add(port)
             self._device.republish()
 
@@ -179,7 +179,7 @@ class FaultBoard:
     def _swap(self, request: Request) -> None:
         one, other = request.pair("pair")
         for port in (one, other):
-            self._device.matrix.require_input(port)
+            self._device.matrix.check_input(port)
         if one == other:
             raise VerbError("swapping takes two different inputs")
         for port in (one, other):  # what was swapped with somebody else goes back first

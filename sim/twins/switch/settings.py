@@ -66,9 +66,9 @@ class TwinSettings:
         except ValueError:
             raise SettingError(f"option {name} is a number, not {text!r}") from None
 
-    def move_s(self, usual_s: float) -> float:
-        """Seconds of one move: what was asked for, else the family's own `usual_s`."""
-        return usual_s if self.switch_time_s is None else self.switch_time_s
+    def move_s(self, default_s: float) -> float:
+        """Seconds of one move: what was asked for, else the family's own `default_s`."""
+        return default_s if self.switch_time_s is None else self.switch_time_s
 
     def patch_panel(self) -> SwitchDevice:
         """A panel of fibres that stay plugged without power, and which somebody else (a robot, a person) moves.

@@ -128,7 +128,7 @@ class ControlServer:
 
     async def serve(self, sock: socket.socket) -> None:
         """Accept clients on `sock`; returns at once, clients are served by the event loop."""
-        self._listener = Listener(sock, self._converse)
+        self._listener = Listener(sock, self._serve_client)
         self._listener.open()
 
     async def close(self) -> None:
@@ -136,7 +136,7 @@ class ControlServer:
         if self._listener:
             await self._listener.close()
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
             reply = await answer(self._verbs, line)
             writer.write(json.dumps(reply).encode() + b"\n")

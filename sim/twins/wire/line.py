@@ -49,7 +49,7 @@ class Line:
 
     def __init__(
         self,
-        front: str,
+        frontend: str,
         session: int,
         streams: tuple[Reader, Writer],
         *,
@@ -57,7 +57,7 @@ class Line:
         transcript: Transcript,
         clock: Clock,
     ) -> None:
-        self._front = front
+        self._frontend = frontend
         self._session = session
         self._reader, self._writer = streams
         self._faults = faults
@@ -70,7 +70,7 @@ class Line:
         while data and self._faults.half_open:
             self._faults.fired["half_open"] += 1
             data = await self._reader.read(_READ_BYTES)
-        self._transcript.record(self._front, self._session, "in", data)
+        self._transcript.record(self._frontend, self._session, "in", data)
         return data
 
     async def respond(self, execute: Callable[[], Awaitable[bytes]], ending: bytes = b"") -> None:
@@ -99,7 +99,7 @@ class Line:
     def send(self, data: bytes) -> None:
         """Send something nobody asked for."""
         if not self._writer.is_closing() and not self._faults.half_open:
-            self._transcript.record(self._front, self._session, "out", data)
+            self._transcript.record(self._frontend, self._session, "out", data)
             self._writer.write(data)
 
     def hang_up(self) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 Client = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -49,14 +51,37 @@ def _bind(host: str, port: int) -> socket.socket:
     return sock
 
 
-class Listener:
-    """Runs `client` for every connection made to `sock`, until closed."""
+class AnyListener(Protocol):
+    """What accepts the clients of one frontend, on whatever wire."""
 
-    def __init__(self, sock: socket.socket, client: Client) -> None:
+    @property
+    def address(self) -> str:
+        """Where it is: `host:port`, or a path."""
+
+    @property
+    def clients(self) -> int:
+        """Number of clients."""
+
+    def open(self) -> None:
+        """Accept clients from now on."""
+
+    async def refuse(self) -> None:
+        """Accept nobody from now on."""
+
+    def drop_clients(self) -> int:
+        """Break every session; return how many there were."""
+
+    async def close(self) -> None:
+        """Break every session, for good."""
+
+
+class SocketListener(ABC):
+    """Accepts clients on a bound socket; a subclass serves each of them in `serve`, and counts and drops them."""
+
+    def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._client = client
         self._accepting: asyncio.Task[None] | None = None
-        self._conversations: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._serving: set[asyncio.Task[None]] = set()
 
     @property
     def address(self) -> str:
@@ -66,13 +91,13 @@ class Listener:
 
     @property
     def is_open(self) -> bool:
-        """Whether clients are accepted now."""
+        """True while clients are accepted."""
         return self._accepting is not None
 
     @property
+    @abstractmethod
     def clients(self) -> int:
-        """How many connections there are."""
-        return len(self._conversations)
+        """Number of connections."""
 
     def open(self) -> None:
         """Accept clients from now on."""
@@ -93,42 +118,70 @@ class Listener:
             # On Linux this ends listening and keeps the address, so that `listen` may follow again.
             self._sock.shutdown(socket.SHUT_RDWR)
 
+    @abstractmethod
     def drop_clients(self) -> int:
-        """Break every connection; gives how many there were."""
-        for writer in self._conversations.values():
-            writer.transport.abort()
-        return len(self._conversations)
+        """Break every connection; return how many there were."""
 
     async def close(self) -> None:
         """Break every connection and close the socket."""
         await self.refuse()
         self.drop_clients()
-        for task in list(self._conversations):
+        for task in self._serving:
             task.cancel()
-        await asyncio.gather(*self._conversations, return_exceptions=True)
+        await asyncio.gather(*self._serving, return_exceptions=True)
         self._sock.close()
+
+    @abstractmethod
+    async def serve(self, connection: socket.socket) -> None:
+        """Serve one accepted client until it leaves, and close its connection."""
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             connection, _ = await loop.sock_accept(self._sock)
-            try:
+            with contextlib.suppress(OSError):  # the client is gone already
                 # Not left to asyncio: it looks at the protocol number, which accepted sockets may lack.
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                streams = await asyncio.open_connection(sock=connection, limit=_LINE_LIMIT_BYTES)
-            except OSError:
-                connection.close()  # the client is gone already
-                continue
-            task = loop.create_task(self._converse(*streams))
-            self._conversations[task] = streams[1]
-            task.add_done_callback(self._conversations.pop)
+            task = loop.create_task(self.serve(connection))
+            self._serving.add(task)
+            task.add_done_callback(self._serving.discard)
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+
+class Listener(SocketListener):
+    """Runs `client` for every connection made to `sock`, until closed."""
+
+    def __init__(self, sock: socket.socket, client: Client) -> None:
+        super().__init__(sock)
+        self._client = client
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    @property
+    def clients(self) -> int:
+        """Number of connections."""
+        return len(self._writers)
+
+    def drop_clients(self) -> int:
+        """Break every connection; return how many there were."""
+        for writer in self._writers:
+            writer.transport.abort()
+        return len(self._writers)
+
+    async def serve(self, connection: socket.socket) -> None:
+        """Serve one client until it leaves."""
+        try:
+            reader, writer = await asyncio.open_connection(sock=connection, limit=_LINE_LIMIT_BYTES)
+        except OSError:
+            connection.close()  # the client is gone already
+            return
+        self._writers.add(writer)
         try:
             await self._client(reader, writer)
         except ConnectionError:
             pass  # the client went away in the middle, as clients do
         finally:
             writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
+            try:
+                with contextlib.suppress(ConnectionError):
+                    await writer.wait_closed()
+            finally:
+                self._writers.discard(writer)

@@ -36,16 +36,16 @@ class _Writer:
 class MemoryClient:
     """The client's end: what it sends, what has come, and whether the device hung up."""
 
-    def __init__(self, converse: Client) -> None:
+    def __init__(self, serve: Client) -> None:
         self._reader = asyncio.StreamReader()
         self._writer = _Writer()
         self._left = False
-        self._task = asyncio.get_running_loop().create_task(self._run(converse))
+        self._task = asyncio.get_running_loop().create_task(self._run(serve))
 
-    async def _run(self, converse: Client) -> None:
+    async def _run(self, serve: Client) -> None:
         try:
             with suppress(ConnectionError):
-                await converse(self._reader, self._writer)
+                await serve(self._reader, self._writer)
         finally:
             self._writer.close()
 
@@ -82,7 +82,7 @@ class MemoryClient:
         await asyncio.gather(self._task, return_exceptions=True)
 
 
-class MemoryDoor:
+class MemoryListener:
     """Stands where a listener stands, and lets clients of this process in."""
 
     def __init__(self, client: Client) -> None:

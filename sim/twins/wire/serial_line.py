@@ -47,7 +47,7 @@ class SerialLine:
         self._folder = Path(tempfile.mkdtemp(prefix="serial-"))
         self._link = self._folder / "tty"
         self._wire: _Wire | None = None
-        self._conversation: asyncio.Task[None] | None = None
+        self._session: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
@@ -68,7 +68,7 @@ class SerialLine:
         """Have a line at the path from now on."""
         if self._wire is None:
             self._wire = _Wire(self._baud, self._clock)
-            self._conversation = asyncio.get_running_loop().create_task(self._converse(self._wire))
+            self._session = asyncio.get_running_loop().create_task(self._serve_client(self._wire))
         if not self.is_open:
             self._link.symlink_to(self._wire.path)
 
@@ -85,7 +85,7 @@ class SerialLine:
     async def close(self) -> None:
         """Remove the line for good."""
         await self.refuse()
-        conversation = self._conversation
+        conversation = self._session
         self._vanish()
         if conversation is not None:
             conversation.cancel()
@@ -101,7 +101,7 @@ class SerialLine:
             self._link.unlink()
             self.open()
 
-    async def _converse(self, wire: _Wire) -> None:
+    async def _serve_client(self, wire: _Wire) -> None:
         try:
             await self._client(wire.reader, wire)
         except ConnectionError:

@@ -7,17 +7,16 @@ the extra `sim` (asyncssh).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Awaitable, Callable
 
 import asyncssh
 
 from sim.twins.wire.line import Reader, Writer
+from sim.twins.wire.listener import SocketListener
 
 Client = Callable[[Reader, Writer], Awaitable[None]]
 
-_BACKLOG = 64
 LOGIN_TIMEOUT_S = 30.0
 
 
@@ -123,83 +122,35 @@ class _Account(asyncssh.SSHServer):
         return _Shell(self._client)
 
 
-class SshServer:
-    """Runs `client` for every shell opened on `sock`, until closed; the like of `sim.twins.wire.listener.Listener`."""
+class SshServer(SocketListener):
+    """Runs `client` for every shell opened on `sock`, until closed."""
 
     def __init__(self, sock: socket.socket, account: tuple[str, str], client: Client) -> None:
-        self._sock = sock
+        super().__init__(sock)
         self._account = account
         self._client = client
         self._key = asyncssh.generate_private_key("ssh-ed25519")
-        self._accepting: asyncio.Task[None] | None = None
-        self._greetings: set[asyncio.Task[None]] = set()
         self._connections: set[asyncssh.SSHServerConnection] = set()
 
     @property
-    def address(self) -> str:
-        """`host:port` of the socket."""
-        host, port = self._sock.getsockname()[:2]
-        return f"{host}:{port}"
-
-    @property
-    def is_open(self) -> bool:
-        """Whether clients are accepted now."""
-        return self._accepting is not None
-
-    @property
     def clients(self) -> int:
-        """How many connections there are that have logged in."""
+        """Number of connections that have logged in."""
         return len(self._connections)
 
-    def open(self) -> None:
-        """Accept clients from now on."""
-        if self._accepting is None:
-            self._sock.setblocking(False)
-            self._sock.listen(_BACKLOG)
-            self._accepting = asyncio.get_running_loop().create_task(self._accept())
-
-    async def refuse(self) -> None:
-        """Refuse new clients from now on (the kernel answers them with a reset); `open` ends it."""
-        accepting, self._accepting = self._accepting, None
-        if accepting is None:
-            return
-        accepting.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await accepting
-        with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
-
     def drop_clients(self) -> int:
-        """Break every connection; gives how many there were."""
+        """Break every connection, also those that have yet to log in; return how many had."""
         dropped = list(self._connections)
         for connection in dropped:
             connection.abort()
-        for greeting in self._greetings:
-            greeting.cancel()
+        for task in self._serving:
+            task.cancel()
         return len(dropped)
 
-    async def close(self) -> None:
-        """Break every connection and close the socket."""
-        await self.refuse()
-        self.drop_clients()
-        await asyncio.gather(*self._greetings, return_exceptions=True)
-        self._sock.close()
-
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            connection, _ = await loop.sock_accept(self._sock)
-            greeting = loop.create_task(self._serve(connection))
-            self._greetings.add(greeting)
-            greeting.add_done_callback(self._greetings.discard)
-
-    async def _serve(self, sock: socket.socket) -> None:
+    async def serve(self, connection: socket.socket) -> None:
         """Greet one client, and wait for its end."""
-        with contextlib.suppress(OSError):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            connection = await asyncssh.run_server(
-                sock,
+            session = await asyncssh.run_server(
+                connection,
                 server_factory=lambda: _Account(self._account, self._client),
                 server_host_keys=[self._key],
                 login_timeout=LOGIN_TIMEOUT_S,
@@ -207,11 +158,11 @@ class SshServer:
                 encoding=None,
             )
         except (OSError, asyncssh.Error):
-            sock.close()  # the client is gone, or nobody we let in
+            connection.close()  # the client is gone, or nobody we let in
             return
-        self._connections.add(connection)
+        self._connections.add(session)
         try:
-            await connection.wait_closed()
+            await session.wait_closed()
         finally:
-            connection.abort()
-            self._connections.discard(connection)
+            session.abort()
+            self._connections.discard(session)

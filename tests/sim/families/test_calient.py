@@ -30,9 +30,9 @@ SIZE = 48
 class Terminal:
     """A client in memory that knows nothing but bytes and frames."""
 
-    def __init__(self, world: Any, *, login: bool = True, front: str = "tl1") -> None:
+    def __init__(self, world: Any, *, login: bool = True, frontend: str = "tl1") -> None:
         self.world = world
-        self._client = world.attach(front)
+        self._client = world.attach(frontend)
         world.settle()
         self.greeting = self._client.received().decode()
         self.reports: list[tuple[str, str]] = []
@@ -210,16 +210,16 @@ def test_published_pages(world, rows, blocks):
 
 
 def test_published_prompt_and_echo_of_the_interactive_port(device):
-    terminal = Terminal(device, login=False, front="tl1-interactive")
+    terminal = Terminal(device, login=False, frontend="tl1-interactive")
     assert terminal.greeting == "agent> "
     text = terminal.raw("ACT-USER::admin:1::admin;\r\n")
     assert text.startswith("ACT-USER::admin:1::admin;\r\n\r\n   ocs1 ")
     assert text.endswith(";\r\nagent> ")
-    assert "RTRV" not in Terminal(device, front="tl1").raw("RTRV-HDR:::1;")
+    assert "RTRV" not in Terminal(device, frontend="tl1").raw("RTRV-HDR:::1;")
 
 
 def test_an_interactive_port_may_repeat_nothing(world):
-    terminal = Terminal(world("calient", size=(8, 8), echo="no"), login=False, front="tl1-interactive")
+    terminal = Terminal(world("calient", size=(8, 8), echo="no"), login=False, frontend="tl1-interactive")
     assert terminal.raw("ACT-USER::admin:1::admin;").startswith("\r\n   ocs1 ")
 
 
@@ -276,8 +276,8 @@ def test_unfit_ports_are_shown_and_denied(device, terminal, fault, states, provi
 
 def test_sessions_expire_and_are_limited(device, terminal):
     device.do("set_fault", fault="max_sessions", count=1)
-    for front in ("tl1", "tl1-interactive"):
-        assert "SROF" in Terminal(device, login=False, front=front).raw("ACT-USER::admin:1::admin;")
+    for frontend in ("tl1", "tl1-interactive"):
+        assert "SROF" in Terminal(device, login=False, frontend=frontend).raw("ACT-USER::admin:1::admin;")
     device.do("clear_fault", fault="max_sessions")
     device.do("set_fault", fault="expire_session")
     assert terminal.denied("RTRV-HDR:::1;") == ("PLNA", "Login Not Active")

@@ -17,9 +17,9 @@ BANKS, CHANNELS = 6, 4
 class Terminal:
     """A client in memory that knows nothing but bytes."""
 
-    def __init__(self, world: Any, front: str = "scpi") -> None:
+    def __init__(self, world: Any, frontend: str = "scpi") -> None:
         self._world = world
-        self._client = world.attach(front)
+        self._client = world.attach(frontend)
 
     def say(self, text: str, end: str = "\r") -> str:
         self._client.send((text + end).encode())
@@ -112,7 +112,7 @@ def test_options_for_a_device_that_forgets_and_one_that_does_not_say_who_it_is(w
     assert terminal.say("*IDN?") == ""
 
 
-# -- one state behind all fronts
+# -- one state behind all frontends
 
 
 def test_clients_on_both_fronts_see_one_state(device):

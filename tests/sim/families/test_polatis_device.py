@@ -66,7 +66,7 @@ async def perform(device, clock, verb, value):
         case "clear":
             device.change(matrix.emptied(), whole=True)
         case "disable" | "enable":
-            matrix.require_port(value)
+            matrix.check_port(value)
             device.set_disabled({value}, disabled=verb == "disable")
         case "fail":
             matrix.failed.add(value)

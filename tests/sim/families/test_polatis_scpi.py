@@ -1,4 +1,4 @@
-"""The SCPI front, line by line, over real sockets."""
+"""The SCPI frontend, line by line, over real sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The TL1 front, frame by frame, over real sockets."""
+"""The TL1 frontend, frame by frame, over real sockets."""
 
 from __future__ import annotations
 

@@ -41,9 +41,9 @@ Request Port1     Port2     Command            Source  User
 class Typist:
     """Somebody at the command line, in memory."""
 
-    def __init__(self, world: Any, front: str = "cli") -> None:
+    def __init__(self, world: Any, frontend: str = "cli") -> None:
         self.world = world
-        self.client = world.attach(front)
+        self.client = world.attach(frontend)
         world.settle()
         self.greeting = self.heard()
 
@@ -86,7 +86,7 @@ class Typist:
 @pytest.fixture
 def rome(world) -> Callable[..., Typist]:
     """Somebody at a ROME of 8x8; options of the twin by keyword."""
-    return lambda front="cli", **options: Typist(world("rome", **{"idle_s": "1e6", **options}), front)
+    return lambda frontend="cli", **options: Typist(world("rome", **{"idle_s": "1e6", **options}), frontend)
 
 
 @pytest.fixture
@@ -399,7 +399,7 @@ def test_a_power_cut_takes_the_queue_and_leaves_the_circuits(rome):
 
 
 def typist_over_telnet(world: Any) -> Typist:
-    """Somebody at the telnet front, logged in."""
+    """Somebody at the telnet frontend, logged in."""
     typist = Typist(world, "telnet")
     for text in (b"admin\r", b"admin\r"):
         typist.client.send(text)

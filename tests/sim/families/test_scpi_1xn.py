@@ -17,9 +17,9 @@ from sim.twins.switch.settings import SettingError, TwinSettings
 
 
 class Terminal:
-    def __init__(self, world: Any, front: str = "scpi", end: str = "\n") -> None:
+    def __init__(self, world: Any, frontend: str = "scpi", end: str = "\n") -> None:
         self._world = world
-        self._client = world.attach(front)
+        self._client = world.attach(frontend)
         self._end = end
 
     def say(self, text: str) -> str:

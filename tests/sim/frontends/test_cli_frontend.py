@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from sim.models.clock import VirtualClock
-from sim.twins.frontends.cli import CliFaults, CliFront, Manner
+from sim.twins.frontends.cli import CliFaults, CliFrontend, Manner
 from sim.twins.frontends.telnet import DO, DONT, ECHO, GREETING, IAC, SB, SE, WILL, WONT, over_telnet
 from sim.twins.wire.faults import LineFaults
 from sim.twins.wire.line import Line
 from sim.twins.wire.listener import bound_socket
-from sim.twins.wire.memory import MemoryDoor
+from sim.twins.wire.memory import MemoryListener
 from sim.twins.wire.transcript import Transcript
 
 
@@ -27,17 +27,17 @@ class Device:
         table = {
             r"count (\d+)": lambda typed: "\n".join(f"row {row}" for row in range(int(typed.match[1]))),
             r"wait (\d+)": self.wait,
-            r"who": lambda typed: f"{typed.user} on {typed.front}",
+            r"who": lambda typed: f"{typed.user} on {typed.frontend}",
         }
-        self.front = CliFront(
+        self.frontend = CliFrontend(
             table, manner, clock=self.clock, faults=self.faults, idle_timeout_s=idle_timeout_s, name="test"
         )
-        self.converse = over_telnet(self.front) if telnet else self.front.converse
-        self.door = MemoryDoor(self.serve)
+        self.serve_line = over_telnet(self.frontend) if telnet else self.frontend.serve
+        self.listener = MemoryListener(self.serve)
         self.run(self._open())
 
     async def _open(self):
-        self.door.open()
+        self.listener.open()
 
     async def wait(self, typed):
         await self.clock.sleep(float(typed.match[1]))
@@ -52,7 +52,7 @@ class Device:
             transcript=Transcript(self.clock),
             clock=self.clock,
         )
-        await self.converse(line)
+        await self.serve_line(line)
 
     def run(self, doing=None, seconds: float = 0.0):
         result = self.loop.run_until_complete(doing) if doing else None
@@ -61,7 +61,7 @@ class Device:
 
     def attach(self):
         async def attached():
-            return self.door.attach()
+            return self.listener.attach()
 
         return self.run(attached())
 
@@ -72,7 +72,7 @@ class Device:
         return client.received().decode("latin-1")
 
     def close(self):
-        self.run(self.door.close())
+        self.run(self.listener.close())
         self.loop.close()
 
 
@@ -155,7 +155,7 @@ def test_what_is_announced_goes_to_every_session(device):
     clients = [ocs.attach() for _ in range(2)]
     for client in clients:
         ocs.screen(client)
-    ocs.front.announce("12:00 MOVING", "12:01 DONE")
+    ocs.frontend.announce("12:00 MOVING", "12:01 DONE")
     assert [ocs.screen(client) for client in clients] == ["\r\n12:00 MOVING\r\n12:01 DONE\r\n"] * 2
 
 
@@ -185,10 +185,10 @@ def test_expired_sessions_are_ended(device):
     ocs = device()
     clients = [ocs.attach() for _ in range(3)]
     ocs.run()
-    assert (ocs.front.sessions, ocs.front.expire()) == (3, 3)
+    assert (ocs.frontend.sessions, ocs.frontend.expire()) == (3, 3)
     ocs.run()
     assert [client.closed for client in clients] == [True] * 3
-    assert ocs.front.sessions == 0
+    assert ocs.frontend.sessions == 0
 
 
 class TestFaults:
@@ -269,7 +269,7 @@ class TestTelnet:
         assert said == bytes([IAC, WONT, 5, IAC, DONT, 6]).decode("latin-1")
 
     def test_announcements_are_for_those_who_are_logged_in(self, ocs, client):
-        ocs.front.announce("12:00 MOVING")
+        ocs.frontend.announce("12:00 MOVING")
         assert ocs.screen(client) == ""
 
 
@@ -287,7 +287,7 @@ class TestSsh:
         from sim.twins.wire.ssh_server import SshServer
 
         clock, faults = RealClock(), LineFaults()
-        front = CliFront(
+        frontend = CliFrontend(
             {r"count (\d+)": lambda typed: "\n".join("row" for _ in range(int(typed.match[1])))},
             Manner("ocs> "),
             clock=clock,
@@ -296,7 +296,7 @@ class TestSsh:
 
         async def serve(reader, writer):
             line = Line("ssh", 1, (reader, writer), faults=faults, transcript=Transcript(clock), clock=clock)
-            await front.converse(line)
+            await frontend.serve(line)
 
         async def run():
             server = SshServer(bound_socket("127.0.0.1", 0), account, serve)

@@ -61,13 +61,13 @@ class Writer:
         return
 
 
-def converse(*requests: bytes, faults: LineFaults | None = None, **options: Any) -> str:
+def serve(*requests: bytes, faults: LineFaults | None = None, **options: Any) -> str:
     """What a client hears who sends these and leaves."""
     server = HttpServer(ROUTES, **{"accounts": {"admin": "root", "viewer": "root"}, **options})
-    return converse_with(server, *requests, faults=faults)
+    return serve_with(server, *requests, faults=faults)
 
 
-def converse_with(server: HttpServer, *requests: bytes, faults: LineFaults | None = None) -> str:
+def serve_with(server: HttpServer, *requests: bytes, faults: LineFaults | None = None) -> str:
     async def run() -> str:
         clock, writer, reader = VirtualClock(), Writer(), asyncio.StreamReader()
         line = Line(
@@ -82,7 +82,7 @@ def converse_with(server: HttpServer, *requests: bytes, faults: LineFaults | Non
             reader.feed_data(request)
         reader.feed_eof()
         try:
-            await server.converse(line)
+            await server.serve(line)
         except ConnectionError:
             assert writer.is_closing()
         return writer.data.decode()
@@ -101,14 +101,14 @@ def statuses(heard: str) -> list[int]:
 
 
 def test_a_request_is_answered_by_its_route():
-    heard = converse(request("GET", "/ports/7?id=detail&x=a%20b", ADMIN))
+    heard = serve(request("GET", "/ports/7?id=detail&x=a%20b", ADMIN))
     assert heard.startswith("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
     assert heard.endswith('\r\n\r\n["7", {"id": "detail", "x": "a b"}]')
 
 
 def test_one_connection_carries_many_requests():
     three = request("GET", "/ports/1", ADMIN) + request("DELETE", "/ports/1", ADMIN)
-    heard = converse(three, request("PUT", "/ports/2", ADMIN, body='{"a": 1}'))
+    heard = serve(three, request("PUT", "/ports/2", ADMIN, body='{"a": 1}'))
     assert statuses(heard) == [200, 204, 201]
     assert heard.endswith('{"heard": {"a": 1}, "by": "admin"}')
 
@@ -116,7 +116,7 @@ def test_one_connection_carries_many_requests():
 def test_however_a_request_is_cut_it_is_the_same():
     whole = request("PUT", "/ports/2", ADMIN, body='{"a": 1}')
     pieces = [bytes([byte]) for byte in whole]
-    assert converse(*pieces) == converse(whole)
+    assert serve(*pieces) == serve(whole)
 
 
 @pytest.mark.parametrize(
@@ -134,60 +134,60 @@ def test_however_a_request_is_cut_it_is_the_same():
     ],
 )
 def test_what_cannot_be_answered_is_refused(asked, status):
-    assert statuses(converse(asked)) == [status]
+    assert statuses(serve(asked)) == [status]
 
 
 def test_after_noise_nothing_more_is_heard():
-    assert statuses(converse(b"\x00\r\n\r\n", request("GET", "/ports/1", ADMIN))) == [400]
+    assert statuses(serve(b"\x00\r\n\r\n", request("GET", "/ports/1", ADMIN))) == [400]
 
 
 def test_a_405_names_what_is_allowed():
-    assert "allow: delete, get, put\r\n" in converse(request("POST", "/ports/1", ADMIN)).lower()
+    assert "allow: delete, get, put\r\n" in serve(request("POST", "/ports/1", ADMIN)).lower()
 
 
 def test_a_401_says_how_to_log_in():
-    assert 'www-authenticate: basic realm="switch"' in converse(request("GET", "/ports/1")).lower()
+    assert 'www-authenticate: basic realm="switch"' in serve(request("GET", "/ports/1")).lower()
 
 
 def test_an_account_that_may_only_read():
     asked = (request("GET", "/ports/1", READER), request("DELETE", "/ports/1", READER))
-    assert statuses(converse(*asked, read_only={"viewer"})) == [200, 403]
+    assert statuses(serve(*asked, read_only={"viewer"})) == [200, 403]
 
 
 def test_without_accounts_everybody_may():
-    assert statuses(converse(request("DELETE", "/ports/1"), accounts=None)) == [204]
+    assert statuses(serve(request("DELETE", "/ports/1"), accounts=None)) == [204]
 
 
 def test_a_client_that_wants_the_end_gets_it():
     asked = request("GET", "/ports/1", ADMIN, "Connection: close") + request("GET", "/ports/1", ADMIN)
-    assert statuses(converse(asked)) == [200]
+    assert statuses(serve(asked)) == [200]
 
 
 def test_an_answer_to_head_has_no_body():
-    heard = converse(request("HEAD", "/ports", ADMIN))
+    heard = serve(request("HEAD", "/ports", ADMIN))
     assert heard.endswith("\r\n\r\n")
     assert "Content-Length: 5" in heard
 
 
 def test_too_long_a_body_is_refused():
     head = f"PUT /ports/1 HTTP/1.1\r\nHost: h\r\n{ADMIN}\r\nContent-Length: 9000000\r\n\r\n".encode()
-    assert statuses(converse(head + b"x" * 5_000_000)) == [413]
+    assert statuses(serve(head + b"x" * 5_000_000)) == [413]
 
 
 def test_a_login_hands_out_a_cookie_that_stands_for_it():
     server = HttpServer(ROUTES, accounts={"admin": "root"}, cookie="SID")
-    heard = converse_with(server, request("GET", "/ports/1", ADMIN))
+    heard = serve_with(server, request("GET", "/ports/1", ADMIN))
     cookie = re.search(r"Set-Cookie: (SID=\w+); Path=/", heard)[1]
     with_cookie = request("GET", "/ports/1", f"Cookie: other=1; {cookie}")
-    assert statuses(converse_with(server, with_cookie)) == [200]
+    assert statuses(serve_with(server, with_cookie)) == [200]
     assert server.expire_sessions() == 1
     stale = request("GET", "/ports/1", ADMIN, f"Cookie: {cookie}")
-    assert statuses(converse_with(server, stale)) == [401]
-    assert statuses(converse_with(server, request("GET", "/ports/1", ADMIN))) == [200]
+    assert statuses(serve_with(server, stale)) == [401]
+    assert statuses(serve_with(server, request("GET", "/ports/1", ADMIN))) == [200]
 
 
 def test_faults_of_the_line_reach_into_an_answer():
     asked = request("GET", "/ports/1", ADMIN)
-    assert converse(asked, faults=LineFaults(close_after_bytes=12)) == "HTTP/1.1 200"
-    assert converse(asked, faults=LineFaults(close_after_commands=1)) == ""
-    assert statuses(converse(asked + asked, faults=LineFaults(close_after_commands=2))) == [200]
+    assert serve(asked, faults=LineFaults(close_after_bytes=12)) == "HTTP/1.1 200"
+    assert serve(asked, faults=LineFaults(close_after_commands=1)) == ""
+    assert statuses(serve(asked + asked, faults=LineFaults(close_after_commands=2))) == [200]

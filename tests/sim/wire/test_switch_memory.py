@@ -1,6 +1,6 @@
 """A conversation without sockets is the conversation: same bytes, same faults, same endings, on virtual time.
 
-The front here is made up (it answers what it gets in capitals), so that what is tested is the ground of all families.
+The frontend here is made up (it answers what it gets in capitals), so that what is tested is common to all families.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from sim.models.clock import VirtualClock
 from sim.twins.plant import Plant
 from sim.twins.switch.settings import TwinSettings
-from sim.twins.switch.twin import Front, SwitchTwin
+from sim.twins.switch.twin import Frontend, SwitchTwin
 from sim.twins.wire.control import answer
 
 FLOOR_DBM = -60.0
@@ -25,7 +25,7 @@ class Shout:
     def __init__(self):
         self.asked = []
 
-    async def converse(self, line):
+    async def serve(self, line):
         while data := await line.read():
             await line.respond(lambda data=data: self.execute(data))
 
@@ -34,26 +34,26 @@ class Shout:
         return data.upper()
 
 
-def make(front):
+def make(frontend):
     clock = VirtualClock()
     settings = TwinSettings("ocs1", 4, 4, Plant({}), clock)
     device = settings.device(switch_time_s=0.02)
-    return SwitchTwin(device, {"shout": Front("made-up", front.converse)}), clock
+    return SwitchTwin(device, {"shout": Frontend("made-up", frontend.serve)}), clock
 
 
 def story(tell):
-    """Run `tell(twin, clock)` in a loop of its own, and close the twin; gives what the front was asked."""
-    front = Shout()
+    """Run `tell(twin, clock)` in a loop of its own, and close the twin; gives what the frontend was asked."""
+    frontend = Shout()
 
     async def run():
-        twin, clock = make(front)
+        twin, clock = make(frontend)
         try:
             await tell(twin, clock)
         finally:
             await twin.close()
 
     asyncio.run(run())
-    return front.asked
+    return frontend.asked
 
 
 async def do(twin, verb, **fields):

@@ -121,7 +121,7 @@ def simulate(
             break
         run.capacity[change.link] = change.capacity_bps / 8
     if not run.until(np.inf):
-        raise Stalled(run.told_stalled(fabric))
+        raise Stalled(run.describe_stalled(fabric))
     return run.result(graph, fabric)
 
 
@@ -194,7 +194,7 @@ class Run:
         """A number that grows with every round that begins and every task that ends."""
         return int(self.state.number[DONE] + self.state.number[ORDER])
 
-    def told_stalled(self, fabric: Fabric) -> str:
+    def describe_stalled(self, fabric: Fabric) -> str:
         """Which flow waits for which dead link."""
         messages = self.lowered.messages
         for flow in self.state.flows[: self.state.number[FLOWS]]:

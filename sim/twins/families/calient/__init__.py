@@ -12,12 +12,12 @@ from __future__ import annotations
 import zlib
 
 from sim.twins.families.calient.circuits import CircuitConfiguration
-from sim.twins.families.calient.rest_frontend import RestFront
+from sim.twins.families.calient.rest_frontend import RestFrontend
 from sim.twins.families.calient.tl1_frontend import PROMPT, CalientTl1
 from sim.twins.frontends.http_server import HttpServer
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.settings import SettingError, TwinSettings
-from sim.twins.switch.twin import Front, SwitchTwin
+from sim.twins.switch.twin import Frontend, SwitchTwin
 
 DEFAULT_SWITCH_TIME_S = 0.05
 MOST_PORTS = 320
@@ -42,7 +42,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         device,
         {
             **_tl1_ways(tl1, echo=_says_yes(settings, "echo")),
-            "rest": Front("calient+rest", server.converse),
+            "rest": Frontend("calient+rest", server.serve),
         },
         expire=lambda: tl1.expire() + server.expire_sessions(),
         faults={**configuration.faults(), **tl1.faults(), **rest.faults()},
@@ -66,8 +66,8 @@ def _tl1(
 
 def _rest(
     device: SwitchDevice, configuration: CircuitConfiguration, settings: TwinSettings, serial: str
-) -> RestFront:
-    return RestFront(
+) -> RestFrontend:
+    return RestFrontend(
         device,
         configuration,
         serial=serial,
@@ -76,11 +76,11 @@ def _rest(
     )
 
 
-def _tl1_ways(tl1: CalientTl1, *, echo: bool) -> dict[str, Front]:
+def _tl1_ways(tl1: CalientTl1, *, echo: bool) -> dict[str, Frontend]:
     """One interpreter behind the port for machines and the port for people."""
     return {
-        "tl1": Front("calient+tl1", tl1.serve, max_sessions_here=False),
-        "tl1-interactive": Front(
+        "tl1": Frontend("calient+tl1", tl1.serve, max_sessions_here=False),
+        "tl1-interactive": Frontend(
             "calient+tl1",
             lambda line: tl1.serve(line, greeting=PROMPT, prompt=PROMPT, echo=echo),
             max_sessions_here=False,

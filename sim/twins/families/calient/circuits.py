@@ -188,6 +188,6 @@ class CircuitConfiguration:
 
     def _darken(self, pair: Pair) -> None:
         for port in pair:
-            self._device.matrix.require_port(port)
+            self._device.matrix.check_port(port)
         self.dark.add(pair)
         self._device.faults.fired["oc_fail"] += pair in self._device.matrix.connections.items()

@@ -23,7 +23,7 @@ _LONGEST_BULK = 2048
 Item = dict[str, str]
 
 
-class RestFront:
+class RestFrontend:
     """Executes requests on a device. One for all clients.
 
     What nobody has published: whether a change is answered only when the mirrors have arrived (`waits`), and whether

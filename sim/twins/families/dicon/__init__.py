@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from sim.twins.frontends.scpi_instrument import Handler, Instrument, Style, whole_numbers
 from sim.twins.switch.banks import BankDevice, WrongReply, bank_device
 from sim.twins.switch.settings import TwinSettings
-from sim.twins.switch.twin import Front, SwitchTwin
+from sim.twins.switch.twin import Frontend, SwitchTwin
 
 DEFAULT_SWITCH_TIME_S = 0.015
 DEFAULT_BAUD = 9600
@@ -38,11 +38,11 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         commands = {**commands, "*IDN?": lambda *_: f"DiCon Fiberoptics Inc,MXS-9100,{serial},1.04"}
     instrument = Instrument(commands, style)
     options = {"banks": str(device.banks), "channels": str(device.channels)}
-    fronts = {
-        "scpi": Front("dicon+scpi", instrument.converse, options=options),
-        "serial": Front("dicon+serial", instrument.converse, wire="serial", baud=baud, options=options),
+    frontends = {
+        "scpi": Frontend("dicon+scpi", instrument.serve, options=options),
+        "serial": Frontend("dicon+serial", instrument.serve, wire="serial", baud=baud, options=options),
     }
-    return SwitchTwin(device, fronts, faults=wrong.faults(), on_boot=instrument.errors.clear)
+    return SwitchTwin(device, frontends, faults=wrong.faults(), on_boot=instrument.errors.clear)
 
 
 class _Commands:

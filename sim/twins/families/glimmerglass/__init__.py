@@ -14,7 +14,7 @@ from sim.twins.families.glimmerglass.tl1_frontend import GlimmerglassTl1, Quirks
 from sim.twins.families.glimmerglass.tl1_syntax import PROMPT
 from sim.twins.switch.matrix import WhenOccupied
 from sim.twins.switch.settings import TwinSettings
-from sim.twins.switch.twin import Front, SwitchTwin
+from sim.twins.switch.twin import Frontend, SwitchTwin
 
 DEFAULT_SWITCH_TIME_S = 0.02
 
@@ -43,7 +43,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     )
     greeting = PROMPT.encode()
     frontends = {
-        "tl1": Front(
+        "tl1": Frontend(
             "glimmerglass+tl1", lambda line: tl1.serve(line, greeting=greeting), max_sessions_here=False
         )
     }

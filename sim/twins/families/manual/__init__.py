@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sim.twins.families.manual.person import Person
 from sim.twins.switch.settings import TwinSettings
-from sim.twins.switch.twin import Front, SwitchTwin
+from sim.twins.switch.twin import Frontend, SwitchTwin
 
 CORD_TIME_S = 30.0
 
@@ -20,10 +20,10 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     device = settings.device(switch_time_s=0.0)
     device.switch_time_s = 0.0  # a cord is dark only while he holds it
     person = Person(device, cord_time_s=cord_time_s)
-    front = Front(
+    frontend = Frontend(
         "manual",
-        person.converse,
+        person.serve,
         file="panel.json",
         options={"size": f"{settings.inputs}x{settings.outputs}", "name": f"SIM{settings.name}"},
     )
-    return SwitchTwin(device, {"operator": front}, faults=person.faults())
+    return SwitchTwin(device, {"operator": frontend}, faults=person.faults())

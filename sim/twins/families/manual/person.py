@@ -41,7 +41,7 @@ class Person:
     def _set_refusals(self, request: Request | None) -> None:
         self._refusals = request.whole("count", 1) if request else 0
 
-    async def converse(self, line: Line) -> None:
+    async def serve(self, line: Line) -> None:
         """Listen to one caller until he hangs up."""
         rest = b""
         while data := await line.read():

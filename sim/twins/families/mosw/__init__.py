@@ -14,7 +14,7 @@ from sim.twins.frontends.scpi_errors import ErrorQueue, ScpiError
 from sim.twins.frontends.scpi_instrument import Handler, Instrument, Style, whole_numbers
 from sim.twins.switch.banks import BankDevice, WrongReply, bank_device
 from sim.twins.switch.settings import TwinSettings
-from sim.twins.switch.twin import Front, SwitchTwin
+from sim.twins.switch.twin import Frontend, SwitchTwin
 
 DEFAULT_SWITCH_TIME_S = 0.02
 LOWEST_READING_DBM = -100.0
@@ -32,8 +32,8 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     table = {**commands.table(), "*IDN?": lambda *_: f"VIAVI,mOSW-C1,{serial},2.10"}
     instrument = Instrument(table, Style(answer_end="\n"), errors)
     options = {"banks": str(device.banks), "channels": str(device.channels)}
-    fronts = {"scpi": Front("mosw+scpi", instrument.converse, options=options)}
-    return SwitchTwin(device, fronts, faults=wrong.faults(), on_boot=errors.clear)
+    frontends = {"scpi": Frontend("mosw+scpi", instrument.serve, options=options)}
+    return SwitchTwin(device, frontends, faults=wrong.faults(), on_boot=errors.clear)
 
 
 class _Commands:

@@ -32,7 +32,7 @@ _PRODUCT = "optical-switch:product-information"
 _STATUSES = {"ENABLED": False, "DISABLED": True}
 
 
-class RestFront:
+class RestFrontend:
     """Executes requests on a device. One for all clients.
 
     The ETag of the cross-connects changes with every change of them, whoever made it, and a request with
@@ -146,7 +146,7 @@ class RestFront:
 
     def _circuit(self, request: HttpRequest) -> tuple[int, int]:
         source = whole_number(request.captured[0])
-        self._matrix.require_input(source)
+        self._matrix.check_input(source)
         output = self._matrix.connections.get(source)
         named = request.captured[1]
         if output is None or (named and whole_number(named) != output):
@@ -173,7 +173,7 @@ class RestFront:
     # -- ports
 
     def _port(self, port: int) -> HttpAnswer:
-        self._matrix.require_port(port)
+        self._matrix.check_port(port)
         return _document("optical-switch:port", [self._port_entry(port)])
 
     def _port_entry(self, port: int) -> dict[str, Any]:
@@ -184,7 +184,7 @@ class RestFront:
 
     def _put_port(self, request: HttpRequest) -> HttpAnswer:
         port = whole_number(request.captured[0])
-        self._matrix.require_port(port)
+        self._matrix.check_port(port)
         entry = only_entry(body_of(request, "optical-switch:port"))
         status = entry.get("status", "ENABLED")
         if not isinstance(status, str) or status not in _STATUSES:

@@ -39,7 +39,7 @@ _NUMBER_OF: Mapping[Reason, int] = {
 Handler = Callable[[Sequence[str]], str | Awaitable[str] | None]
 
 
-class ScpiFront:
+class ScpiFrontend:
     """Executes lines of SCPI on a device. One for all clients: they share state and error queue.
 
     `separate_lines` answers each query of a chain on a line of its own instead of joined by `;`
@@ -211,7 +211,7 @@ class ScpiFront:
     def _known_ports(self, text: str) -> list[int]:
         ports = port_list(text)
         for port in ports:
-            self._matrix.require_port(port)
+            self._matrix.check_port(port)
         return ports
 
     def _boot_mode(self, texts: Sequence[str]) -> None:

@@ -135,5 +135,5 @@ class PolatisTl1(Tl1Frontend):
             return [f"{source},{output}" for source, output in connections.items()]
         wanted = set(aid_ports(command.aid))
         for port in wanted:
-            self.device.matrix.require_port(port)
+            self.device.matrix.check_port(port)
         return [f"{source},{output}" for source, output in connections.items() if wanted & {source, output}]

@@ -80,7 +80,7 @@ class PortCommands:
     def _ports(self, command: Command) -> list[int]:
         ports = list(self._matrix.ports) if command.aid.upper() == "ALL" else aid_ports(command.aid)
         for port in ports:
-            self._matrix.require_port(port)
+            self._matrix.check_port(port)
         return ports
 
     def _each(self, command: Command, show: Callable[[int], str]) -> Lines:
@@ -153,13 +153,13 @@ class PortCommands:
 
     def attenuation(self, port: int) -> AttenuatorSetting:
         """What was asked of the attenuator of an output. Raises `Denied` (IICM) for an input."""
-        self._require_output(port)
+        self._check_output(port)
         return self._settings.get(port, AttenuatorSetting())
 
     def _set_attenuators(self, command: Command) -> Lines:
         ports = self._ports(command)
         for port in ports:
-            self._require_output(port)
+            self._check_output(port)
         setting = self._setting(command)
         return self._set(lambda: self._attenuate(ports, setting))
 
@@ -180,7 +180,7 @@ class PortCommands:
         if abs(level) > _LEVEL_RANGE_DB:
             raise Denied("IDRG", f"level {level} is out of range")
         if reference:
-            self._matrix.require_port(reference)
+            self._matrix.check_port(reference)
         return AttenuatorSetting(mode, level, reference)
 
     def _attenuator(self, port: int, setting: AttenuatorSetting) -> Attenuator:
@@ -205,7 +205,7 @@ class PortCommands:
         self._device.republish()
         return self._device.power_dbm(port)
 
-    def _require_output(self, port: int) -> None:
+    def _check_output(self, port: int) -> None:
         if self._matrix.is_input(port):
             raise Denied("IICM", f"port {port} has no attenuator")
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import zlib
 
-from sim.twins.families.polatis.rest_frontend import RestFront
-from sim.twins.families.polatis.scpi_frontend import ScpiFront
+from sim.twins.families.polatis.rest_frontend import RestFrontend
+from sim.twins.families.polatis.scpi_frontend import ScpiFrontend
 from sim.twins.families.polatis.scpi_syntax import LineReader
 from sim.twins.families.polatis.tl1_frontend import PolatisTl1
 from sim.twins.frontends.http_server import HttpServer
 from sim.twins.frontends.scpi_errors import ScpiError
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.settings import TwinSettings
-from sim.twins.switch.twin import Front, SwitchTwin
+from sim.twins.switch.twin import Frontend, SwitchTwin
 from sim.twins.wire.line import Line
 
 FIRMWARE = "6.5.2.18"
@@ -34,19 +34,19 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     device = _device(settings)
     model = f"I-OST-{settings.inputs}x{settings.outputs}-LU1-DMHNS-801"
     serial = f"SIM{zlib.crc32(settings.name.encode()) % 1_000_000:06d}"
-    scpi = ScpiFront(
+    scpi = ScpiFrontend(
         device,
         identity=f"Polatis,{model},{serial},{FIRMWARE}",
         network=lambda: _network(made.host_of("scpi")),
         separate_lines=settings.flag("separate_lines"),
     )
     tl1 = _tl1(device, settings, model, serial)
-    fronts = {
+    frontends = {
         **_scpi_ways(scpi, baud=int(settings.number("baud", DEFAULT_BAUD))),
-        "tl1": Front("polatis+tl1", tl1.serve, max_sessions_here=False),
-        "rest": Front("polatis+rest", _rest(device, settings, model, serial).converse),
+        "tl1": Frontend("polatis+tl1", tl1.serve, max_sessions_here=False),
+        "rest": Frontend("polatis+rest", _rest(device, settings, model, serial).serve),
     }
-    made = SwitchTwin(device, fronts, expire=tl1.expire, on_boot=scpi.errors.clear)
+    made = SwitchTwin(device, frontends, expire=tl1.expire, on_boot=scpi.errors.clear)
     return made
 
 
@@ -59,13 +59,13 @@ def _device(settings: TwinSettings) -> SwitchDevice:
     )
 
 
-def _scpi_ways(scpi: ScpiFront, *, baud: int) -> dict[str, Front]:
+def _scpi_ways(scpi: ScpiFrontend, *, baud: int) -> dict[str, Frontend]:
     """One interpreter behind a socket and a serial line."""
     return {
-        "scpi": Front("polatis+scpi", lambda line: _converse_scpi(scpi, line)),
-        "serial": Front(
+        "scpi": Frontend("polatis+scpi", lambda line: _serve_scpi(scpi, line)),
+        "serial": Frontend(
             "polatis+serial",
-            lambda line: _converse_scpi(scpi, line, ending=b"\r"),
+            lambda line: _serve_scpi(scpi, line, ending=b"\r"),
             wire="serial",
             baud=baud,
             max_sessions_here=False,
@@ -91,26 +91,26 @@ def _rest(device: SwitchDevice, settings: TwinSettings, model: str, serial: str)
         "model-name": model,
         "software-version": FIRMWARE,
     }
-    rest = RestFront(device, product=product, post_vanishes_s=settings.number("post_vanishes_s", 0.0))
+    rest = RestFrontend(device, product=product, post_vanishes_s=settings.number("post_vanishes_s", 0.0))
     return HttpServer(rest.routes(), accounts=dict([settings.account(*FACTORY_ACCOUNT)]))
 
 
-async def _converse_scpi(front: ScpiFront, line: Line, *, ending: bytes = b"\r\n") -> None:
+async def _serve_scpi(frontend: ScpiFrontend, line: Line, *, ending: bytes = b"\r\n") -> None:
     commands = LineReader()
     while data := await line.read():
-        for text in _complete_lines(front, commands, data):
-            await line.respond(lambda text=text: _answer(front, text, ending))  # type: ignore[misc]
+        for text in _complete_lines(frontend, commands, data):
+            await line.respond(lambda text=text: _answer(frontend, text, ending))  # type: ignore[misc]
 
 
-async def _answer(front: ScpiFront, text: str, ending: bytes) -> bytes:
-    return (await front.execute(text)).replace(b"\r\n", ending)
+async def _answer(frontend: ScpiFrontend, text: str, ending: bytes) -> bytes:
+    return (await frontend.execute(text)).replace(b"\r\n", ending)
 
 
-def _complete_lines(front: ScpiFront, commands: LineReader, data: bytes) -> list[str]:
+def _complete_lines(frontend: ScpiFrontend, commands: LineReader, data: bytes) -> list[str]:
     try:
         return commands.feed(data)
     except ScpiError as error:
-        front.report(error)
+        frontend.report(error)
         return []
 
 

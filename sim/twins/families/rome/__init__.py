@@ -23,15 +23,15 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from sim.twins.families.rome.cabinet import Cabinet, Character
+from sim.twins.families.rome.cabinet import Cabinet, Quirks
 from sim.twins.families.rome.commands import Commands, TableFaults
 from sim.twins.families.rome.syntax import Manner as Printing
 from sim.twins.families.rome.syntax import Printer
-from sim.twins.frontends.cli import CliFaults, CliFront, Manner
+from sim.twins.frontends.cli import CliFaults, CliFrontend, Manner
 from sim.twins.frontends.telnet import over_telnet
 from sim.twins.switch.robot import Robot
 from sim.twins.switch.settings import TwinSettings
-from sim.twins.switch.twin import Front, SwitchTwin
+from sim.twins.switch.twin import Frontend, SwitchTwin
 
 MOVE_S = 40.0
 HOMING_S = 60.0
@@ -66,34 +66,34 @@ def afm(settings: TwinSettings) -> SwitchTwin:
 def _twin(settings: TwinSettings, manner: Printing) -> SwitchTwin:
     device = settings.patch_panel()
     robot = Robot(device, move_s=settings.move_s(MOVE_S), homing_s=settings.number("homing_s", HOMING_S))
-    fronts: list[CliFront] = []
+    frontends: list[CliFrontend] = []
 
     def say(*lines: str) -> None:
-        for front in fronts:
-            front.announce(*lines)
+        for frontend in frontends:
+            frontend.announce(*lines)
 
-    cabinet = Cabinet(device, robot, _character(settings), say)
+    cabinet = Cabinet(device, robot, _quirks(settings), say)
     cli_faults, table_faults = CliFaults(device.faults), TableFaults(device.faults)
     commands = _commands(settings, cabinet, manner, table_faults)
     account = settings.account("admin", "admin")
     ssh = _command_line(settings, commands, cli_faults, _manner(settings, commands.name, manner, account[0]))
     telnet = _command_line(settings, commands, cli_faults, replace(ssh.manner, account=account))
-    fronts += [ssh, telnet]
+    frontends += [ssh, telnet]
     scheme = manner.lower()
     return SwitchTwin(
         device,
         {
-            "cli": Front(f"{scheme}+cli", ssh.converse, wire="ssh", account=account),
-            "telnet": Front(f"{scheme}+telnet", over_telnet(telnet), wire="telnet"),
+            "cli": Frontend(f"{scheme}+cli", ssh.serve, wire="ssh", account=account),
+            "telnet": Frontend(f"{scheme}+telnet", over_telnet(telnet), wire="telnet"),
         },
-        expire=lambda: sum(front.expire() for front in fronts),
+        expire=lambda: sum(frontend.expire() for frontend in frontends),
         verbs=robot.verbs(),
         faults={**robot.faults(), **cli_faults.table(), **table_faults.table()},
     )
 
 
-def _character(settings: TwinSettings) -> Character:
-    return Character(
+def _quirks(settings: TwinSettings) -> Quirks:
+    return Quirks(
         matrices=int(settings.choice("matrices", "1", "2")),
         announces_jam=settings.choice("jam", "announced", "silent") == "announced",
         validates_at_once=settings.choice("validation", "at_once", "in_turn") == "at_once",
@@ -129,8 +129,10 @@ def _manner(settings: TwinSettings, name: str, manner: Printing, user: str) -> M
     )
 
 
-def _command_line(settings: TwinSettings, commands: Commands, faults: CliFaults, manner: Manner) -> CliFront:
-    return CliFront(
+def _command_line(
+    settings: TwinSettings, commands: Commands, faults: CliFaults, manner: Manner
+) -> CliFrontend:
+    return CliFrontend(
         commands.table(),
         manner,
         clock=settings.clock,

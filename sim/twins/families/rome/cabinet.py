@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from sim.twins.frontends.cli import CommandError
 from sim.twins.switch.device import Change, SwitchDevice
 from sim.twins.switch.matrix import Pair, Refused
 from sim.twins.switch.robot import Event, Job, Kind, Robot
@@ -20,12 +21,8 @@ _NAME = re.compile(r"(?P<side>[EW])(?P<number>\d+)")
 _OPERATION = {"connect": "CONNECTING", "disconnect": "DISCONNECTING"}
 
 
-class Complaint(Exception):
-    """The device refuses; the message is what it prints."""
-
-
 @dataclass(frozen=True, slots=True)
-class Character:
+class Quirks:
     """What the published material leaves open: `announces_jam` in words, `validates_at_once` before queueing."""
 
     matrices: int
@@ -36,13 +33,11 @@ class Character:
 class Cabinet:
     """One cabinet with one arm; `say` shows lines to everybody."""
 
-    def __init__(
-        self, device: SwitchDevice, robot: Robot, character: Character, say: Callable[..., None]
-    ) -> None:
+    def __init__(self, device: SwitchDevice, robot: Robot, quirks: Quirks, say: Callable[..., None]) -> None:
         self.device = device
         self.robot = robot
         self.since: dict[Pair, str] = {}
-        self._character = character
+        self._quirks = quirks
         self._say = say
         self._ran: set[int] = set()
         self._places = {port: self._place(port) for port in device.matrix.ports}
@@ -65,7 +60,7 @@ class Cabinet:
     def matrices(self) -> dict[str, tuple[int, int]]:
         """E and W ports of each matrix by its letter."""
         east, west = self.sizes
-        if self._character.matrices == 1:
+        if self._quirks.matrices == 1:
             return {"A": (east, west)}
         return {"A": (east // 2, west // 2), "B": (east - east // 2, west - west // 2)}
 
@@ -98,32 +93,32 @@ class Cabinet:
         return f"{self.name(port)}[{self.place(port)}]"
 
     def port(self, name: str) -> int:
-        """The port of a name. Raises `Complaint`."""
+        """The port of a name. Raises `CommandError`."""
         match = _NAME.fullmatch(name)
         sizes = dict(zip("EW", self.sizes, strict=True))
         if match is None or not 1 <= int(match["number"]) <= sizes[match["side"]]:
-            raise Complaint(f"Error: no port {name}")
+            raise CommandError(f"Error: no port {name}")
         return int(match["number"]) + (self.sizes[0] if match["side"] == "W" else 0)
 
     def pairs(self, one: str, other: str) -> list[Pair]:
-        """The circuits that two names ask for: E and W give one, logical names one each way. Raises `Complaint`."""
+        """The circuits that two names ask for: E and W give one, logical names one each way. Raises `CommandError`."""
         if one[0] in "EW" and other[0] in "EW":
             if one[0] == other[0]:
-                raise Complaint("Error: ports are on the same side")
+                raise CommandError("Error: ports are on the same side")
             east, west = sorted((one, other))
             pairs = [(self.port(east), self.port(west))]
         else:
             here, there = self._logical_port(one), self._logical_port(other)
             pairs = [(here[0], there[1]), (there[0], here[1])]
         if any(self.matrix_of(source) != self.matrix_of(output) for source, output in pairs):
-            raise Complaint("Ports are not of the same matrix")
+            raise CommandError("Ports are not of the same matrix")
         return pairs
 
     def _logical_port(self, name: str) -> Pair:
-        """The E and W port of a logical name. Raises `Complaint`."""
+        """The E and W port of a logical name. Raises `CommandError`."""
         east, west = self.port(f"E{name[1:]}"), self.port(f"W{name[1:]}")
         if name not in {self.logical(east), self.logical(west)}:
-            raise Complaint(f"Error: no port {name}")
+            raise CommandError(f"Error: no port {name}")
         return east, west
 
     def is_in_process(self, port: int) -> bool:
@@ -134,9 +129,9 @@ class Cabinet:
     # -- what may be commanded
 
     def request(self, kind: Kind, one: str, other: str, user: str) -> str:
-        """Put a request into the queue; gives what is answered. Raises `Complaint`."""
+        """Put a request into the queue; gives what is answered. Raises `CommandError`."""
         pairs = self.pairs(one, other)
-        if self._character.validates_at_once:
+        if self._quirks.validates_at_once:
             for pair in pairs:
                 if not self._is_valid(kind, pair):
                     self._report_invalid(kind, pair)
@@ -173,7 +168,7 @@ class Cabinet:
         if event == "running":
             self._ran.add(job.number)
             self._say(f"{self.now} {_OPERATION[job.kind]}...")
-        elif event == "jammed" and self._character.announces_jam:
+        elif event == "jammed" and self._quirks.announces_jam:
             self._say(f"{self.now} Multiple Cross Connect Severe Failure")
         elif event in {"done", "skipped", "failed"}:
             self._report_end(event, job)

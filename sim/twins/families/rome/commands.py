@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sim.twins.families.rome.cabinet import Cabinet, Complaint
+from sim.twins.families.rome.cabinet import Cabinet
 from sim.twins.families.rome.syntax import Printer
-from sim.twins.frontends.cli import Handler, Typed
+from sim.twins.frontends.cli import CommandError, Handler, Typed
 from sim.twins.switch.fault_board import Fault
 from sim.twins.switch.robot import Kind
 from sim.twins.wire.faults import LineFaults
@@ -79,8 +79,8 @@ class Commands:
                 return ""
             try:
                 return do(typed)
-            except Complaint as complaint:
-                return str(complaint)
+            except CommandError as error:
+                return str(error)
 
         return handler
 

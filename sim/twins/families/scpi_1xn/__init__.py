@@ -15,7 +15,7 @@ from sim.twins.frontends.scpi_errors import ErrorQueue
 from sim.twins.frontends.scpi_instrument import Handler, Instrument, Style, whole_numbers
 from sim.twins.switch.banks import BankDevice, WrongReply, bank_device
 from sim.twins.switch.settings import TwinSettings
-from sim.twins.switch.twin import Front, SwitchTwin
+from sim.twins.switch.twin import Frontend, SwitchTwin
 
 DEFAULT_SWITCH_TIME_S = 0.02
 
@@ -23,7 +23,7 @@ _ENDS = {"lf": "\n", "cr": "\r", "crlf": "\r\n"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Character:
+class _Quirks:
     """What the options choose of a make."""
 
     make: str
@@ -38,33 +38,33 @@ class _Character:
 class _Make:
     """Commands of a make, its line end and the rate of its serial line in baud."""
 
-    table: Callable[[_Character, TwinSettings, BankDevice, WrongReply, ErrorQueue], Mapping[str, Handler]]
+    table: Callable[[_Quirks, TwinSettings, BankDevice, WrongReply, ErrorQueue], Mapping[str, Handler]]
     end: str
     baud: int
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
     """A simulated bank; `size` 2x16 is two switches 1x8, which SCPI only can tell apart. Raises `SettingError`."""
-    chosen = _character(settings)
+    chosen = _quirks(settings)
     device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong, errors = WrongReply(device), ErrorQueue()
     table = _MAKES[chosen.make].table(chosen, settings, device, wrong, errors)
     end = _ENDS[chosen.end]
     instrument = Instrument(table, Style(end[-1:].encode(), end), errors)
     options = {"banks": str(device.banks), "channels": str(device.channels), **_words(chosen)}
-    scheme, converse = "scpi-1xn", instrument.converse
-    fronts = {
-        "scpi": Front(scheme, converse, options=options),
-        "serial": Front(f"{scheme}+serial", converse, wire="serial", baud=chosen.baud, options=options),
+    scheme, serve = "scpi-1xn", instrument.serve
+    frontends = {
+        "scpi": Frontend(scheme, serve, options=options),
+        "serial": Frontend(f"{scheme}+serial", serve, wire="serial", baud=chosen.baud, options=options),
     }
-    return SwitchTwin(device, fronts, faults=wrong.faults(), on_boot=errors.clear)
+    return SwitchTwin(device, frontends, faults=wrong.faults(), on_boot=errors.clear)
 
 
-def _character(settings: TwinSettings) -> _Character:
+def _quirks(settings: TwinSettings) -> _Quirks:
     settings.only("make", "header", "end", "errors", "identity", "baud")
     make = settings.choice("make", *_MAKES)
     default = "ROUTe#:CHANnel" if settings.inputs > 1 else "ROUTe:CHANnel"
-    return _Character(
+    return _Quirks(
         make,
         settings.options.get("header", default).removeprefix(":"),
         settings.choice("end", _MAKES[make].end, *_ENDS),
@@ -74,7 +74,7 @@ def _character(settings: TwinSettings) -> _Character:
     )
 
 
-def _words(chosen: _Character) -> dict[str, str]:
+def _words(chosen: _Quirks) -> dict[str, str]:
     """What an address must say of the commands, in the words of whoever drives this device."""
     options = {} if chosen.end == _MAKES[chosen.make].end else {"end": chosen.end}
     if chosen.make != "scpi":
@@ -86,7 +86,7 @@ def _words(chosen: _Character) -> dict[str, str]:
 
 
 def _scpi(
-    chosen: _Character, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
+    chosen: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
 ) -> Mapping[str, Handler]:
     def select(numbers: Sequence[int], texts: Sequence[str]) -> None:
         (channel,) = whole_numbers(texts, 1)
@@ -105,7 +105,7 @@ def _scpi(
 
 
 def _leoni(
-    chosen: _Character, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
+    chosen: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
 ) -> Mapping[str, Handler]:
     """`ch?` -> `2`, `ch3` silent, `firmware?` -> `ver3.27` (manual, page 8)."""
     del chosen, settings, errors
@@ -117,7 +117,7 @@ def _leoni(
 
 
 def _thorlabs(
-    chosen: _Character, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
+    chosen: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
 ) -> Mapping[str, Handler]:
     """`S 2` silent, `S?` -> `2` (assumptions)."""
     del chosen, settings, errors

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from sim.twins.families.sonic.commands import Commands
 from sim.twins.families.sonic.configuration import Books
-from sim.twins.frontends.cli import CliFaults, CliFront, Manner
+from sim.twins.frontends.cli import CliFaults, CliFrontend, Manner
 from sim.twins.switch.settings import TwinSettings
-from sim.twins.switch.twin import Front, SwitchTwin
+from sim.twins.switch.twin import Frontend, SwitchTwin
 
 TUNING_S = 0.1
 
@@ -27,10 +27,10 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     account = settings.account("admin", "YourPaSsWoRd")
     device = settings.device(switch_time_s=TUNING_S)
     device.set_boot_mode("AUTOSAVE")
-    books = Books(device)
+    configuration = Books(device)
     faults = CliFaults(device.faults)
-    cli = CliFront(
-        Commands(books, settings.name).table(),
+    cli = CliFrontend(
+        Commands(configuration, settings.name).table(),
         Manner(
             f"{account[0]}@sonic:~{'#' if account[0] == 'root' else '$'} ",
             user=account[0],
@@ -44,8 +44,8 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     )
     return SwitchTwin(
         device,
-        {"cli": Front("sonic-ocs", cli.converse, wire="ssh", account=account)},
+        {"cli": Frontend("sonic-ocs", cli.serve, wire="ssh", account=account)},
         expire=cli.expire,
-        faults={**books.faults(), **faults.table()},
-        on_boot=books.forget_ghosts,
+        faults={**configuration.faults(), **faults.table()},
+        on_boot=configuration.forget_ghosts,
     )

@@ -6,9 +6,9 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from sim.twins.families.sonic.configuration import Books, Mode, Objection, refusal_text
+from sim.twins.families.sonic.configuration import Books, Mode, refusal_text
 from sim.twins.families.sonic.syntax import Invalid, Pair, pair_name, parse_pairs, port_name, table
-from sim.twins.frontends.cli import Handler, Typed
+from sim.twins.frontends.cli import CommandError, Handler, Typed
 from sim.twins.switch.matrix import Refused
 
 VERSION = "SONiC.simulated.0-ocs"
@@ -19,10 +19,10 @@ _SUCCESS = "cross-connect succeeded"
 class Commands:
     """What a user can type; `user` root needs no sudo."""
 
-    def __init__(self, books: Books, name: str) -> None:
-        self._books = books
+    def __init__(self, configuration: Books, name: str) -> None:
+        self._configuration = configuration
         self._name = name
-        self._matrix = books.device.matrix
+        self._matrix = configuration.device.matrix
 
     def table(self) -> Mapping[str, Handler]:
         """The commands by pattern."""
@@ -48,8 +48,8 @@ class Commands:
                 return "Root privileges are required for this operation"
             try:
                 return change(typed)
-            except (Invalid, Objection) as objection:
-                return str(objection)
+            except (Invalid, CommandError) as error:
+                return str(error)
             except Refused as refusal:
                 return refusal_text(refusal, self._matrix.inputs)
 
@@ -61,11 +61,11 @@ class Commands:
         return parse_pairs(typed.match["pairs"], self._matrix.inputs, self._matrix.outputs)
 
     def _add(self, typed: Typed) -> str:
-        self._books.add(self._pairs(typed), cast("Mode", typed.match["mode"] or "update"))
+        self._configuration.add(self._pairs(typed), cast("Mode", typed.match["mode"] or "update"))
         return f"add {_SUCCESS}"
 
     def _delete(self, typed: Typed) -> str:
-        self._books.delete(self._pairs(typed))
+        self._configuration.delete(self._pairs(typed))
         return f"delete {_SUCCESS}"
 
     def _port(self, typed: Typed) -> int:
@@ -76,11 +76,11 @@ class Commands:
         return names[name]
 
     def _force(self, typed: Typed) -> str:
-        self._books.force(self._port(typed), blocked=typed.match["state"] == "force_blocked")
+        self._configuration.force(self._port(typed), blocked=typed.match["state"] == "force_blocked")
         return ""
 
     def _label(self, typed: Typed) -> str:
-        self._books.device.labels[self._port(typed)] = typed.match["label"]
+        self._configuration.device.labels[self._port(typed)] = typed.match["label"]
         return ""
 
     # -- tables
@@ -90,13 +90,15 @@ class Commands:
         return [pair_name(pair, inputs), port_name(pair[0], inputs), port_name(pair[1], inputs)]
 
     def _cross_connects(self) -> str:
-        return table(["id", "a_side", "b_side"], [self._row(pair) for pair in sorted(self._books.configured)])
+        return table(
+            ["id", "a_side", "b_side"], [self._row(pair) for pair in sorted(self._configuration.configured)]
+        )
 
     def _status(self) -> str:
         head = ["id", "a_side", "b_side", "a_side_status", "b_side_status"]
         rows = [
-            self._row(pair) + [self._books.state(pair, port) for port in pair]
-            for pair in sorted(self._books.hardware)
+            self._row(pair) + [self._configuration.state(pair, port) for port in pair]
+            for pair in sorted(self._configuration.hardware)
         ]
         return table(head, rows)
 
@@ -106,7 +108,7 @@ class Commands:
         return sorted(self._matrix.ports, key=lambda port: (port - inputs * (port > inputs), port > inputs))
 
     def _ports(self) -> str:
-        device, inputs = self._books.device, self._matrix.inputs
+        device, inputs = self._configuration.device, self._matrix.inputs
         forced = self._matrix.disabled | self._matrix.locked
         rows = [
             [
@@ -129,7 +131,7 @@ class Commands:
         state = "failed" if port in matrix.failed else "blocked"
         if peer is not None:
             pair = (port, peer) if port <= inputs else (peer, port)
-            target, state = port_name(peer, inputs), self._books.state(pair, port)
+            target, state = port_name(peer, inputs), self._configuration.state(pair, port)
         return [port_name(port, inputs), "LC UPC", pin, target, state]
 
     def _version(self) -> str:

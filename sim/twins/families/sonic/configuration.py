@@ -1,4 +1,4 @@
-"""The two books of a SONiC switch: what is configured, and what the hardware holds.
+"""The two configuration of a SONiC switch: what is configured, and what the hardware holds.
 
 The hardware is the `SwitchDevice`. The configuration follows it where somebody else changes it; a ghost is in the
 hardware only, and what a broken mirror never made is in the configuration only.
@@ -10,16 +10,13 @@ from collections.abc import Collection, Iterable
 from typing import Literal
 
 from sim.twins.families.sonic.syntax import Pair, pair_name, port_name
+from sim.twins.frontends.cli import CommandError
 from sim.twins.switch.device import Change, SwitchDevice
 from sim.twins.switch.fault_board import Fault
 from sim.twins.switch.matrix import Reason, Refused
 from sim.twins.wire.control import Request, VerbError
 
 Mode = Literal["safe", "update", "overwrite"]
-
-
-class Objection(Exception):
-    """The device will not do it; the message is what it prints."""
 
 
 class Books:
@@ -51,29 +48,29 @@ class Books:
         return "tuning" if usable and pair[0] not in self.device.lit else "tuned"
 
     def add(self, pairs: Collection[Pair], mode: Mode) -> None:
-        """Configure cross-connects: all of them or none. Raises `Objection`, `Refused`."""
+        """Configure cross-connects: all of them or none. Raises `CommandError`, `Refused`."""
         if self.device.faults.take_dropped_command():
             return
         in_the_way = self._in_the_way(pairs)
         if in_the_way and mode == "safe":
             used = pair_name(min(in_the_way), self.device.matrix.inputs)
-            raise Objection(f"Error: a port is used by cross-connect {used}")
+            raise CommandError(f"Error: a port is used by cross-connect {used}")
         if in_the_way & self.ghosts:
             ghost = pair_name(min(in_the_way & self.ghosts), self.device.matrix.inputs)
-            raise Objection(f"Error: the hardware still holds {ghost}")
+            raise CommandError(f"Error: the hardware still holds {ghost}")
         doomed = self.configured - set(pairs) if mode == "overwrite" else in_the_way
         self._go_to((self.hardware - doomed) | set(pairs), pairs)
         self.configured = (self.configured - doomed) | set(pairs)
 
     def delete(self, pairs: Collection[Pair]) -> None:
-        """Take cross-connects out of both books: all of them or none. Raises `Objection`, `Refused`."""
+        """Take cross-connects out of both configuration: all of them or none. Raises `CommandError`, `Refused`."""
         if self.device.faults.take_dropped_command():
             return
         missing = set(pairs) - self.configured
         if missing:
             name = pair_name(min(missing), self.device.matrix.inputs)
-            raise Objection(f"Error: cross-connect {name} does not exist")
-        self._require_unlocked(set(pairs) & self.hardware)
+            raise CommandError(f"Error: cross-connect {name} does not exist")
+        self._check_unlocked(set(pairs) & self.hardware)
         self.device.change(dict(sorted(self.hardware - set(pairs))))
         self.configured -= set(pairs)
 
@@ -100,12 +97,12 @@ class Books:
 
     def _go_to(self, after: Iterable[Pair], made: Iterable[Pair]) -> None:
         held = frozenset(after)
-        self._require_unlocked(self.hardware - held)
+        self._check_unlocked(self.hardware - held)
         new = [pair for pair in made if pair not in self.hardware]
         self.device.matrix.added([a for a, _ in new], [b for _, b in new], "replace")
         self.device.change(dict(sorted(held)))
 
-    def _require_unlocked(self, removed: Iterable[Pair]) -> None:
+    def _check_unlocked(self, removed: Iterable[Pair]) -> None:
         matrix = self.device.matrix
         for port in sorted(matrix.locked & {port for pair in removed for port in pair}):
             matrix.refusals[Reason.LOCKED] += 1
@@ -122,14 +119,14 @@ class Books:
             lost = {pair}
         else:
             port = request.whole("port")
-            self.device.matrix.require_port(port)
+            self.device.matrix.check_port(port)
             lost = {pair for pair in self.configured & self.hardware if port in pair}
         self.configured -= lost
         self.device.faults.fired["ghost_entry"] += len(lost)
 
     def _free_pair(self, request: Request) -> Pair:
         pair = request.pair("pair")
-        self.device.matrix.require_input(pair[0])
+        self.device.matrix.check_input(pair[0])
         if self.device.matrix.is_input(pair[1]) or self._in_the_way([pair]):
             raise VerbError(f"{pair} is not an input and an output that are free")
         return pair

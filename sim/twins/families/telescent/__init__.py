@@ -22,10 +22,10 @@ from collections.abc import Mapping
 from sim.twins.families.telescent.commands import Commands
 from sim.twins.families.telescent.frame import Frame
 from sim.twins.families.telescent.syntax import Printer
-from sim.twins.frontends.cli import CliFaults, CliFront, Manner
+from sim.twins.frontends.cli import CliFaults, CliFrontend, Manner
 from sim.twins.switch.robot import Robot
 from sim.twins.switch.settings import SettingError, TwinSettings
-from sim.twins.switch.twin import Front, SwitchTwin
+from sim.twins.switch.twin import Frontend, SwitchTwin
 from sim.twins.wire.control import Reply, Request, Verb
 
 MOVE_S = 60.0
@@ -49,12 +49,12 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     )
     faults = CliFaults(device.faults)
     cli = _command_line(settings, frame, faults)
-    front = Front(
-        "telescent+cli", cli.converse, wire="ssh", account=(cli.manner.user, settings.password or "admin")
+    frontend = Frontend(
+        "telescent+cli", cli.serve, wire="ssh", account=(cli.manner.user, settings.password or "admin")
     )
     return SwitchTwin(
         device,
-        {"cli": front},
+        {"cli": frontend},
         expire=cli.expire,
         verbs={**robot.verbs(), **_verbs(robot)},
         faults={**robot.faults(), **faults.table()},
@@ -62,7 +62,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     )
 
 
-def _command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> CliFront:
+def _command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> CliFrontend:
     colour = settings.choice("colour", "yes", "no") == "yes"
     printer = Printer(
         colour=colour,
@@ -78,7 +78,7 @@ def _command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> Cl
         colour=colour,
         unknown=printer.error("unknown command"),
     )
-    return CliFront(
+    return CliFrontend(
         Commands(frame, printer).table(),
         manner,
         clock=settings.clock,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sim.twins.families.telescent.frame import Complaint, Frame
+from sim.twins.families.telescent.frame import Frame
 from sim.twins.families.telescent.syntax import Printer
-from sim.twins.frontends.cli import Handler, Typed
+from sim.twins.frontends.cli import CommandError, Handler, Typed
 
 
 class Commands:
@@ -35,8 +35,8 @@ class Commands:
         def handler(typed: Typed) -> str:
             try:
                 return answer(typed)
-            except Complaint as complaint:
-                return self._printer.error(str(complaint))
+            except CommandError as error:
+                return self._printer.error(str(error))
 
         return handler
 

@@ -8,13 +8,10 @@ reserved it (the fault `lock_port`).
 
 from __future__ import annotations
 
+from sim.twins.frontends.cli import CommandError
 from sim.twins.switch.device import Change, SwitchDevice
 from sim.twins.switch.matrix import Pair, Refused
 from sim.twins.switch.robot import Job, Robot
-
-
-class Complaint(Exception):
-    """The device refuses; the message is what it prints."""
 
 
 class Frame:
@@ -33,17 +30,17 @@ class Frame:
         return self.device.matrix.inputs
 
     def source(self, number: int) -> int:
-        """The input of port `number`. Raises `Complaint` when there is no such port."""
+        """The input of port `number`. Raises `CommandError` when there is no such port."""
         if number >= self.size:
-            raise Complaint(f"port {number} does not exist; ports are 0 to {self.size - 1}")
+            raise CommandError(f"port {number} does not exist; ports are 0 to {self.size - 1}")
         return number + 1
 
     def output(self, number: int) -> int:
-        """The output of port `number`. Raises `Complaint`."""
+        """The output of port `number`. Raises `CommandError`."""
         return self.source(number) + self.size
 
     def sides(self, number: int) -> tuple[int, int]:
-        """Input and output of port `number`. Raises `Complaint`."""
+        """Input and output of port `number`. Raises `CommandError`."""
         return self.source(number), self.output(number)
 
     def number(self, port: int) -> int:
@@ -68,19 +65,19 @@ class Frame:
         self.unlocked.update(ports)
 
     def connect(self, pair: Pair, user: str) -> None:
-        """Have the arm make a circuit. Raises `Complaint` when it would not."""
-        self._require_arm()
+        """Have the arm make a circuit. Raises `CommandError` when it would not."""
+        self._check_arm()
         for port in pair:
             if self.is_locked(port):
-                raise Complaint(f"port {self.number(port)} is locked")
+                raise CommandError(f"port {self.number(port)} is locked")
         try:
             self.device.matrix.added([pair[0]], [pair[1]])
         except Refused as refusal:
-            raise Complaint(f"{refusal.reason.name}: port {self.number(refusal.port)}") from None
+            raise CommandError(f"{refusal.reason.name}: port {self.number(refusal.port)}") from None
         self.robot.submit("connect", pair, user=user, source="CLI")
 
     def unallocate(self, port: int, user: str) -> None:
-        """Have the arm take down the circuit of an input or output, if it has one. Raises `Complaint`."""
+        """Have the arm take down the circuit of an input or output, if it has one. Raises `CommandError`."""
         matrix = self.device.matrix
         peer = matrix.peer(port)
         if peer is None:
@@ -88,15 +85,15 @@ class Frame:
         pair = (port, peer) if matrix.is_input(port) else (peer, port)
         if any(job.kind == "disconnect" and job.pair == pair for job in self.robot.queue):
             return
-        self._require_arm()
+        self._check_arm()
         needed = (port,) if self._simplex_unlock else self.sides(self.number(port))
         if not self.unlocked.issuperset(needed):
-            raise Complaint(f"port {self.number(port)} is not unlocked")
+            raise CommandError(f"port {self.number(port)} is not unlocked")
         self.robot.submit("disconnect", pair, user=user, source="CLI")
 
-    def _require_arm(self) -> None:
+    def _check_arm(self) -> None:
         if self.robot.jammed or not self.robot.enabled:
-            raise Complaint("robot fault: homing required before the next move")
+            raise CommandError("robot fault: homing required before the next move")
 
     def _lock_again(self, change: Change) -> None:
         for pair in (*change.removed, *change.made):

@@ -36,7 +36,7 @@ class Printer:
         return "\n".join(rows)
 
     def input_state(self, frame: Frame, number: int) -> str:
-        """One input. Raises `Complaint` when there is no such port."""
+        """One input. Raises `CommandError` when there is no such port."""
         port = frame.source(number)
         peer = frame.device.matrix.peer(port)
         allocated = "UNALLOCATED" if peer is None else "ALLOCATED"

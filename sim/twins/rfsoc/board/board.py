@@ -299,7 +299,7 @@ class Feedback:
         return int(readout.buffer.last_sum[half])
 
 
-def refuse_unknown(cfg: Mapping[str, Any]) -> None:
+def check_blocks(cfg: Mapping[str, Any]) -> None:
     """Raises `NotSimulated` for readouts of types that the twin has not."""
     for readout in cfg["readouts"]:
         if readout["ro_type"] not in {HOST_TUNED, PROGRAM_TUNED}:

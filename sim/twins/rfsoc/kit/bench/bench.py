@@ -151,7 +151,7 @@ class Bench:
                 transcript=self.transcripts[role],
                 clock=self._clock,
             )
-            await instrument.converse(line)
+            await instrument.serve(line)
 
         return serve
 
