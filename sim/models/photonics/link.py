@@ -7,7 +7,8 @@ are of one unaveraged sample of the converter, in LSB of 255.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sim.models.photonics import checks, noise, pole
 from sim.models.photonics.decibels import decibels
@@ -49,19 +50,15 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Deviations in LSB."""
+    """Deviations in LSB: `noises` of the light and the receiver by their names in `noise.NOISES`, and `converter`."""
 
-    shot: float
-    """Of light and dark current."""
-    thermal: float
-    intensity: float
-    """Relative intensity noise of the laser."""
+    noises: Mapping[str, float]
     converter: float
 
     @property
     def total(self) -> float:
         """Independent sources: root of the sum of squares."""
-        return math.hypot(*(getattr(self, source.name) for source in fields(self)))
+        return math.hypot(*self.noises.values(), self.converter)
 
     @property
     def accuracy_percent(self) -> float:
@@ -83,23 +80,17 @@ def budget(link: Link, level: float = 1.0) -> Budget:
 
     >>> for level in (1.0, 0.5, 0.0):
     ...     b = budget(Link(), level)
-    ...     print(f"{b.shot:.3f} {b.thermal:.3f} {b.intensity:.3f} {b.converter:.3f} {b.total:.3f}")
-    0.289 0.323 1.613 0.144 1.676
-    0.204 0.323 0.806 0.144 0.904
-    0.001 0.323 0.000 0.144 0.353
+    ...     print({name: round(lsb, 3) for name, lsb in b.noises.items()}, f"{b.converter:.3f} {b.total:.3f}")
+    {'shot': 0.289, 'thermal': 0.323, 'intensity': 1.613} 0.144 1.676
+    {'shot': 0.204, 'thermal': 0.323, 'intensity': 0.806} 0.144 0.904
+    {'shot': 0.001, 'thermal': 0.323, 'intensity': 0.0} 0.144 0.353
     """
     checks.within(0.0, 1.0, level=level)
-    band_hz, current_a = link.detector.noise_bandwidth_hz, level * link.full_current_a
-    lsb_per_a = FULL_SCALE_LSB / link.full_current_a
-    shot = noise.shot_a2(current_a + link.detector.dark_current_a, band_hz)
-    thermal = noise.thermal_a2(link.detector.thermal_a_rthz, band_hz)
-    intensity = noise.intensity_a2(current_a, link.rin_db_hz, band_hz)
-    converter = FULL_SCALE_LSB / (math.sqrt(12.0) * 2.0**link.effective_bits * link.range_used)
+    current_a, lsb_per_a = level * link.full_current_a, FULL_SCALE_LSB / link.full_current_a
+    variances = {name: of(link.detector, link.rin_db_hz, current_a) for name, of in noise.NOISES.items()}
     return Budget(
-        shot=math.sqrt(shot) * lsb_per_a,
-        thermal=math.sqrt(thermal) * lsb_per_a,
-        intensity=math.sqrt(intensity) * lsb_per_a,
-        converter=converter,
+        noises={name: math.sqrt(variance) * lsb_per_a for name, variance in variances.items()},
+        converter=FULL_SCALE_LSB / (math.sqrt(12.0) * 2.0**link.effective_bits * link.range_used),
     )
 
 

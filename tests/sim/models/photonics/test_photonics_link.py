@@ -46,10 +46,10 @@ def codes_of_the_chain(level, samples=120_000):
 
 def test_defaults_give_the_figures_of_the_specification():
     full = budget(Link())
-    assert round(full.intensity, 2) == 1.61
+    assert round(full.noises["intensity"], 2) == 1.61
     assert round(full.total, 3) == 1.676
-    assert round(full.shot, 2) == 0.29
-    assert round(full.thermal, 2) == 0.32
+    assert round(full.noises["shot"], 2) == 0.29
+    assert round(full.noises["thermal"], 2) == 0.32
     assert round(full.converter, 2) == 0.14
     assert full.total == pytest.approx(MEASURED_SIGMA, rel=0.05)
     assert full.accuracy_percent > 99.25
@@ -91,22 +91,23 @@ def test_neighbouring_samples_of_the_chain_hardly_know_each_other():
 )
 def test_the_table_of_powers_and_lasers(power_w, rin_db_hz, expected):
     b = budget(Link(power_w=power_w, rin_db_hz=rin_db_hz))
-    assert tuple(round(v, 2) for v in (b.shot, b.thermal, b.intensity, b.converter, b.total)) == expected
+    assert tuple(round(v, 2) for v in (*b.noises.values(), b.converter, b.total)) == expected
 
 
 @given(st.floats(0.01, 1.0))
 def test_in_steps_of_255_each_source_has_its_shape(level):
     full, here = budget(Link()), budget(Link(), level)
-    assert here.intensity == pytest.approx(full.intensity * level)
-    assert here.shot == pytest.approx(full.shot * math.sqrt(level), rel=1e-3)  # the dark current stays
-    assert here.thermal == full.thermal
+    assert here.noises["intensity"] == pytest.approx(full.noises["intensity"] * level)
+    # the dark current stays
+    assert here.noises["shot"] == pytest.approx(full.noises["shot"] * math.sqrt(level), rel=1e-3)
+    assert here.noises["thermal"] == full.noises["thermal"]
     assert here.converter == full.converter
 
 
 def test_half_of_the_range_doubles_the_converters_part_alone():
     whole, half = budget(Link()), budget(Link(range_used=0.5))
     assert half.converter == 2 * whole.converter
-    assert (half.shot, half.thermal, half.intensity) == (whole.shot, whole.thermal, whole.intensity)
+    assert half.noises == whole.noises
 
 
 def test_a_mean_of_one_is_a_sample():
