@@ -31,7 +31,7 @@ from sim.twins.wire.listener import bound_socket
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(prog="python -m sim.twins", description=__doc__.partition("\n")[0])
     parser.add_argument("family", nargs="?", choices=FAMILIES, metavar=f"{{{','.join(FAMILIES)}}}")
     parser.add_argument("--list", action="store_true", help="print the families, one a line, and end")
@@ -90,7 +90,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def settings_of(options: argparse.Namespace) -> TwinSettings:
-    """What the command line describes: a twin alone, with light on all its inputs."""
+    """Return what the command line describes: a twin alone, with light on all its inputs."""
     switch = {"name": options.name, "insertion_loss_db": options.insertion_loss_db}
     inputs, outputs = options.size
     return TwinSettings(

@@ -19,7 +19,7 @@ FULL_SCALE_LSB = 255.0
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What decides the noise of a product."""
+    """Parameters of a link that decide the noise of a product."""
 
     power_w: float = 1e-3
     """On the detector at full light."""
@@ -72,7 +72,7 @@ class Budget:
 
 
 def budget(link: Link, level: float = 1.0) -> Budget:
-    """Noise of one sample at `level` of full light.
+    """Return noise of one sample at `level` of full light.
 
     By hand at full light of 1 mA in 4 GHz, in LSB: shot 1.132 uA -> 0.289; thermal 1.265 uA -> 0.323;
     intensity 6.325 uA -> 1.613; converter 255 / (sqrt(12) * 2^9) = 0.144. Root of the sum of squares: 1.676.
@@ -95,7 +95,7 @@ def budget(link: Link, level: float = 1.0) -> Budget:
 
 
 def decimated(link: Link, level: float = 1.0, count: int = 8) -> float:
-    """Deviation, in LSB, of the mean of `count` neighbouring samples.
+    """Return deviation, in LSB, of the mean of `count` neighbouring samples.
 
     The light's and the receiver's noise has the pole's correlation, that of the converter has none.
 

@@ -44,7 +44,8 @@ def shot_a2(current_a: Quantity, bandwidth_hz: float) -> Quantity:
 
 
 def thermal_a2(density_a_rthz: float, bandwidth_hz: float) -> float:
-    """Noise of the transimpedance amplifier, i_n^2 B, of its input-referred density in A per root Hz (data sheets).
+    """Return noise of the transimpedance amplifier, i_n^2 B, of its input-referred density in A per root Hz (data
+    sheets).
 
     20 pA per root Hz in 4 GHz: 20e-12 * 63246 = 1.265 uA.
 
@@ -115,8 +116,8 @@ def receiver_a2(detector: Detector, rin_db_hz: float, current_a: Quantity) -> Qu
 
 
 def correlated_normals(generator: np.random.Generator, shape: tuple[int, ...], correlation: float) -> Array:
-    """Normal numbers of variance 1 whose neighbours along the last axis are correlated: a stationary autoregression of
-    first order, z[n] = rho z[n-1] + sqrt(1 - rho^2) w[n] (Box and Jenkins, Time Series Analysis).
+    """Draw normal numbers of variance 1 whose neighbours along the last axis are correlated: a stationary
+    autoregression of first order, z[n] = rho z[n-1] + sqrt(1 - rho^2) w[n] (Box and Jenkins, Time Series Analysis).
 
     What white noise is behind a pole, sampled; multiply by the deviation of each sample. Raises ValueError for a
     correlation outside 0..1 or of 1 (which is not noise).

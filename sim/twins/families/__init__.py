@@ -25,7 +25,7 @@ FAMILIES: Mapping[str, str] = {
 
 
 def make_twin(family: str, settings: TwinSettings) -> SwitchTwin:
-    """A twin, not yet serving. Raises `SettingError` for an unknown family or option."""
+    """Return a twin, not yet serving. Raises `SettingError` for an unknown family or option."""
     if family not in FAMILIES:
         raise SettingError(f"no family {family!r}; known: {', '.join(FAMILIES)}")
     module, name = FAMILIES[family].split(":")

@@ -32,7 +32,7 @@ class Terminal(Protocol):
     """The client's end: `sim.twins.wire.line.Line`, or its like for telnet."""
 
     async def read(self) -> bytes:
-        """What is typed; empty at the end."""
+        """Return the bytes that were typed; empty at the end."""
         ...
 
     def send(self, data: bytes) -> None:
@@ -57,7 +57,7 @@ Handler = Callable[[Typed], str | Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a command line looks.
+    """Appearance of a command line.
 
     `prompt` is printed as it stands, in colour where `colour`. `account` is asked for on the line itself,
     as over telnet; None where the wire has a login of its own, whose user is then `user`. `page_rows` is the
@@ -80,14 +80,14 @@ class Manner:
 
 @dataclass(slots=True)
 class CliFaults:
-    """What can be wrong with tables on a command line: the next so many lose rows, or have noise within."""
+    """Faults of tables on a command line: the next so many lose rows, or have noise within."""
 
     device: LineFaults
     truncated_tables: int = 0
     noisy_tables: int = 0
 
     def table(self) -> Mapping[str, Fault]:
-        """The faults by name, for `SwitchTwin`."""
+        """Return the faults by name, for `SwitchTwin`."""
         return {
             "truncate_table": self._counted("truncated_tables"),
             "noise": self._counted("noisy_tables"),
@@ -101,7 +101,7 @@ class CliFaults:
         )
 
     def spoil(self, rows: list[str], noise: str) -> list[str]:
-        """The rows of a reply as they really come."""
+        """Return the rows of a reply as they really come."""
         if len(rows) < _TABLE_ROWS:
             return rows
         if self.truncated_tables:
@@ -117,7 +117,7 @@ class CliFaults:
 
 
 class CliFrontend:
-    """What all sessions of one command line share.
+    """State that all sessions of one command line share.
 
     `commands` are tried in order, each against the whole command. Sessions that are idle for `idle_timeout_s`
     of the clock are ended; None for never. `name` tells commands of several command lines of a device apart.
@@ -143,7 +143,7 @@ class CliFrontend:
 
     @property
     def sessions(self) -> int:
-        """How many sessions there are that are logged in."""
+        """Number of sessions that are logged in."""
         return sum(bool(session.user) for session in self._sessions)
 
     async def serve(self, line: Terminal, echoes: Callable[[], bool] | None = None) -> None:
@@ -168,7 +168,7 @@ class CliFrontend:
         return len(self._sessions)
 
     async def execute(self, command: str, user: str) -> str:
-        """What the device prints for a command."""
+        """Return the text that the device prints for a command."""
         for pattern, handler in self._commands:
             match = pattern.fullmatch(command)
             if match:
@@ -203,7 +203,7 @@ class _Session:
             self._reading.cancel()
 
     async def run(self) -> None:
-        """Everything from the greeting to the end."""
+        """Serve one client, from the greeting to the end."""
         watching = asyncio.get_running_loop().create_task(self._watch())
         try:
             self.user = self._manner.user if self._manner.account is None else await self._login()
@@ -233,7 +233,7 @@ class _Session:
             await self._line.respond(lambda command=command: self._answer(command), prompt)  # type: ignore[misc]
 
     async def _login(self) -> str:
-        """The user who has logged in; empty when the client left or guessed three times."""
+        """Return the user who has logged in; empty when the client left or guessed three times."""
         for _ in range(3):
             self.print("login: ")
             user = await self._typed()
@@ -268,7 +268,7 @@ class _Session:
         return rows
 
     async def _typed(self, *, secret: bool = False) -> str | None:
-        """The next line that is typed; None when the client has left or its time is up."""
+        """Return the next line that is typed; None when the client has left or its time is up."""
         while not self._lines:
             data = await self._read()
             if not data:
@@ -287,7 +287,7 @@ class _Session:
                 yield echo
 
     async def _read(self) -> bytes:
-        """What is typed next; empty when the client has left, was idle for too long, or is to leave."""
+        """Return what is typed next; empty when the client has left, was idle for too long, or is to leave."""
         if self._ended.is_set():
             return b""
         self._reading = asyncio.get_running_loop().create_task(self._line.read())

@@ -44,7 +44,7 @@ class HttpRequest:
     user: str = ""
 
     def json(self) -> Any:
-        """The body as JSON. Raises `HttpRefusal` (400) when it is none."""
+        """Return the body as JSON. Raises `HttpRefusal` (400) when it is none."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError) as error:
@@ -53,7 +53,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What a handler answers."""
+    """Answer of a handler."""
 
     status: int
     body: bytes = b""
@@ -70,7 +70,7 @@ class HttpRefusal(Exception):
         self.headers = tuple(headers)
 
     def answer(self) -> HttpAnswer:
-        """The answer that carries it."""
+        """Return the answer that carries it."""
         if isinstance(self.why, str):
             return HttpAnswer(self.status, self.why.encode(), (("Content-Type", "text/plain"), *self.headers))
         return json_answer(self.why, self.status, headers=self.headers)
@@ -83,7 +83,7 @@ def json_answer(
     content_type: str = "application/json",
     headers: Iterable[tuple[str, str]] = (),
 ) -> HttpAnswer:
-    """A JSON document as an answer.
+    """Return a JSON document as an answer.
 
     >>> json_answer({"port": 1}).body
     b'{"port": 1}'
@@ -143,7 +143,7 @@ class HttpServer:
                 break
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
-        """The answer to one request, refusals included."""
+        """Return the answer to one request, refusals included."""
         try:
             user, headers = self._authenticate(request)
             if request.method not in _READS and user in self._read_only:
@@ -167,7 +167,7 @@ class HttpServer:
         raise HttpRefusal(404, f"nothing at {request.path}")
 
     def _authenticate(self, request: HttpRequest) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """Who asks, and the headers that a login adds to the answer."""
+        """Return who asks, and the headers that a login adds to the answer."""
         if self._accounts is None:
             return "", ()
         cookie = self._cookie_of(request)
@@ -222,7 +222,7 @@ class _ServerConnection:
         self._too_bad: HttpAnswer | None = None
 
     async def next_request(self, line: Line) -> HttpRequest | None:
-        """The next complete request; None when the client has left."""
+        """Return the next complete request; None when the client has left."""
         head: Any = None
         body = bytearray()
         while True:
@@ -244,14 +244,14 @@ class _ServerConnection:
                     return self._refused(413, "too much")
 
     def _refused(self, status: int, why: str) -> HttpRequest:
-        """A request that nobody answers but the connection itself, before it ends."""
+        """Return a request that nobody answers but the connection itself, before it ends."""
         self._too_bad = HttpRefusal(status, why, [("Connection", "close")]).answer()
         return HttpRequest("", "")
 
     async def answer(
         self, request: HttpRequest, respond: Callable[[HttpRequest], Awaitable[HttpAnswer]]
     ) -> bytes:
-        """The bytes of the answer to one request."""
+        """Return the bytes of the answer to one request."""
         answer = self._too_bad or await respond(request)
         h11 = self._h11
         head = h11.Response(
@@ -264,7 +264,7 @@ class _ServerConnection:
         return b"".join(self._connection.send(event) or b"" for event in events)
 
     def goes_on(self) -> bool:
-        """Whether another request may follow."""
+        """Return True if another request may follow."""
         try:
             self._connection.start_next_cycle()
         except self._h11.LocalProtocolError:

@@ -1,4 +1,4 @@
-"""What is typed at a simulated command line, to lines, and what the device repeats of it."""
+"""Characters typed at a simulated command line, to lines and to what the device repeats of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Keyboard:
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, data: bytes) -> Iterator[tuple[str, str | None]]:
-        """For each character, what to repeat, and the line when it ends there."""
+        """Yield for each character what to repeat, and the line when it ends there."""
         for character in self._utf8.decode(data):
             after_return, self._after_return = self._after_return, character == "\r"
             if character in "\n\x00" and after_return:

@@ -25,7 +25,7 @@ _NUMBER_OF: Mapping[Reason, int] = {
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How lines end and how answers are joined.
+    """Line endings and separators of an instrument.
 
     A command ends with any of the bytes `ends`, an answer with `answer_end`. Answers to chained queries are
     joined by `separator`. Where `remembers_path`, the path of the last header stands for the next line, too.
@@ -53,7 +53,7 @@ class Instrument:
                 await line.respond(lambda text=text: session.execute(text))  # type: ignore[misc]
 
     def find(self, unit: Unit, path: str) -> tuple[Handler, tuple[int, ...], str]:
-        """Handler, numbers in the header, and the path that a following header may leave out.
+        """Return handler, numbers in the header, and the path that a following header may leave out.
 
         A header is looked up below the path, and failing that from the root. Raises `ScpiError`.
         """

@@ -23,7 +23,7 @@ class LineReader:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:
-        """The lines that `data` completes, without ends and white space; what grows beyond reason is dropped."""
+        """Return the lines that `data` completes, without ends and white space; what grows beyond reason is dropped."""
         *lines, self._rest = self._end.split(self._rest + data)
         if len(self._rest) > MAX_LINE_BYTES:
             self._rest = b""
@@ -39,7 +39,7 @@ class Unit:
 
 
 def units(line: str) -> list[Unit]:
-    """The commands of one line.
+    """Return the commands of one line.
 
     >>> units("ROUT6:SCAN 2;SCAN?")
     [Unit(header='ROUT6:SCAN', parameters=('2',)), Unit(header='SCAN?', parameters=())]
@@ -54,7 +54,7 @@ def _unit(text: str) -> Unit:
 
 @lru_cache(maxsize=256)
 def header_pattern(definition: str) -> re.Pattern[str]:
-    """What `definition` matches; `#` is a number that may be left out, and is a group.
+    """Return what `definition` matches; `#` is a number that may be left out, and is a group.
 
     >>> header_pattern("ROUTe#:SCAN?").fullmatch("rout6:scan?")[1]
     '6'

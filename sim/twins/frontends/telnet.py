@@ -40,7 +40,7 @@ class TelnetLine:
         self._line.send(GREETING)
 
     async def read(self) -> bytes:
-        """What is typed; empty at the end, and for a client that does not speak telnet."""
+        """Return the bytes that were typed; empty at the end, and for a client that does not speak telnet."""
         while raw := await self._line.read():
             text, answer = self._parse(raw)
             if answer:
@@ -82,7 +82,7 @@ class TelnetLine:
 
 
 def over_telnet(frontend: CliFrontend) -> Callable[[Line], Awaitable[None]]:
-    """The conversation of a command line with clients that speak telnet, for `Frontend(wire="telnet")`."""
+    """Return the conversation of a command line with clients that speak telnet, for `Frontend(wire="telnet")`."""
 
     async def serve(line: Line) -> None:
         telnet = TelnetLine(line)

@@ -52,7 +52,7 @@ class KernelFault(LightbedError):
 
 
 def batch(tool: Literal["ip", "tc"], lines: Sequence[str], namespace: str | None = None) -> None:
-    """Runs `lines` in order as one `ip -batch` or `tc -batch`; stops at the first that fails.
+    """Run `lines` in order as one `ip -batch` or `tc -batch`; stop at the first that fails.
 
     Raises `KernelFault` naming the line and what the tool said of it. No lines, no process.
     """
@@ -74,7 +74,7 @@ def batch(tool: Literal["ip", "tc"], lines: Sequence[str], namespace: str | None
 
 
 def _failed_line(tool: str, lines: Sequence[str], stderr: str) -> str:
-    """The line of a batch that failed, as the tool numbers it, with the tool's own words."""
+    """Return the line of a batch that failed, as the tool numbers it, with the tool's own words."""
     at = re.search(r"Command failed -:(\d+)", stderr)
     line = lines[int(at.group(1)) - 1] if at else lines[0]
     output = " ".join(part for part in stderr.splitlines() if not part.startswith("Command failed"))
@@ -82,7 +82,7 @@ def _failed_line(tool: str, lines: Sequence[str], stderr: str) -> str:
 
 
 def add(names: Iterable[str]) -> None:
-    """Makes network namespaces of these names. Raises `KernelFault` with code `no_namespaces` if it may not."""
+    """Make network namespaces of these names. Raises `KernelFault` with code `no_namespaces` if it may not."""
     try:
         batch("ip", [f"netns add {name}" for name in names])
     except KernelFault as error:
@@ -91,20 +91,20 @@ def add(names: Iterable[str]) -> None:
 
 
 def delete(names: Iterable[str]) -> None:
-    """Removes the named namespaces that exist. Their links go with them once nothing runs there."""
+    """Remove the named namespaces that exist. Their links go with them once nothing runs there."""
     present = set(listed())
     batch("ip", [f"netns del {name}" for name in names if name in present])
 
 
 def listed(prefix: str = "") -> tuple[str, ...]:
-    """Names of the machine's named network namespaces that start with `prefix`, sorted."""
+    """Return names of the machine's named network namespaces that start with `prefix`, sorted."""
     with suppress(FileNotFoundError):
         return tuple(sorted(path.name for path in _NAMED.iterdir() if path.name.startswith(prefix)))
     return ()
 
 
 def pids(names: Iterable[str]) -> tuple[int, ...]:
-    """Processes that live in any of the named namespaces, in one pass over /proc."""
+    """Return processes that live in any of the named namespaces, in one pass over /proc."""
     wanted = {identity for name in names if (identity := _identity(_NAMED / name)) is not None}
     if not wanted:
         return ()
@@ -122,7 +122,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def end_processes(names: Sequence[str], timeout_s: float = 5.0) -> None:
-    """Kills everything that runs in the named namespaces and waits until it is gone.
+    """Kill everything that runs in the named namespaces and waits until it is gone.
 
     Raises `KernelFault` naming what is left after `timeout_s`.
     """
@@ -137,7 +137,7 @@ def end_processes(names: Sequence[str], timeout_s: float = 5.0) -> None:
 
 
 def call_in(namespace: str, function: Callable[[], T]) -> T:
-    """Calls `function` in a thread that has entered the named network namespace, and ends the thread."""
+    """Call `function` in a thread that has entered the named network namespace, and end the thread."""
 
     def entered() -> T:
         _enter(namespace)
@@ -148,7 +148,7 @@ def call_in(namespace: str, function: Callable[[], T]) -> T:
 
 
 def await_ready(namespace: str, links: Iterable[str]) -> None:
-    """Returns when those of `links` that are set up, and whose far ends are, can send.
+    """Wait until those of `links` that are set up, and whose far ends are, can send.
 
     A link shows its carrier at once, but the kernel attaches its queue later, in a worker, and drops without a word
     what is sent before. Raises `KernelFault` when that takes too long.
@@ -167,7 +167,7 @@ def _await_ready(namespace: str, links: Iterable[str]) -> None:
 
 
 def _is_ready(asking: socket.socket, link: str) -> bool:
-    """Whether a link can send; so is one that is gone or set down, for there is nothing to wait for."""
+    """Return True if a link can send; so is one that is gone or set down, for there is nothing to wait for."""
     try:
         flags = _flags(asking, link)
         # Asking for the carrier makes new kernels (6.8) attach the queue now, and others finish what they have begun.
@@ -186,7 +186,7 @@ def _flags(asking: socket.socket, link: str) -> int:
 
 
 def _enter(namespace: str) -> None:
-    """Moves the calling thread into the named namespace, for good."""
+    """Move the calling thread into the named namespace, for good."""
     try:
         handle = os.open(_NAMED / namespace, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError as error:
@@ -200,7 +200,7 @@ def _enter(namespace: str) -> None:
 
 
 def socket_in(namespace: str | None, host: str, port: int) -> socket.socket:
-    """A TCP socket bound to `host:port` inside the namespace (None: where we are), ready to listen.
+    """Return a TCP socket bound to `host:port` inside the namespace (None: where we are), ready to listen.
 
     Raises `KernelFault`, with code `address_in_use` when somebody else has the address.
     """
@@ -219,7 +219,7 @@ def socket_in(namespace: str | None, host: str, port: int) -> socket.socket:
 
 
 def set_sysctls(namespace: str, values: Mapping[str, object]) -> None:
-    """Writes kernel parameters under `net/` of the namespace; keys are paths such as `ipv6/conf/all/x`.
+    """Write kernel parameters under `net/` of the namespace; keys are paths such as `ipv6/conf/all/x`.
 
     A parameter that this kernel lacks is left out: there is nothing to switch off then. Raises `KernelFault`
     where /proc/sys may not be written, as in many containers.
@@ -233,7 +233,7 @@ def set_sysctls(namespace: str, values: Mapping[str, object]) -> None:
 
 
 def write_sysctl(key: str, value: object) -> None:
-    """Writes one kernel parameter in the network namespace of the calling thread; see `set_sysctls`."""
+    """Write one kernel parameter in the network namespace of the calling thread; see `set_sysctls`."""
     try:
         Path("/proc/sys/net", key).write_text(f"{value}\n")
     except FileNotFoundError:

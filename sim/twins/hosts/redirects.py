@@ -25,7 +25,9 @@ _FILTER = "ingress protocol all pref 1"
 
 @dataclass(frozen=True, slots=True)
 class LinkShape:
-    """What a NIC of the lab carries: token bucket `rate_mbps` with `burst_kb` (1024 bytes) and `latency_ms`."""
+    """Shape of the traffic on a NIC of the lab: token bucket `rate_mbps` with `burst_kb` (1024 bytes) and
+    `latency_ms`.
+    """
 
     rate_mbps: float
     mtu: int
@@ -79,7 +81,7 @@ def far_ends(nics_of: Mapping[str, tuple[str, Sequence[str]]]) -> tuple[FarEnd, 
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str], link_of: Mapping[str, str]) -> Rendering:
-    """The difference between two states of light (receiver NIC -> transmitter NIC) as kernel commands.
+    """Return the difference between two states of light (receiver NIC -> transmitter NIC) as kernel commands.
 
     >>> links = {"a/nic1": "h0n0", "b/nic1": "h1n0"}
     >>> changes({}, {"b/nic1": "a/nic1"}, links).up
@@ -105,7 +107,8 @@ def _removal(source: str) -> str:
 
 
 def _redirect(source: str, target: str) -> str:
-    """Everything that enters at `source` leaves at `target`, instead of where it left before.
+    """Return the command by which everything that enters at `source` leaves at `target`, instead of where it left
+    before.
 
     The fixed handle makes it the far end's only filter: `replace` without one would add a second.
     """
@@ -124,7 +127,7 @@ class Fabric:
         self._link_of = {end.nic: end.link for end in self.ends}
 
     def build(self, shape: LinkShape) -> None:
-        """Makes the veth pairs, dark: far ends here and down, host ends in the hosts' namespaces.
+        """Make the veth pairs, dark: far ends here and down, host ends in the hosts' namespaces.
 
         The fabric has no addresses of its own: IPv6 is off before any link exists, or it would announce itself.
         """
@@ -139,7 +142,7 @@ class Fabric:
         self._prepare_redirects()
 
     def _prepare_redirects(self) -> None:
-        """Tries one redirect: a kernel that cannot must say so now, not when the first light arrives."""
+        """Try one redirect: a kernel that cannot must say so now, not when the first light arrives."""
         trial = [
             line for end in self.ends[:1] for line in (_redirect(end.link, end.link), _removal(end.link))
         ]
@@ -152,7 +155,7 @@ class Fabric:
             raise netns.KernelFault(error.what, hint=hint, code="no_redirects") from error
 
     def render(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        """Makes the kernel forward as the light goes; done when it returns.
+        """Make the kernel forward as the light goes; done when it returns.
 
         Light goes out first: a receiver loses its carrier before its redirect, and gets it after.
         """
@@ -163,7 +166,7 @@ class Fabric:
         self._await_ready(after.keys() - before.keys())
 
     def _await_ready(self, receivers: Collection[str]) -> None:
-        """A NIC that has just got its carrier may not send yet."""
+        """Wait until the NICs that have just got their carrier can send."""
         links: dict[str, list[str]] = {}
         for end in self.ends:
             if end.nic in receivers:

@@ -59,7 +59,7 @@ class HostSpec:
 
 
 def find_tools(search_path: str = _SEARCH_PATH) -> dict[str, str]:
-    """Where the machine's programs that a host needs are.
+    """Return where the machine's programs that a host needs are.
 
     Raises `KernelFault` naming those that are missing and the one apt line that brings them.
     """
@@ -81,7 +81,7 @@ def find_tools(search_path: str = _SEARCH_PATH) -> dict[str, str]:
 
 
 def build_network(spec: HostSpec, shape: LinkShape) -> None:
-    """Brings up loopback, the management address and the NICs; the NICs get their rate but no address."""
+    """Bring up loopback, the management address and the NICs; the NICs get their rate but no address."""
     set_sysctls(spec.namespace, _TCP)
     batch(
         "ip",
@@ -97,7 +97,7 @@ def build_network(spec: HostSpec, shape: LinkShape) -> None:
 
 
 def sshd_config(spec: HostSpec) -> str:
-    """The server's configuration: root by key alone, its own files, room for many sessions at once."""
+    """Return the server's configuration: root by key alone, its own files, room for many sessions at once."""
     return f"""\
 Port {spec.ssh_port}
 ListenAddress {spec.address.ip}
@@ -139,7 +139,7 @@ def etc_files(
 
 
 def boot_script(spec: HostSpec, etc: Mapping[str, str], authorized_key: str, tools: Mapping[str, str]) -> str:
-    """The shell script that turns a set of fresh namespaces into the host and becomes its SSH server."""
+    """Return the shell script that turns a set of fresh namespaces into the host and becomes its SSH server."""
     files = {
         **{f"{_ETC}/{name}": text for name, text in etc.items()},
         f"{_ETC}/sshd_config": sshd_config(spec),
@@ -190,7 +190,7 @@ class HostTwin:
 
     @classmethod
     async def start(cls, spec: HostSpec, script: str, tools: Mapping[str, str]) -> HostTwin:
-        """Boots the host; returns when its SSH server listens. Raises `KernelFault` with what it said."""
+        """Boot the host; returns when its SSH server listens. Raises `KernelFault` with what it said."""
         process = await asyncio.create_subprocess_exec(
             *_command(spec, tools),
             stdin=PIPE,
@@ -223,7 +223,7 @@ class HostTwin:
             raise KernelFault(f"host {self.spec.name} did not start; it said: {output}", code="host")
 
     async def _read_log(self) -> None:
-        """Keeps the last lines of the server's log, and notes when it listens."""
+        """Keep the last lines of the server's log, and note when it listens."""
         assert self._process.stderr is not None
         async for line in self._process.stderr:
             text = line.decode(errors="replace").strip()
@@ -232,7 +232,7 @@ class HostTwin:
                 self._listening.set()
 
     async def stop(self) -> None:
-        """Kills the host at once, with everything that runs on it."""
+        """Kill the host at once, with everything that runs on it."""
         with suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()

@@ -19,7 +19,7 @@ __all__ = ["NotSimulated", "ProgramError", "connect"]
 
 
 def connect(address: str) -> SimulatedSoc:
-    """A fresh twin at `sim://PLANT?OPTION=VALUE&...`, see `docs/reference/rfsoc-twin.md`.
+    """Return a fresh twin at `sim://PLANT?OPTION=VALUE&...`, see `docs/reference/rfsoc-twin.md`.
 
     Raises `ValueError` for an address that names no twin, and `ModuleNotFoundError` where QICK is not installed.
     """

@@ -25,13 +25,13 @@ class TunablePlant(Plant, Protocol):
 
     @property
     def knobs(self) -> MutableMapping[str, Any]:
-        """What can be set, by name."""
+        """Knobs by name."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """What a twin consists of."""
+    """Parts of a twin."""
 
     identity: str
     plant: TunablePlant
@@ -40,7 +40,7 @@ class Assembly:
 
 
 def assembled(address: str) -> Assembly:
-    """The twin that an address describes. Raises `AddressError`, `NotSimulated`."""
+    """Return the twin that an address describes. Raises `AddressError`, `NotSimulated`."""
     where = parsed(address)
     cfg = configuration(where.profile)
     check_blocks(cfg)
@@ -56,7 +56,7 @@ def assembled(address: str) -> Assembly:
 
 
 def _plant(where: Address, cfg: Mapping[str, Any]) -> TunablePlant:
-    """What is cabled to the board. Raises `KeyError` and `ValueError` for options that are none."""
+    """Return what is cabled to the board. Raises `KeyError` and `ValueError` for options that are none."""
     options = {name: value for name, value in where.options.items() if name not in BOARD_OPTIONS}
     if where.plant == "kit":
         from sim.twins.rfsoc.kit import photonic_kit
@@ -72,7 +72,7 @@ def _plant(where: Address, cfg: Mapping[str, Any]) -> TunablePlant:
 
 @contextmanager
 def _told_of(where: Address) -> Iterator[None]:
-    """What an option of an address cannot be, told as the address's mistake."""
+    """Return what an option of an address cannot be, told as the address's mistake."""
     try:
         yield
     except (KeyError, ValueError) as error:

@@ -19,7 +19,7 @@ POLL_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Where a twin is served."""
+    """Place where a twin is served."""
 
     port: int
     """Of the name server."""

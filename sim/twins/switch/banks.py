@@ -21,16 +21,16 @@ class BankDevice(SwitchDevice):
 
     @property
     def banks(self) -> int:
-        """How many there are."""
+        """Number of banks."""
         return self.matrix.inputs
 
     @property
     def channels(self) -> int:
-        """How many outputs each has."""
+        """Number of outputs of each."""
         return self.matrix.outputs // self.matrix.inputs
 
     def output(self, bank: int, channel: int) -> int:
-        """The output port of a channel. Raises `Refused` when there is no such bank or channel."""
+        """Return the output port of a channel. Raises `Refused` when there is no such bank or channel."""
         if not 1 <= bank <= self.banks:
             raise Refused(Reason.NO_SUCH_PORT, bank)
         if not 1 <= channel <= self.channels:
@@ -38,7 +38,7 @@ class BankDevice(SwitchDevice):
         return self.banks + (bank - 1) * self.channels + channel
 
     def channel(self, bank: int) -> int:
-        """Where a bank stands, 0 when it is open. Raises `Refused` when there is no such bank."""
+        """Return where a bank stands, 0 when it is open. Raises `Refused` when there is no such bank."""
         first = self.output(bank, 1)
         return self.matrix.connections.get(bank, first - 1) - first + 1
 
@@ -49,7 +49,7 @@ class BankDevice(SwitchDevice):
             self.change(after)
 
     def change(self, after: Connections, *, whole: bool = False) -> asyncio.Task[None] | None:
-        """As any switch, but no bank reaches the channels of another. Raises `Refused`."""
+        """Return the same as any switch, but no bank reaches the channels of another. Raises `Refused`."""
         for source, output in after.items():
             if not self.output(source, 1) <= output <= self.output(source, self.channels):
                 raise Refused(Reason.WRONG_SIDE, output)
@@ -74,7 +74,7 @@ class WrongReply:
         self._left = 0
 
     def channel(self, bank: int) -> int:
-        """Where the device says that a bank stands. Raises `Refused` when there is no such bank."""
+        """Return where the device says that a bank stands. Raises `Refused` when there is no such bank."""
         channel = self._device.channel(bank)
         if not self._left:
             return channel
@@ -83,7 +83,7 @@ class WrongReply:
         return self._device.channels + 1
 
     def faults(self) -> dict[str, Fault]:
-        """For the fault board: `wrong_reply`, for the next `count` questions."""
+        """Return faults for the fault board: `wrong_reply`, for the next `count` questions."""
         return {"wrong_reply": Fault(self._set, self._clear, "count")}
 
     def _set(self, request: Request) -> None:
@@ -95,7 +95,7 @@ class WrongReply:
 
 
 def bank_device(settings: TwinSettings, *, switch_time_s: float) -> BankDevice:
-    """The device that the settings describe, every bank at channel 1; to be called in a running event loop.
+    """Return the device that the settings describe, every bank at channel 1; to be called in a running event loop.
 
     Raises `SettingError` unless the outputs are shared out evenly among the inputs.
     """

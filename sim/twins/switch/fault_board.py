@@ -35,7 +35,7 @@ Act = Callable[[Request], Awaitable[None] | None]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """How a fault is set and cleared; `main` is the field that a bare value on a command line means."""
+    """Actions that set and clear a fault; `main` is the field that a bare value on a command line means."""
 
     set: Act
     clear: Act

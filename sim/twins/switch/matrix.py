@@ -1,4 +1,4 @@
-"""What a Polatis switch would accept: ports, their states, and the arithmetic of cross-connects.
+"""Rules of a switch: ports, their states, and the arithmetic of cross-connects.
 
 Pure: every operation gives the configuration that would follow, or raises `Refused` and nothing has happened.
 All wire languages share these rules and translate `Refused` into their own codes. Inputs are 1..N, outputs
@@ -64,7 +64,7 @@ class Matrix:
         return range(1, self.inputs + self.outputs + 1)
 
     def is_input(self, port: int) -> bool:
-        """Whether a port is on the input side. Raises `Refused` when it does not exist."""
+        """Return True if a port is on the input side. Raises `Refused` when it does not exist."""
         self.check_port(port)
         return port <= self.inputs
 
@@ -78,26 +78,26 @@ class Matrix:
             raise Refused(Reason.NO_SUCH_PORT, port)
 
     def state(self, port: int) -> Literal["D", "E", "F"]:
-        """The device's letter for a port: disabled, enabled or failed."""
+        """Return the device's letter for a port: disabled, enabled or failed."""
         self.check_port(port)
         if port in self.failed:
             return "F"
         return "D" if port in self.disabled else "E"
 
     def peer(self, port: int) -> int | None:
-        """The other end of the connection on a port."""
+        """Return the other end of the connection on a port."""
         if self.is_input(port):
             return self.connections.get(port)
         return next((source for source, output in self.connections.items() if output == port), None)
 
     def passes(self, pair: Pair) -> bool:
-        """Whether both ports let light through."""
+        """Return True if both ports let light through."""
         return not any(port in self.disabled or port in self.failed for port in pair)
 
     def added(
         self, inputs: Sequence[int], outputs: Sequence[int], when_occupied: WhenOccupied | None = None
     ) -> Connections:
-        """The connections after connecting `inputs` to `outputs` one by one, keeping the others."""
+        """Return the connections after connecting `inputs` to `outputs` one by one, keeping the others."""
         new = self._pairs(inputs, outputs)
         kept = dict(self.connections)
         for source, output in self._in_the_way(new):
@@ -108,14 +108,14 @@ class Matrix:
         return kept | new
 
     def only(self, inputs: Sequence[int], outputs: Sequence[int]) -> Connections:
-        """The connections when nothing but these pairs is to be connected."""
+        """Return the connections when nothing but these pairs is to be connected."""
         new = self._pairs(inputs, outputs)
         for pair in self.connections.items() - new.items():
             self._check_unlocked(pair)
         return new
 
     def without(self, inputs: Sequence[int], outputs: Sequence[int] = ()) -> Connections:
-        """The connections without those of `inputs`; `outputs` is empty or names their other ends.
+        """Return the connections without those of `inputs`; `outputs` is empty or names their other ends.
 
         An input without a connection is no error, a wrong other end is.
         """
@@ -130,7 +130,7 @@ class Matrix:
         return self._dropping(inputs)
 
     def without_ports(self, ports: Iterable[int]) -> Connections:
-        """The connections without those on `ports`, whichever side they name."""
+        """Return the connections without those on `ports`, whichever side they name."""
         named = set(ports)
         for port in named:
             self.check_port(port)
@@ -139,7 +139,7 @@ class Matrix:
         )
 
     def emptied(self) -> Connections:
-        """No connections at all."""
+        """Return no connections at all."""
         return self._dropping(tuple(self.connections))
 
     def _dropping(self, inputs: Iterable[int]) -> Connections:

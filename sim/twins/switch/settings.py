@@ -1,4 +1,4 @@
-"""What a simulated switch of any family is told when it is made."""
+"""Settings of a simulated switch of any family."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class TwinSettings:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def account(self, user: str, password: str) -> tuple[str, str]:
-        """The account to log in with: the one given, else the factory's."""
+        """Return the account to log in with: the one given, else the factory's."""
         return self.user or user, password if self.password is None else self.password
 
     def only(self, *known: str) -> TwinSettings:
-        """These settings. Raises `SettingError` for an option that is not among `known`."""
+        """Return these settings. Raises `SettingError` for an option that is not among `known`."""
         for name in self.options:
             if name not in known:
                 offered = f"known: {', '.join(known)}" if known else "it has none"
@@ -48,18 +48,18 @@ class TwinSettings:
         return self
 
     def choice(self, name: str, *values: str) -> str:
-        """An option that is one of `values`; the first is the default. Raises `SettingError`."""
+        """Return an option that is one of `values`; the first is the default. Raises `SettingError`."""
         value = self.options.get(name, values[0])
         if value not in values:
             raise SettingError(f"option {name} is one of {', '.join(values)}, not {value!r}")
         return value
 
     def flag(self, name: str) -> bool:
-        """An option that is yes or no; no is the default. Raises `SettingError`."""
+        """Return an option that is yes or no; no is the default. Raises `SettingError`."""
         return self.choice(name, "no", "yes") == "yes"
 
     def number(self, name: str, default: float) -> float:
-        """An option that is a number. Raises `SettingError`."""
+        """Return an option that is a number. Raises `SettingError`."""
         text = self.options.get(name, str(default))
         try:
             return float(text)
@@ -67,11 +67,12 @@ class TwinSettings:
             raise SettingError(f"option {name} is a number, not {text!r}") from None
 
     def move_s(self, default_s: float) -> float:
-        """Seconds of one move: what was asked for, else the family's own `default_s`."""
+        """Return seconds of one move: what was asked for, else the family's own `default_s`."""
         return default_s if self.switch_time_s is None else self.switch_time_s
 
     def patch_panel(self) -> SwitchDevice:
-        """A panel of fibres that stay plugged without power, and which somebody else (a robot, a person) moves.
+        """Return a panel of fibres that stay plugged without power, and which somebody else (a robot, a person)
+        moves.
 
         What is changed on it has light at once; whoever moves takes the time, see `move_s`.
         """
@@ -90,7 +91,7 @@ class TwinSettings:
     def device(
         self, *, switch_time_s: float, when_occupied: WhenOccupied = "reject", hitless: bool = False
     ) -> SwitchDevice:
-        """The switch itself; `switch_time_s` is the family's own, used where none was given."""
+        """Return the switch itself; `switch_time_s` is the family's own, used where none was given."""
         return SwitchDevice(
             self.name,
             Matrix(self.inputs, self.outputs, when_occupied),

@@ -93,7 +93,7 @@ class SwitchTwin:
         self._directory: TemporaryDirectory[str] | None = None
 
     def verbs(self) -> Mapping[str, Verb]:
-        """Everything the control socket can be asked."""
+        """Return everything the control socket can be asked."""
         return self._panel.verbs()
 
     @property
@@ -137,7 +137,7 @@ class SwitchTwin:
             self._directory.cleanup()
 
     def addresses(self) -> dict[str, str]:
-        """The address of every frontend as a driver takes it, and that of the control socket."""
+        """Return the address of every frontend as a driver takes it, and that of the control socket."""
         found = {name: self._url(name, listener) for name, listener in self._listeners.items()}
         return {**found, "control": f"tcp://{self._control_address}"}
 
@@ -150,18 +150,18 @@ class SwitchTwin:
         return f"{frontend.scheme}://{where}" + (f"?{query}" if query else "")
 
     def _scratch(self) -> str:
-        """A directory that lives as long as the twin serves."""
+        """Return a directory that lives as long as the twin serves."""
         if self._directory is None:
             self._directory = TemporaryDirectory(prefix="lightbed-twin-")
         return self._directory.name
 
     def host_of(self, name: str) -> str:
-        """The host that a frontend listens on, for devices that tell their own address."""
+        """Return the host that a frontend listens on, for devices that tell their own address."""
         listener = self._listeners.get(name)
         return listener.address.rpartition(":")[0] if listener else "127.0.0.1"
 
     def attach(self, frontend: str) -> MemoryClient:
-        """A conversation with a frontend in memory. Raises `ConnectionRefusedError` while clients are refused."""
+        """Return a session with a frontend in memory. Raises `ConnectionRefusedError` while clients are refused."""
         if frontend not in self._memory:
             self._memory[frontend] = MemoryListener(self._client(frontend))
         try:
@@ -200,7 +200,7 @@ class SwitchTwin:
         return [*self._listeners.values(), *self._memory.values()]
 
     def _client(self, name: str) -> Client:
-        """Serves one client of a frontend."""
+        """Serve one client of a frontend."""
         frontend = self.frontends[name]
 
         async def serve(reader: Reader, writer: Writer) -> None:

@@ -43,49 +43,49 @@ class Request:
         return self._fields[name]
 
     def text(self, name: str) -> str:
-        """A field that must be a string."""
+        """Return a field that must be a string."""
         value = self[name]
         if not isinstance(value, str):
             raise VerbError(f"field {name!r} must be a string, not {value!r}")
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A field that must be a number; `default` when it is absent."""
+        """Return a field that must be a number; `default` when it is absent."""
         value = self._fields.get(name, default) if default is not None else self[name]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise VerbError(f"field {name!r} must be a number, not {value!r}")
         return float(value)
 
     def whole(self, name: str, default: int | None = None) -> int:
-        """A field that must be a whole number; `default` when it is absent."""
+        """Return a field that must be a whole number; `default` when it is absent."""
         value = self._fields.get(name, default) if default is not None else self[name]
         if isinstance(value, bool) or not isinstance(value, int):
             raise VerbError(f"field {name!r} must be a whole number, not {value!r}")
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """A field that must be true or false."""
+        """Return a field that must be true or false."""
         value = self._fields.get(name, default)
         if not isinstance(value, bool):
             raise VerbError(f"field {name!r} must be true or false, not {value!r}")
         return value
 
     def numbers(self, name: str) -> tuple[int, ...]:
-        """A list of whole numbers; empty when absent."""
+        """Return a list of whole numbers; empty when absent."""
         value = self._fields.get(name, [])
         if not isinstance(value, list) or not all(type(item) is int for item in value):
             raise VerbError(f"field {name!r} must be a list of whole numbers, not {value!r}")
         return tuple(value)
 
     def pairs(self, name: str) -> tuple[tuple[int, int], ...]:
-        """A list of pairs of whole numbers, such as `[[1, 49], [2, 50]]`; empty when absent."""
+        """Return a list of pairs of whole numbers, such as `[[1, 49], [2, 50]]`; empty when absent."""
         value = self._fields.get(name, [])
         if not isinstance(value, list) or not all(_is_pair(item) for item in value):
             raise VerbError(f"field {name!r} must be a list of pairs [input, output], not {value!r}")
         return tuple((item[0], item[1]) for item in value)
 
     def pair(self, name: str) -> tuple[int, int]:
-        """One pair of whole numbers, such as `[1, 49]`."""
+        """Return one pair of whole numbers, such as `[1, 49]`."""
         value = self[name]
         if not _is_pair(value):
             raise VerbError(f"field {name!r} must be a pair [input, output], not {value!r}")
@@ -97,7 +97,7 @@ def _is_pair(value: object) -> bool:
 
 
 async def answer(verbs: Mapping[str, Verb], line: bytes) -> dict[str, Any]:
-    """The reply to one line: what the verb gives with `"ok": true`, or why not."""
+    """Return the reply to one line: what the verb gives with `"ok": true`, or why not."""
     try:
         reply = _find(verbs, line)
         return {"ok": True, **(await reply if inspect.isawaitable(reply) else reply)}

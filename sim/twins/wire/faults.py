@@ -9,7 +9,7 @@ from enum import Enum, auto
 
 
 class Delivery(Enum):
-    """What a broken connection does to the command that was just received."""
+    """Effect of a broken connection on the command that was just received."""
 
     ANSWERED = auto()
     NOT_RECEIVED = auto()

@@ -13,15 +13,15 @@ _READ_BYTES = 1 << 16
 
 
 class Reader(Protocol):
-    """Where bytes of a client come from: a socket, an SSH session, a serial line or memory."""
+    """Source of the bytes of a client: a socket, an SSH session, a serial line or memory."""
 
     async def read(self, n: int, /) -> bytes:
-        """The next bytes, at most `n`; empty at the end."""
+        """Return the next bytes, at most `n`; empty at the end."""
         ...
 
 
 class Writer(Protocol):
-    """Where bytes to a client go."""
+    """Sink of the bytes to a client."""
 
     def write(self, data: bytes, /) -> object:
         """Send `data` as soon as may be."""
@@ -32,7 +32,7 @@ class Writer(Protocol):
         ...
 
     def is_closing(self) -> bool:
-        """Whether the conversation has ended."""
+        """Return True if the conversation has ended."""
         ...
 
     def close(self) -> object:
@@ -65,7 +65,7 @@ class Line:
         self._clock = clock
 
     async def read(self) -> bytes:
-        """The next bytes; empty at the end."""
+        """Return the next bytes; empty at the end."""
         data = await self._reader.read(_READ_BYTES)
         while data and self._faults.half_open:
             self._faults.fired["half_open"] += 1

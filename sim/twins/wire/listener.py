@@ -21,7 +21,7 @@ _FREE_PORT_ATTEMPTS = 20
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """A TCP socket bound to `host:port`, in the network namespace of the calling thread.
+    """Return a TCP socket bound to `host:port`, in the network namespace of the calling thread.
 
     For port 0 a free port is looked up and then bound by its number: the kernel keeps a numbered port
     over `Listener.refuse`, and would choose another one for a socket that was bound to 0.
@@ -52,11 +52,11 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 class AnyListener(Protocol):
-    """What accepts the clients of one frontend, on whatever wire."""
+    """Listener that accepts the clients of one frontend, on whatever wire."""
 
     @property
     def address(self) -> str:
-        """Where it is: `host:port`, or a path."""
+        """Address: `host:port`, or a path."""
 
     @property
     def clients(self) -> int:

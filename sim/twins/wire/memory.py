@@ -34,7 +34,7 @@ class _Writer:
 
 
 class MemoryClient:
-    """The client's end: what it sends, what has come, and whether the device hung up."""
+    """The client's end: what it sends, what has come, and whether the device has closed the connection."""
 
     def __init__(self, serve: Client) -> None:
         self._reader = asyncio.StreamReader()
@@ -51,13 +51,15 @@ class MemoryClient:
 
     @property
     def closed(self) -> bool:
-        """Whether the device has hung up."""
+        """True if the device has closed the connection."""
         return self._writer.closed
 
     def send(self, data: bytes) -> None:
-        """Send bytes to the device. Raises `ConnectionResetError` when either end has hung up."""
+        """Send bytes to the device. Raises `ConnectionResetError` when either end has closed the connection."""
         if self.closed or self._left:
-            raise ConnectionResetError("the device hung up" if self.closed else "this end has hung up")
+            raise ConnectionResetError(
+                "the device has closed the connection" if self.closed else "this end is closed"
+            )
         self._reader.feed_data(data)
 
     def received(self) -> bytes:
@@ -66,7 +68,7 @@ class MemoryClient:
         return data
 
     def close(self) -> None:
-        """Hang up."""
+        """Close this end."""
         self._left = True
         if not self.closed:
             self._reader.feed_eof()
@@ -91,7 +93,7 @@ class MemoryListener:
         self._open = True
 
     def attach(self) -> MemoryClient:
-        """A new conversation. Raises `ConnectionRefusedError` while clients are refused."""
+        """Return a new session. Raises `ConnectionRefusedError` while clients are refused."""
         if not self._open:
             raise ConnectionRefusedError("the device refuses clients")
         self._inside = [client for client in self._inside if not client.closed]
@@ -100,17 +102,17 @@ class MemoryListener:
 
     @property
     def address(self) -> str:
-        """What stands where `host:port` would."""
+        """Placeholder for `host:port`."""
         return "memory:0"
 
     @property
     def is_open(self) -> bool:
-        """Whether clients are let in now."""
+        """True if clients are let in now."""
         return self._open
 
     @property
     def clients(self) -> int:
-        """How many conversations there are."""
+        """Number of sessions."""
         return sum(not client.closed for client in self._inside)
 
     def open(self) -> None:

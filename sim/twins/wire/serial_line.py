@@ -56,7 +56,7 @@ class SerialLine:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a line at the path now."""
+        """True if there is a line at the path now."""
         return self._link.is_symlink()
 
     @property
@@ -157,7 +157,7 @@ class _Wire:
         self._closing = True
 
     def is_closing(self) -> bool:
-        """Whether no more can be said."""
+        """Return True if no more can be said."""
         return self._closing
 
     async def wait_closed(self) -> None:
@@ -171,7 +171,7 @@ class _Wire:
     # -- inside
 
     async def finish(self) -> None:
-        """Let the last words be read, for a while: a pseudo terminal forgets them when it hangs up."""
+        """Let the last words be read, for a while: a pseudo terminal forgets them when it is closed."""
         if self._master < 0:
             return
         with contextlib.suppress(TimeoutError):
@@ -183,7 +183,7 @@ class _Wire:
             await asyncio.sleep(_POLL_S)
 
     def _unread(self) -> int:
-        """Bytes that the client has yet to read, those included that the kernel has yet to bring to its end."""
+        """Return bytes that the client has yet to read, those included that the kernel has yet to bring to its end."""
         look = select.poll()  # which waits until the kernel has brought them; the count alone would miss them
         look.register(self._slave, select.POLLIN)
         look.poll(0)
@@ -234,7 +234,7 @@ class _Wire:
 
 
 class _Pace:
-    """How long bytes take on the line. Both ways share it, as the devices answer only when asked."""
+    """Time that bytes take on the line. Both ways share it, as the devices answer only when asked."""
 
     def __init__(self, baud: int, clock: Clock) -> None:
         self._byte_s = BITS_PER_BYTE / baud

@@ -38,7 +38,7 @@ class ShellWriter:
             self._channel.write(data)
 
     async def drain(self) -> None:
-        """Raises `ConnectionResetError` when the connection is broken."""
+        """Raise `ConnectionResetError` when the connection is broken."""
         if self._closed.is_set():
             raise ConnectionResetError("the shell has ended")
 
@@ -48,7 +48,7 @@ class ShellWriter:
             self._channel.exit(0)
 
     def is_closing(self) -> bool:
-        """Whether nothing can be sent any more."""
+        """Return True if nothing can be sent any more."""
         return self._closed.is_set() or self._channel.is_closing()
 
     async def wait_closed(self) -> None:

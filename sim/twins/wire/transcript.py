@@ -23,7 +23,7 @@ class Entry:
     data: bytes
 
     def as_json(self) -> Mapping[str, Any]:
-        """As JSON values; bytes become characters of the same number."""
+        """Return the same as JSON values; bytes become characters of the same number."""
         return {
             "seconds": round(self.seconds, 6),
             "front": self.front,
@@ -45,7 +45,7 @@ class Transcript:
         self._entries.append(Entry(self._clock.now(), front, session, direction, data))
 
     def entries(self) -> tuple[Entry, ...]:
-        """All that is kept, oldest first."""
+        """Return all that is kept, oldest first."""
         return tuple(self._entries)
 
     def clear(self) -> None:

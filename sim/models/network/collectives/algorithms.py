@@ -37,7 +37,7 @@ Algorithm = Callable[[Sequence[int], int], tuple[Chain, ...]]
 
 
 def parts(size_bytes: int, count: int) -> list[int]:
-    """`size_bytes` in `count` parts that differ by at most one byte, the larger ones first.
+    """Return `size_bytes` in `count` parts that differ by at most one byte, the larger ones first.
 
     >>> parts(10, 4)
     [3, 3, 2, 2]
@@ -46,7 +46,8 @@ def parts(size_bytes: int, count: int) -> list[int]:
 
 
 def ring(members: Sequence[int], size_bytes: int, *, strides: Sequence[int] = (1,)) -> tuple[Chain, ...]:
-    """One ring for each stride over the positions, each with an equal share: 2(g-1) rounds of 1/g of the share.
+    """Return one ring for each stride over the positions, each with an equal share: 2(g-1) rounds of 1/g of the
+    share.
 
     On stride p position i sends to i + p mod g; p must share no factor with g, or `ValueError`. Every member
     sends 2(g-1)/g of the tensor (Patarasuk and Yuan, 2009). A share of 10 bytes over 4 members moves 3 bytes in
@@ -71,7 +72,7 @@ def ring(members: Sequence[int], size_bytes: int, *, strides: Sequence[int] = (1
 
 
 def exchange(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
-    """What a ring would send, in one round: how the packet simulator moves AllReduces that fit into packets."""
+    """Return the messages of a ring in one round: how the packet simulator moves AllReduces that fit into packets."""
     g = len(members)
     if g == 1 or size_bytes == 0:
         return ()
@@ -102,7 +103,9 @@ def halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ..
 
 
 def _halving_round(order: Integers, distance: int, size_bytes: int) -> Phase:
-    """Partners at `distance` exchange what they hold at that step: distance/g of the tensor each."""
+    """Return the phase in which partners at `distance` exchange what they hold at that step: distance/g of the tensor
+    each.
+    """
     rank = np.arange(order.size)
     return Phase(order, order[rank ^ distance], np.full(order.size, -(-size_bytes * distance // order.size)))
 
@@ -114,7 +117,7 @@ TREE_CHUNK_BYTES = 512 * 1024
 def double_binary_tree(
     members: Sequence[int], size_bytes: int, *, chunk_bytes: int = TREE_CHUNK_BYTES, multiplier: int = 1
 ) -> tuple[Chain, ...]:
-    """Two binary trees, each with half of the tensor: what is a leaf in one is an inner node in the other.
+    """Return two binary trees, each with half of the tensor: what is a leaf in one is an inner node in the other.
 
     (Sanders, Speck and Traff, 2009.) Chunks follow each other up and down each tree, a round for each level.
     `multiplier` relabels the positions to i * multiplier mod g, as strides do with rings; `ValueError` when it
@@ -152,7 +155,7 @@ def _parent(position: int, g: int) -> int:
 
 
 def _levels(labels: Sequence[int]) -> list[list[tuple[int, int]]]:
-    """(child, parent) pairs by distance from the root, the deepest level first."""
+    """Return (child, parent) pairs by distance from the root, the deepest level first."""
     parents = tree_parents(len(labels))
 
     def depth(position: int) -> int:
@@ -166,7 +169,7 @@ def _levels(labels: Sequence[int]) -> list[list[tuple[int, int]]]:
 
 
 def _pipeline(up: list[list[tuple[int, int]]], share: int, chunk_bytes: int) -> Chain:
-    """Chunks over the levels up, then down: level l is busy in rounds l to l + chunks - 1."""
+    """Return the chain of chunks over the levels up, then down: level l is busy in rounds l to l + chunks - 1."""
     down = [[(parent, child) for child, parent in level] for level in reversed(up)]
     levels = up + down
     chunks = -(-share // chunk_bytes)

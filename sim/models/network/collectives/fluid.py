@@ -19,7 +19,7 @@ Group = tuple[int, ...]
 
 
 def fluid(algorithm: Algorithm) -> Algorithm:
-    """The same collective with each run of equal rounds as one: rings, and the long middle of pipelined trees."""
+    """Return the collective with each run of equal rounds as one: rings, and the long middle of pipelined trees."""
 
     def merged(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         chains = algorithm(members, size_bytes)
@@ -33,7 +33,7 @@ fluid_ring = fluid(ring)
 
 
 def rings_on(strides_of: Callable[[Group], Sequence[int]], *, exact: bool = False) -> Algorithm:
-    """Rings on the strides that are told for each group, over positions as in `collectives.ring`.
+    """Return rings on the strides that are told for each group, over positions as in `collectives.ring`.
 
     Fluid, or in rounds when `exact`.
 
@@ -49,7 +49,8 @@ def rings_on(strides_of: Callable[[Group], Sequence[int]], *, exact: bool = Fals
 
 
 def circulant_rings(nodes: int, strides: Iterable[int], *, exact: bool = False) -> Algorithm:
-    """Rings for groups of any kind on a fabric that has these one-way strides; equal strides are parallel links.
+    """Return rings for groups of any kind on a fabric that has these one-way strides; equal strides are parallel
+    links.
 
     An evenly spaced group takes the strides that are rings of it. If there are none, it takes its own strides
     that need the fewest hops, at most as many as the fabric has: messages then pass hosts, on the fabric's
@@ -65,7 +66,7 @@ def circulant_rings(nodes: int, strides: Iterable[int], *, exact: bool = False) 
 
 
 def position_strides(nodes: int, steps: Sequence[int], group: Group) -> tuple[int, ...]:
-    """Strides over the positions of an ascending group that are rings on a circulant of `steps`.
+    """Return the strides over the positions of an ascending group that are rings on a circulant of `steps`.
 
     >>> position_strides(12, (1, 11, 5, 7), tuple(range(12)))
     (1, 11, 5, 7)
@@ -92,7 +93,7 @@ def position_strides(nodes: int, steps: Sequence[int], group: Group) -> tuple[in
 
 
 def _hops(nodes: int, steps: Sequence[int]) -> list[int]:
-    """Hops to every distance; `nodes` where there is no way."""
+    """Return hops to every distance; `nodes` where there is no way."""
     hops = [nodes] * nodes
     hops[0] = 0
     reached = [0]

@@ -12,7 +12,7 @@ from sim.models.network.engine.program import Floats
 
 @compiled
 def end_s(now_s: float, left: float, rate: float, begin_s: float, rounding: float) -> float:
-    """When a flow that has `left` bytes ends; infinity for one that does not move."""
+    """Return the time when a flow that has `left` bytes ends; infinity for one that does not move."""
     if rate > 0:
         end = now_s + left / rate
         return rounded_end_s(begin_s, end, rounding) if rounding > 0 else end
@@ -22,7 +22,7 @@ def end_s(now_s: float, left: float, rate: float, begin_s: float, rounding: floa
 
 @compiled
 def rounded_end_s(begin_s: float, end_s: float, rounding: float) -> float:
-    """The end of a flow, put off to a multiple of the largest power of two within `rounding` of its duration.
+    """Return the end of a flow, put off to a multiple of the largest power of two within `rounding` of its duration.
 
     Flows of like durations so end together, and rates are worked out once for all of them.
     """
@@ -35,7 +35,9 @@ def rounded_end_s(begin_s: float, end_s: float, rounding: float) -> float:
 
 @compiled
 def next_end_s(until_s: Floats) -> float:
-    """When the first flow ends; infinity when none moves. Four at a time, so that none waits for the one before."""
+    """Return the time when the first flow ends; infinity when none moves. Four at a time, so that none waits for the
+    one before.
+    """
     one = two = three = four = np.inf
     rest = until_s.size % 4
     for place in range(rest, until_s.size, 4):

@@ -18,7 +18,7 @@ TOGETHER = 1 + 1e-9
 
 @compiled
 def fill(near: Neighbours, capacity: Floats) -> None:
-    """Shares of the free flows, the link that limits each, and the level of each link they touch.
+    """Work out the shares of the free flows, the link that limits each, and the level of each link they touch.
 
     The heap is of these links, by the level at which each would be full. A level that others have raised since is
     found out when it comes first: levels only rise.
@@ -61,7 +61,7 @@ def fill(near: Neighbours, capacity: Floats) -> None:
 
 @compiled
 def _empty(near: Neighbours, capacity: Floats) -> None:
-    """The links as they are without the free flows, which are about to rise."""
+    """Set the links to what they are without the free flows, which are about to rise."""
     touched, room, rising, heap, levels = near.touched, near.room, near.rising, near.heap, near.heap_level
     count, free_count, carried = near.on_count, near.free_count, near.carried
     for place in range(near.size[TOUCHED]):

@@ -41,7 +41,7 @@ _KINDS: Any = np.arange(4)
 COMPUTED, BEGIN, DATA, ARRIVED = _KINDS
 """Kinds of timers: a device is free; a communication begins; a group's data begin; a group has arrived.
 
-Integers of numpy: for each plain one numba would translate `set_timer` anew.
+Integers of numpy: for each plain one numba would translate `set_timer` again.
 """
 
 TICK_S = 1e-13
@@ -86,7 +86,7 @@ def run(
 
 @compiled
 def _start(program: Program, state: State, task: int) -> None:
-    """A task whose predecessors have ended: to its device, or on its way."""
+    """Start a task whose predecessors have ended: on its device, or on its way."""
     device = program.task_device[task]
     if device >= 0:
         if state.device_task[device] < 0:
@@ -111,7 +111,7 @@ def _compute(program: Program, state: State, task: int) -> None:
 
 @compiled
 def _fire(program: Program, routes: Routes, state: State, near: Neighbours, kind: int, item: int) -> None:
-    """What a timer stands for."""
+    """Do what a timer stands for."""
     if kind == COMPUTED:
         _free_device(program, state, item)
         _finish(program, state, item)
@@ -167,7 +167,7 @@ def _begin_round(program: Program, state: State, chain: int) -> None:
 
 @compiled
 def _send(program: Program, routes: Routes, state: State, near: Neighbours, group: int) -> None:
-    """The messages of a group become flows; those without links or bytes are there at once."""
+    """Make flows of the messages of a group; those without links or bytes are there at once."""
     number, flows, size_bytes, first = state.number, state.flows, program.message_bytes, routes.first
     left, since_s, begin_s = state.flow_left, state.flow_since_s, state.flow_begin_s
     rate, until_s, place_of, now = state.flow_rate, state.flow_until_s, state.flow_place, state.clock[0]
@@ -215,7 +215,7 @@ def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours)
 
 @compiled
 def _arrived(program: Program, state: State, group: int) -> None:
-    """A group has arrived: perhaps its round is over, its phase, its chain, its task."""
+    """Note that a group has arrived, and end its round, its phase, its chain, its task where it was the last."""
     chain = program.group_chain[group]
     state.groups_left[chain] -= 1
     if state.groups_left[chain]:

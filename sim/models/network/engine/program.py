@@ -1,4 +1,4 @@
-"""What the event loop runs: tasks, chains of rounds, messages and routes, all as arrays.
+"""Data of the event loop: tasks, chains of rounds, messages and routes, all as arrays.
 
 A task computes on a device, or moves messages, or neither (a barrier). Messages move in *chains*: a chain goes
 through *phases*, a phase repeats a *round* some times, and a round is over when all its messages have arrived.
@@ -27,7 +27,9 @@ JOINED, FREE, TOUCHED, FREE_SEEN, TOUCHED_SEEN = range(5)
 
 
 class Program(NamedTuple):
-    """What is to be done. `x_first` are offsets: the parts of item i are `x_first[i]:x_first[i + 1]`."""
+    """Tasks, messages and routes of a run. `x_first` are offsets: the parts of item i are `x_first[i]:x_first[i +
+    1]`.
+    """
 
     task_device: Integers
     """(tasks,) the device a compute task occupies, -1 for all others"""
@@ -66,7 +68,7 @@ class Routes(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where a run stands; the loop can be left and entered again at any time."""
+    """State of a run; the loop can be left and entered again at any time."""
 
     clock: Floats
     """(1,) seconds"""
@@ -164,7 +166,9 @@ class Neighbours(NamedTuple):
 
 
 def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: float = 0.0) -> State:
-    """Nothing done yet, tasks without predecessors ready. `trace_rows` is the room for traces, 0 for none."""
+    """Return the state with nothing done yet, tasks without predecessors ready. `trace_rows` is the room for traces,
+    0 for none.
+    """
     tasks, devices = program.task_s.size, 1 + int(program.task_device.max(initial=-1))
     chains, groups = program.chain_task.size, program.group_chain.size
     messages = program.message_bytes.size
@@ -210,7 +214,7 @@ def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: 
 
 
 def fresh_neighbours(routes: Routes, never_full: NDArray[np.bool_]) -> Neighbours:
-    """No flow on any link yet; `never_full` is (links,)."""
+    """Return neighbours with no flow on any link yet; `never_full` is (links,)."""
     kept = ~never_full[routes.links]
     first, on_routes = np.concatenate([[0], np.cumsum(kept)])[routes.first], routes.links[kept]
     messages, links, entries = first.size - 1, never_full.size, on_routes.size
@@ -246,5 +250,5 @@ def fresh_neighbours(routes: Routes, never_full: NDArray[np.bool_]) -> Neighbour
 
 
 def integers(size: int, value: int = 0) -> Integers:
-    """An array of one value."""
+    """Return an array of one value."""
     return np.full(size, value, np.int64)

@@ -10,7 +10,7 @@ from sim.models.network.engine.program import FLOW_ROWS, FLOWS, RATE_ROWS, Progr
 
 @compiled
 def trace_is_full(state: State) -> bool:
-    """Whether the next events might not fit."""
+    """Return True if the next events might not fit."""
     flows_fit = state.number[FLOW_ROWS] + state.number[FLOWS] <= state.flow_rows.shape[0]
     rates_fit = state.number[RATE_ROWS] + state.link_rate.size <= state.rate_rows.shape[0]
     return not (flows_fit and rates_fit)

@@ -1,4 +1,4 @@
-"""Max-min fair rates of the flows that move, worked out anew only where a change reaches.
+"""Max-min fair rates of the flows that move, worked out again only where a change reaches.
 
 Each flow is limited by a full link on which nobody has more than it; rates are max-min fair exactly when that is so
 (Bertsekas and Gallager, Data Networks, 6.5.2). A flow that comes or goes changes its links, hence the flows that these
@@ -39,7 +39,7 @@ SAME = 1e-12
 
 @compiled
 def join(state: State, near: Neighbours, begin: int) -> None:
-    """The flows from place `begin` on are new."""
+    """Note that the flows from place `begin` on are new."""
     flows, first, links, size = state.flows, near.first, near.links, near.size
     start, count, on_link, on_entry, place_of = (
         near.start,
@@ -65,7 +65,7 @@ def join(state: State, near: Neighbours, begin: int) -> None:
 
 @compiled
 def leave(state: State, near: Neighbours, end: int) -> None:
-    """The flows behind those that move, up to place `end`, have ended."""
+    """Note that the flows behind those that move, up to place `end`, have ended."""
     flows, first, links, rate = state.flows, near.first, near.links, state.flow_rate
     start, count, on_link, on_entry, place_of = (
         near.start,
@@ -90,7 +90,7 @@ def leave(state: State, near: Neighbours, end: int) -> None:
 
 @compiled
 def _touch(number: Integers, dirty: Integers, mark: Integers, link: int) -> None:
-    """The flows of a link have changed."""
+    """Note that the flows of a link have changed."""
     if mark[link] == 0:
         mark[link] = 1
         dirty[number[DIRTY]] = link
@@ -116,7 +116,7 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
 
 @compiled
 def _begin_with_changes(state: State, near: Neighbours, stamp: int) -> None:
-    """Changed links are touched, flows that joined are free."""
+    """Touch the links that changed, and free the flows that joined."""
     number, size = state.number, near.size
     for place in range(number[DIRTY]):
         link = state.dirty[place]
@@ -133,7 +133,7 @@ def _begin_with_changes(state: State, near: Neighbours, stamp: int) -> None:
 
 @compiled
 def _reach(near: Neighbours, rate: Floats, stamp: int) -> None:
-    """Flows that a touched link limits are free, links of free flows are touched, until there are no more."""
+    """Free the flows that a touched link limits, and touch the links of free flows, until there are no more."""
     first, links, start, level = near.first, near.links, near.start, near.level
     held, held_count, limit, free, touched = near.held, near.held_count, near.limit, near.free, near.touched
     free_mark, touch_mark, size, share = near.free_mark, near.touch_mark, near.size, near.share
@@ -170,7 +170,7 @@ def _reach(near: Neighbours, rate: Floats, stamp: int) -> None:
 
 @compiled
 def _free_those_with_more(near: Neighbours, rate: Floats, stamp: int) -> None:
-    """Flows that kept their rate, but have more than the free ones on a link that is full now, become free."""
+    """Free the flows that kept their rate, but have more than the free ones on a link that is full now, become free."""
     start, count, on_link, free_mark, free = (
         near.start,
         near.on_count,
@@ -197,7 +197,7 @@ def _free_those_with_more(near: Neighbours, rate: Floats, stamp: int) -> None:
 
 @compiled
 def _keep_levels(near: Neighbours, capacity: Floats) -> None:
-    """What was worked out of links is what the next change begins with."""
+    """Keep the levels of links, with which the next change begins."""
     level, carried, full_at, room = near.level, near.carried, near.full_at, near.room
     for link in near.touched[: near.size[TOUCHED]]:
         level[link] = full_at[link]
@@ -207,7 +207,7 @@ def _keep_levels(near: Neighbours, capacity: Floats) -> None:
 
 @compiled
 def _set_rates(state: State, near: Neighbours) -> None:
-    """The free flows go on at their new rates from now."""
+    """Set the new rates of the free flows from now on."""
     rate, left, since_s, until_s = state.flow_rate, state.flow_left, state.flow_since_s, state.flow_until_s
     place_of, begin_s, rounding, now = state.flow_place, state.flow_begin_s, state.rounding[0], state.clock[0]
     shares = near.share

@@ -1,4 +1,4 @@
-"""The same as `shares` in numpy, for machines without numba: all flows anew at every change."""
+"""The same as `shares` in numpy, for machines without numba: all flows again at every change."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from sim.models.network.engine.program import DIRTY, FLOWS, SHARES, Floats, Inte
 
 
 def join(state: State, near: Neighbours, begin: int) -> None:  # noqa: ARG001 - the signature of `shares`
-    """Nothing to note but that something changed: `share` looks at all flows."""
+    """Note that something changed: `share` looks at all flows."""
     state.number[DIRTY] = 1
 
 
 def leave(state: State, near: Neighbours, end: int) -> None:  # noqa: ARG001 - the signature of `shares`
-    """As `join`."""
+    """Note that something changed, as `join`."""
     state.number[DIRTY] = 1
 
 
@@ -37,7 +37,7 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
 
 
 def _round_ends(state: State, places: Integers) -> None:
-    """As `ends.rounded_end_s`, of the flows at these places."""
+    """Round ends as `ends.rounded_end_s`, of the flows at these places."""
     begin_s, end_s = state.flow_begin_s[state.flows[places]], state.flow_until_s[places]
     lasting = end_s > begin_s
     _, exponent = np.frexp((end_s - begin_s)[lasting] * state.rounding[0])
@@ -66,5 +66,5 @@ def fair_rates(moving: Integers, first: Integers, links: Integers, capacity: Flo
 
 
 def next_end_s(until_s: Floats) -> float:
-    """When the first flow ends; infinity when none moves."""
+    """Return the time when the first flow ends; infinity when none moves."""
     return float(until_s.min(initial=np.inf))

@@ -10,7 +10,7 @@ from lightbed.compiled import compiled
 from sim.models.network.engine.program import ORDER, TIMERS, State
 
 TOP: Any = np.int64(0)
-"""The place of the first timer; of numpy, as for a plain 0 numba would translate functions anew."""
+"""The place of the first timer; of numpy, as for a plain 0 numba would translate functions again."""
 
 
 @compiled
@@ -31,7 +31,7 @@ def _before(state: State, one: int, other: int) -> bool:
 
 @compiled
 def set_timer(state: State, when_s: float, kind: int, item: int) -> None:
-    """A timer for `item` at `when_s`."""
+    """Set a timer for `item` at `when_s`."""
     place = state.number[TIMERS]
     state.timer_s[place] = when_s
     state.timer_order[place] = state.number[ORDER]

@@ -1,12 +1,12 @@
 """A circuit switch that is reconfigured while an iteration runs, to match the demand.
 
-Every `period_s` the controller looks at the bytes that started tasks still have to move, chooses circuits anew, and
+Every `period_s` the controller looks at the bytes that started tasks still have to move, chooses circuits again, and
 switches those that differ; they are dark for `delay_s`, the others stay lit. Circuits go to the pairs of greatest
 marginal use, one by one: demand times 1, 1/2, 1/4... for the first, second, third circuit of a pair, so c circuits
 are worth 2 - 2^(1-c) of its demand. Nodes have `degree` transmitters and receivers; circuits are one-way.
 
 With host forwarding one circuit of each node is kept in a ring, so that every pair has a way; pairs without a circuit
-take the shortest, and flows on their way are routed anew with the circuits. Without it they wait for a circuit.
+take the shortest, and flows on their way are routed again with the circuits. Without it they wait for a circuit.
 A message keeps the latency of a single hop.
 """
 
@@ -37,7 +37,7 @@ _PATIENCE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class CircuitSwitch:
-    """`degree` circuits from and to each node, each of `rate_gbps`, chosen anew every `period_s`."""
+    """`degree` circuits from and to each node, each of `rate_gbps`, chosen again every `period_s`."""
 
     nodes: int
     degree: int
@@ -56,7 +56,7 @@ class CircuitSwitch:
             )
 
     def fabric(self) -> Fabric:
-        """A link for each ordered pair of nodes, dark as yet; link s * n + t leads from s to t."""
+        """Return a link for each ordered pair of nodes, dark as yet; link s * n + t leads from s to t."""
         pairs = self.nodes**2
         sources, targets = np.divmod(np.arange(pairs), self.nodes)
         return Fabric(
@@ -82,7 +82,7 @@ def simulate_circuits(
     trace: bool = False,
     rounding: float = 0.0,
 ) -> Execution:
-    """One iteration over circuits that follow the demand. `rounding` as in `execution.simulate`.
+    """Simulate one iteration over circuits that follow the demand. `rounding` as in `execution.simulate`.
 
     Raises `Stalled` when circuits never come to those that wait, `ValueError` for a graph that does not fit.
     """
@@ -111,7 +111,7 @@ def simulate_circuits(
 
 
 def demand(run: Run, lowered: Lowered, nodes: int) -> Floats:
-    """Bytes that begun tasks still have to move, (nodes, nodes), source by target."""
+    """Return bytes that begun tasks still have to move, (nodes, nodes), source by target."""
     program, state, messages = lowered.program, run.state, lowered.messages
     begun = ~np.isnan(state.begin_s) & np.isnan(state.end_s)
     chain_of = program.group_chain[program.message_group]
@@ -129,7 +129,7 @@ def demand(run: Run, lowered: Lowered, nodes: int) -> Floats:
 
 
 def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, lit: Integers) -> Integers:
-    """Circuits (nodes, nodes) by greatest marginal use; lit ones stay where nothing else wants their ports."""
+    """Return circuits (nodes, nodes) by greatest marginal use; lit ones stay where nothing else wants their ports."""
     circuits = np.zeros_like(lit)
     if switch.forwarding:
         circuits[np.arange(switch.nodes), np.roll(np.arange(switch.nodes), -1)] = 1
@@ -156,7 +156,7 @@ def _light(run: Run, switch: CircuitSwitch, circuits: Integers) -> None:
 
 
 def _forwarded(lowered: Lowered, circuits: Integers) -> Routes:
-    """Routes over the circuits there are now, links numbered as in the fabric."""
+    """Return routes over the circuits there are now, links numbered as in the fabric."""
     pairs = np.argwhere(circuits > 0)
     link_of = pairs[:, 0] * len(circuits) + pairs[:, 1]
     router = path_router(next_links(len(circuits), pairs, 0), pairs[:, 1], {})

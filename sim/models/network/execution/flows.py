@@ -107,7 +107,7 @@ def max_min_rates(paths: Sequence[Sequence[int]], capacity: Floats) -> Floats:
 
 
 def _nothing(messages: int) -> Program:
-    """A program without tasks that has messages."""
+    """Return a program without tasks that has messages."""
     no, none = np.zeros(0, np.int64), np.zeros(0)
     start = np.zeros(1, np.int64)
     return Program(

@@ -46,7 +46,7 @@ class Lowered:
 
 
 def lower(graph: TaskGraph, fabric: Fabric, latency: Latency, allreduce: Algorithm) -> Lowered:
-    """The program of one iteration. Raises `ValueError` when the fabric has fewer nodes than the graph."""
+    """Return the program of one iteration. Raises `ValueError` when the fabric has fewer nodes than the graph."""
     if fabric.nodes < graph.nodes:
         raise ValueError(
             f"the graph has {graph.nodes} nodes, {fabric.name} only {fabric.nodes}: take a larger fabric"
@@ -83,7 +83,7 @@ def lower(graph: TaskGraph, fabric: Fabric, latency: Latency, allreduce: Algorit
 
 
 def _offsets(sorted_owner: Integers, owners: int) -> Integers:
-    """Where the items of each owner begin once they are sorted by owner, (owners + 1,)."""
+    """Return where the items of each owner begin once they are sorted by owner, (owners + 1,)."""
     counts = np.bincount(sorted_owner, minlength=owners) if sorted_owner.size else np.zeros(owners, np.int64)
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
@@ -141,7 +141,7 @@ def _messages(chains: list[tuple[int, Chain]]) -> Messages:
 
 
 def route_messages(messages: Messages, fabric: Fabric) -> Routes:
-    """The links of each message. Each task chooses among equal paths anew, as each connection does."""
+    """Return the links of each message. Each task chooses among equal paths again, as each connection does."""
     return Routes(*fabric.routes(messages.source, messages.target, messages.task))
 
 
@@ -160,7 +160,7 @@ def _latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tuple[Floats
 
 
 def _with_merged_rounds(messages: Messages, head_s: Floats, tail_s: Floats) -> Floats:
-    """Tails in which the latencies of merged rounds are added up, those of the slowest message of each round."""
+    """Return tails in which the latencies of merged rounds are added up, those of the slowest message of each round."""
     if not messages.merged.size or messages.merged.max() == 1:
         return tail_s
     slowest_s = np.zeros(int(messages.phase.max()) + 1)
@@ -172,7 +172,7 @@ def _with_merged_rounds(messages: Messages, head_s: Floats, tail_s: Floats) -> F
 def _groups(
     messages: Messages, head_s: Floats, tail_s: Floats
 ) -> tuple[Integers, Integers, Integers, Floats, Floats]:
-    """Messages of a phase with equal latency together.
+    """Return messages of a phase with equal latency together.
 
     Returns the new order of the messages, the group of each in that order, and of each group the phase, head and
     tail.

@@ -48,7 +48,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What happened, in the order of time; `traces` makes tables of it.
+    """Events of an iteration in the order of time; `traces` makes tables of it.
 
     `flows` (rows, 4) are message, round, begin and end of the data; `rates` (rows, 3) time, link, bytes/s from then on.
     """
@@ -73,7 +73,7 @@ class Execution:
 
     @property
     def iteration_s(self) -> float:
-        """When the last task ended."""
+        """Time at which the last task ended."""
         return float(self.end_s.max(initial=0.0))
 
     @property
@@ -104,7 +104,7 @@ def simulate(
     trace: bool = False,
     rounding: float = 0.0,
 ) -> Execution:
-    """One iteration on a fabric whose links may change at given times.
+    """Simulate one iteration on a fabric whose links may change at given times.
 
     Flows that are on their way when a link dies wait until it lives again. With a `rounding` of 0.01 a flow may
     keep its rate up to 1 % longer than its bytes need, so that flows of like durations end at the same time and
@@ -166,7 +166,7 @@ class Run:
         return bool(why == loop.FINISHED)
 
     def reroute(self, routes: Routes) -> None:
-        """Messages take other links from now; what moving flows have moved counts on those they took so far."""
+        """Let messages take other links from now on; what moving flows have moved counts on those they took so far."""
         from sim.models.network.engine import loop
 
         state = self.state
@@ -181,21 +181,21 @@ class Run:
         loop.join(state, self._near, 0)
 
     def moving(self) -> tuple[Integers, Floats]:
-        """The messages whose data move, and the bytes that are left of each."""
+        """Return the messages whose data move, and the bytes that are left of each."""
         state, moving = self.state, self.state.flows[: self.state.number[FLOWS]]
         passed_s = state.clock[0] - state.flow_since_s[moving]
         return moving, np.maximum(state.flow_left[moving] - state.flow_rate[moving] * passed_s, 0.0)
 
     def links_of(self, message: int) -> Integers:
-        """The links a message takes now."""
+        """Return the links a message takes now."""
         return self.routes.links[self.routes.first[message] : self.routes.first[message + 1]]
 
     def progress(self) -> int:
-        """A number that grows with every round that begins and every task that ends."""
+        """Return a number that grows with every round that begins and every task that ends."""
         return int(self.state.number[DONE] + self.state.number[ORDER])
 
     def describe_stalled(self, fabric: Fabric) -> str:
-        """Which flow waits for which dead link."""
+        """Return a sentence that says which flow waits for which dead link."""
         messages = self.lowered.messages
         for flow in self.state.flows[: self.state.number[FLOWS]]:
             links = self.links_of(flow)
@@ -210,7 +210,7 @@ class Run:
         )
 
     def result(self, graph: TaskGraph, fabric: Fabric) -> Execution:
-        """What happened so far."""
+        """Return what happened so far."""
         self._empty_trace()
         state = self.state
         trace = Trace(np.concatenate(self._flows), np.concatenate(self._rates)) if self._tracing else None
@@ -226,7 +226,7 @@ class Run:
         )
 
     def _touch_all(self) -> None:
-        """Capacities may have been written: rates are worked out anew everywhere."""
+        """Work out rates again everywhere: capacities may have been written."""
         links = self.capacity.size
         self.state.dirty[:], self.state.dirty_mark[:] = np.arange(links), 1
         self.state.number[DIRTY] = links

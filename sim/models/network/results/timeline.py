@@ -28,7 +28,8 @@ _COLOURS = {
 
 
 def utilisation(execution: Execution, columns: int = _COLUMNS) -> tuple[Floats, Floats]:
-    """How busy each link was: borders of `columns` equal times (columns + 1,), and shares 0..1 (links, columns).
+    """Return how busy each link was: borders of `columns` equal times (columns + 1,), and shares 0..1 (links,
+    columns).
 
     Exact sums over the times of constant rate. Raises `ValueError` without a trace.
     """
@@ -80,7 +81,7 @@ def draw_timeline(execution: Execution, path: str | Path, *, title: str = "") ->
 
 
 def _bars(axes: Any, begin_s: Floats, end_s: Floats, tops: Floats, height: float, colour: str) -> None:
-    """Bars in one drawing: thousands one by one would take minutes."""
+    """Draw bars in one drawing: thousands one by one would take minutes."""
     from matplotlib.collections import PolyCollection
 
     left, right, low = begin_s * 1e3, end_s * 1e3, tops + height

@@ -1,4 +1,4 @@
-"""What happened in an iteration, as tables: for each flow, each link and each task; written as Parquet files.
+"""Results of an iteration as tables: for each flow, each link and each task; written as Parquet files.
 
 | file | a row is | columns |
 |---|---|---|
@@ -25,7 +25,7 @@ Table = dict[str, NDArray[Any]]
 
 
 def flow_table(execution: Execution) -> Table:
-    """The flows, in the order of their ends. Raises `ValueError` without a trace."""
+    """Return the flows, in the order of their ends. Raises `ValueError` without a trace."""
     rows, messages = _trace(execution).flows, execution.lowered.messages
     message = rows[:, 0].astype(np.int64)
     return {
@@ -40,7 +40,7 @@ def flow_table(execution: Execution) -> Table:
 
 
 def link_table(execution: Execution) -> Table:
-    """When each link had which rate, without the times it was idle, by link and time.
+    """Return the rates of each link over time, without the times it was idle, by link and time.
 
     Rates times durations, summed over a link, are the bytes it carried. Raises `ValueError` without a trace.
     """
@@ -64,7 +64,7 @@ def link_table(execution: Execution) -> Table:
 
 
 def task_table(execution: Execution) -> Table:
-    """All tasks, in the order of the graph."""
+    """Return all tasks, in the order of the graph."""
     names = np.array([kind.name.lower() for kind in Kind])
     return {
         "task": np.arange(execution.graph.tasks),

@@ -4,8 +4,8 @@ Columns: `task_type`, `task_id`, `task_device`, `task_runtime_ms`, `task_bytes`;
 `next_ids[next_ptr[i]:next_ptr[i + 1]]`, for an AllReduce its member nodes; `device_id`, `device_type`,
 `device_property`; `meta`, JSON with `nodes` and `switches`. The property of a network device holds its pair of
 nodes as source * (nodes + switches) + destination: with that divisor every transfer of the published graphs ends
-on the node whose computing waits for it, with `nodes` alone it does not. Devices that compute are numbered anew from 0,
-in the order of the file.
+on the node whose computing waits for it, with `nodes` alone it does not. Devices that compute are numbered again from
+0, in the order of the file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COLUMNS = (
 
 
 def read_task_graph(path: str | Path) -> TaskGraph:
-    """The graph in a file. Raises `ValueError` that names the file and what is wrong with it; `OSError`."""
+    """Return the graph in a file. Raises `ValueError` that names the file and what is wrong with it; `OSError`."""
     try:
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             missing = [name for name in _COLUMNS if name not in file]
@@ -83,7 +83,7 @@ def _kinds(types: Any) -> Integers:
 
 
 def _places(ids: Any, wanted: Any) -> Integers:
-    """Where each wanted id stands in `ids`, -1 for those that do not."""
+    """Return where each wanted id stands in `ids`, -1 for those that do not."""
     if not ids.size:
         return np.full(wanted.shape, -1, np.int64)
     order = np.argsort(ids, kind="stable")

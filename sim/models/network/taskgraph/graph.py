@@ -18,7 +18,7 @@ Integers = NDArray[np.int64]
 
 
 class Kind(IntEnum):
-    """What a task does."""
+    """Kind of a task."""
 
     COMPUTE = 0
     TRANSFER = 1
@@ -58,7 +58,7 @@ class TaskGraph:
 
     @property
     def tasks(self) -> int:
-        """How many tasks there are."""
+        """Number of tasks."""
         return self.kind.size
 
     @property
@@ -84,11 +84,11 @@ class TaskGraphBuilder:
         self._edges: list[tuple[int, int]] = []
 
     def compute(self, device: int, time_s: float, *, after: list[int] | None = None) -> int:
-        """Computing on a device; device numbers are free, usually the node's."""
+        """Add computing on a device; device numbers are free, usually the node's."""
         return self._add((Kind.COMPUTE, device, time_s, 0, -1, -1, -1), after)
 
     def transfer(self, source: int, target: int, size_bytes: int, *, after: list[int] | None = None) -> int:
-        """Bytes from one node to another."""
+        """Add bytes from one node to another."""
         return self._add((Kind.TRANSFER, -1, 0.0, size_bytes, source, target, -1), after)
 
     def allreduce(
@@ -99,16 +99,16 @@ class TaskGraphBuilder:
         time_s: float = 0.0,
         after: list[int] | None = None,
     ) -> int:
-        """A sum of `size_bytes` over the members, which takes `time_s` of local work first."""
+        """Add a sum of `size_bytes` over the members, which takes `time_s` of local work first."""
         self._groups.append(tuple(members))
         return self._add((Kind.ALLREDUCE, -1, time_s, size_bytes, -1, -1, len(self._groups) - 1), after)
 
     def barrier(self, *, after: list[int]) -> int:
-        """A task that only waits."""
+        """Add a task that only waits."""
         return self._add((Kind.BARRIER, -1, 0.0, 0, -1, -1, -1), after)
 
     def build(self) -> TaskGraph:
-        """The graph, checked. Raises `ValueError`."""
+        """Return the graph, checked. Raises `ValueError`."""
         columns = list(zip(*self._rows, strict=True)) if self._rows else [()] * 7
         kind, device, time_s, size_bytes, source, target, group = columns
         edges = np.array(self._edges, dtype=np.int64).reshape(-1, 2)
@@ -167,7 +167,7 @@ def _check_tasks(graph: TaskGraph) -> None:
 
 
 def _check_edges(graph: TaskGraph) -> None:
-    """Edges name tasks, and following them never comes back."""
+    """Check that edges name tasks, and that following them never comes back."""
     edges = np.concatenate([graph.before, graph.after])
     if edges.size and (edges.min() < 0 or edges.max() >= graph.tasks):
         raise ValueError(f"an edge names a task outside 0..{graph.tasks - 1}")

@@ -25,7 +25,7 @@ FACTORY_ACCOUNT = ("admin", "admin")
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """A simulated Calient; needs as many inputs as outputs, for a port has one fibre of each."""
+    """Return a simulated Calient; needs as many inputs as outputs, for a port has one fibre of each."""
     settings.only("reports", "change_word", "page_rows", "echo", "moving", "rest_waits", "summary")
     device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S)
     if settings.inputs != settings.outputs or settings.inputs > MOST_PORTS:
@@ -77,7 +77,7 @@ def _rest(
 
 
 def _tl1_ways(tl1: CalientTl1, *, echo: bool) -> dict[str, Frontend]:
-    """One interpreter behind the port for machines and the port for people."""
+    """Return one interpreter behind the port for machines and the port for people."""
     return {
         "tl1": Frontend("calient+tl1", tl1.serve, max_sessions_here=False),
         "tl1-interactive": Frontend(
@@ -89,5 +89,5 @@ def _tl1_ways(tl1: CalientTl1, *, echo: bool) -> dict[str, Frontend]:
 
 
 def _says_yes(settings: TwinSettings, option: str) -> bool:
-    """An option that is yes unless somebody says no."""
+    """Return an option that is yes unless somebody says no."""
     return settings.choice(option, "yes", "no") == "yes"

@@ -1,4 +1,4 @@
-"""What a Calient keeps of each circuit: provisioned first, active later, one way or two.
+"""Circuits of a Calient: provisioned first, active later, one way or two.
 
 Provisioning only books the ports; activating moves mirrors. The book follows the matrix: what somebody made
 there without a word here (another operator) appears as a one-way circuit, and what he took away is gone, or was
@@ -34,7 +34,7 @@ class Circuit:
     active: bool = False
 
     def ends(self) -> list[tuple[int, int]]:
-        """(port in, port out) of each direction."""
+        """Return (port in, port out) of each direction."""
         there = [(self.source, self.target)]
         return [*there, (self.target, self.source)] if self.two_way else there
 
@@ -54,7 +54,7 @@ class CircuitConfiguration:
         self._circuits: list[Circuit] = []
 
     def circuits(self) -> list[Circuit]:
-        """All circuits, in the order of their making."""
+        """Return all circuits, in the order of their making."""
         held = set(self._device.matrix.connections.items())
         self._circuits = [c for c in self._circuits if not c.active or set(self.pairs(c)) <= held]
         known = {pair for circuit in self._circuits if circuit.active for pair in self.pairs(circuit)}
@@ -64,7 +64,7 @@ class CircuitConfiguration:
         return list(self._circuits)
 
     def on(self, port: int) -> Circuit | None:
-        """The circuit that holds a port of the matrix."""
+        """Return the circuit that holds a port of the matrix."""
         return next((c for c in self.circuits() if any(port in pair for pair in self.pairs(c))), None)
 
     def forget_provisioned(self) -> None:
@@ -76,16 +76,16 @@ class CircuitConfiguration:
         return any(held.intersection(pair) for pair in pairs)
 
     def name(self, circuit: Circuit) -> str:
-        """`a>b` for one way, `a-b` for two."""
+        """Return `a>b` for one way, `a-b` for two."""
         mark = "-" if circuit.two_way else ">"
         return f"{self.names.name(circuit.source)}{mark}{self.names.name(circuit.target)}"
 
     def pairs(self, circuit: Circuit) -> list[Pair]:
-        """The cross-connects of a circuit, by the numbers of the matrix."""
+        """Return the cross-connects of a circuit, by the numbers of the matrix."""
         return [(port_in, self.names.ports + port_out) for port_in, port_out in circuit.ends()]
 
     def find(self, name: str) -> Circuit:
-        """The circuit of a name."""
+        """Return the circuit of a name."""
         for circuit in self.circuits():
             if self.name(circuit) == name.strip():
                 return circuit
@@ -149,7 +149,7 @@ class CircuitConfiguration:
         return "IS", "IS", "OK" if is_lit else "FAIL"
 
     def fibre_states(self, number: int) -> tuple[str, str, str]:
-        """The same three of a port of the matrix. All but `IS`, `IS`, `OK` are assumptions."""
+        """Return the same three of a port of the matrix. All but `IS`, `IS`, `OK` are assumptions."""
         state = self._device.matrix.state(number)
         if state == "F":
             return "IS", "OOS", "FAIL"
@@ -158,24 +158,26 @@ class CircuitConfiguration:
         return ("OOS", "OOS", "OK") if state == "D" else ("IS", "IS", "OK")
 
     def power_dbm(self, number: int) -> float | None:
-        """What the monitor of a port of the matrix reads; None where it sees no light."""
+        """Return the reading of the monitor of a port of the matrix reads; None where it sees no light."""
         dbm = self._device.power_dbm(number)
         dark = {pair[1] for pair in self.dark if pair in self._device.matrix.connections.items()}
         return None if number in dark or dbm <= DARK_FLOOR_DBM else dbm
 
     def describe(self, refusal: Refused) -> str:
-        """What the switch says when it refuses."""
+        """Return the comment that explains a refusal."""
         port = self.names.name((refusal.port - 1) % self.names.ports + 1) if refusal.port else "?"
         return _DESCRIPTIONS.get(refusal.reason, f"Failed: {refusal.reason.value}").format(port=port)
 
     def label(self, port: int) -> str:
-        """What people wrote beside a port."""
+        """Return the label of a port."""
         return self._device.labels.get(port, "")
 
     # -- faults
 
     def faults(self) -> dict[str, Fault]:
-        """For the fault board: activations that are answered and not carried out, circuits that find no light."""
+        """Return faults for the fault board: activations that are answered and not carried out, circuits that find no
+        light.
+        """
         return {
             "skip_activate": Fault(
                 lambda request: setattr(self, "skipped_activations", request.whole("count", 1)),

@@ -21,7 +21,7 @@ class Names:
     ports: int
 
     def name(self, number: int) -> str:
-        """The name of the n-th port, counted from 1.
+        """Return the name of the n-th port, counted from 1.
 
         >>> Names(320).name(1), Names(320).name(9), Names(320).name(65)
         ('1.1.1', '1.2.1', '2.1.1')
@@ -31,7 +31,7 @@ class Names:
         return f"{segment + 1}.{fibre + 1}.{port + 1}"
 
     def number(self, name: str) -> int:
-        """The port of a name. Raises `Refused`."""
+        """Return the port of a name. Raises `Refused`."""
         match = _NAME.fullmatch(name.strip())
         if match is None or not all(1 <= int(part) <= 8 for part in match.groups()):
             raise Refused(Reason.NO_SUCH_PORT, 0)

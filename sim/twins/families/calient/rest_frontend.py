@@ -49,7 +49,7 @@ class RestFrontend:
         self._denied = False
 
     def routes(self) -> Sequence[Route]:
-        """Everything it answers to."""
+        """Return everything it answers to."""
         return [
             Route("GET", r"/rest/info/?", lambda _: json_answer({"restversion": "2.1"})),
             Route("GET", r"/rest/node/?", lambda _: json_answer(self._node())),
@@ -60,7 +60,7 @@ class RestFrontend:
         ]
 
     def faults(self) -> dict[str, Fault]:
-        """For the fault board: the k-th item of the next bulk fails; the account may only read."""
+        """Return faults for the fault board: the k-th item of the next bulk fails; the account may only read."""
         return {
             "fail_item": Fault(self._set_failing, lambda _: self._set_failing(None), main="item"),
             "deny_writes": Fault(lambda _: self._deny(denied=True), lambda _: self._deny(denied=False)),
@@ -224,7 +224,7 @@ class RestFrontend:
 
 
 def _form(request: HttpRequest) -> Item:
-    """The fields of a form; none where the body is something else."""
+    """Return the fields of a form; none where the body is something else."""
     if "urlencoded" not in request.headers.get("content-type", ""):
         return {}
     return dict(parse_qsl(request.body.decode("latin-1")))

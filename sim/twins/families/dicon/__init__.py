@@ -20,7 +20,7 @@ DEFAULT_BAUD = 9600
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """A simulated DiCon; `size` 2x16 is two switches 1x8. Raises `SettingError`."""
+    """Return a simulated DiCon; `size` 2x16 is two switches 1x8. Raises `SettingError`."""
     settings.only("separate_lines", "forgets_path", "identity", "baud")
     style = Style(
         ends=b"\r",
@@ -46,14 +46,14 @@ def twin(settings: TwinSettings) -> SwitchTwin:
 
 
 class _Commands:
-    """What the manual's page shows, on a device."""
+    """Commands of the manual's page, on a device."""
 
     def __init__(self, device: BankDevice, wrong: WrongReply) -> None:
         self._device = device
         self._wrong = wrong
 
     def table(self) -> Mapping[str, Handler]:
-        """Commands by header."""
+        """Return commands by header."""
         return {
             "ROUTe#:SCAN": self._select,
             "ROUTe#:SCAN?": lambda numbers, _: str(self._wrong.channel(numbers[0])),
@@ -66,7 +66,7 @@ class _Commands:
         self._device.select(numbers[0], channel)
 
     def _next(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
-        """The channel after this one; after the last comes the first."""
+        """Move to the channel after this one; after the last comes the first."""
         del texts
         bank = numbers[0]
         self._device.select(bank, self._device.channel(bank) % self._device.channels + 1)

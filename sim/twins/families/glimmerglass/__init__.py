@@ -20,7 +20,7 @@ DEFAULT_SWITCH_TIME_S = 0.02
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """A simulated Glimmerglass. Raises `SettingError` for an option that it does not know."""
+    """Return a simulated Glimmerglass. Raises `SettingError` for an option that it does not know."""
     settings.only("opmode", "moving", "port_power", "reports", "when_occupied")
     occupied = cast("WhenOccupied", settings.choice("when_occupied", "reject", "replace"))
     device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S, when_occupied=occupied)

@@ -1,4 +1,4 @@
-"""What a Glimmerglass prints: frames behind a `<` prompt, and rows of circuits and ports.
+"""TL1 as a Glimmerglass prints it: frames behind a `<` prompt, and rows of circuits and ports.
 
 Sans I/O. An answer begins on the line of the prompt and ends with the next one:
 
@@ -31,7 +31,7 @@ class Numbering:
     outputs: int
 
     def number(self, port: int) -> int:
-        """The device's number of a port of the matrix.
+        """Return the device's number of a port of the matrix.
 
         >>> Numbering(8, 8).number(1), Numbering(8, 8).number(9)
         (10001, 20001)
@@ -39,7 +39,7 @@ class Numbering:
         return INPUT_BASE + port if port <= self.inputs else OUTPUT_BASE + port - self.inputs
 
     def port(self, number: int) -> int:
-        """The port of the matrix. Raises `Denied` (IIAC)."""
+        """Return the port of the matrix. Raises `Denied` (IIAC)."""
         if INPUT_BASE < number <= INPUT_BASE + self.inputs:
             return number - INPUT_BASE
         if OUTPUT_BASE < number <= OUTPUT_BASE + self.outputs:
@@ -47,14 +47,14 @@ class Numbering:
         raise Denied("IIAC", f"there is no port {number}")
 
     def ports(self, text: str) -> list[int]:
-        """Ports of a `&` list. Raises `Denied` (IIAC)."""
+        """Return ports of a `&` list. Raises `Denied` (IIAC)."""
         if not _LIST.fullmatch(text):
             raise Denied("IIAC", f"{text[:40]!r} is not a list of ports")
         return [self.port(int(number)) for number in text.split("&")[:_MAX_LIST]]
 
 
 def power_text(dbm: float | None) -> str:
-    """A power in dBm; NONE is darkness.
+    """Return a power in dBm; NONE is darkness.
 
     >>> power_text(-5.873), power_text(None)
     ('-5.873', 'NONE')
@@ -69,7 +69,7 @@ def circuit_row(
     state: tuple[str, str],
     powers: tuple[float | None, ...],
 ) -> str:
-    """A row of `rtrv-crs-fiber`: the device's two numbers, their names, state and cause, power in and out.
+    """Return a row of `rtrv-crs-fiber`: the device's two numbers, their names, state and cause, power in and out.
 
     >>> circuit_row(10046, 20047, ("", ""), ("steady", "none"), (-5.873, -6.762)).partition(",INPWR=")[2]
     '-5.873,OUTPWR=-6.762,PWRLOSS=0.889'

@@ -14,7 +14,7 @@ CORD_TIME_S = 30.0
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """A simulated panel; `switch_time_s` is what a cord takes him. It has no options."""
+    """Return a simulated panel; `switch_time_s` is what a cord takes him. It has no options."""
     settings.only()
     cord_time_s = CORD_TIME_S if settings.switch_time_s is None else settings.switch_time_s
     device = settings.device(switch_time_s=0.0)

@@ -1,4 +1,4 @@
-"""What the scripted person understands, does and says."""
+"""The scripted person: requests, actions and answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ class Person:
         self._refusals = 0
 
     def faults(self) -> Mapping[str, Fault]:
-        """For the fault board: he plugs the neighbour, and says done; he says no. `drop_command`: he forgets."""
+        """Return faults for the fault board: he plugs the neighbour, and says done; he says no. `drop_command`: he
+        forgets.
+        """
         return {
             "mistake": Fault(self._set_mistakes, lambda _: self._set_mistakes(None)),
             "refuses": Fault(self._set_refusals, lambda _: self._set_refusals(None)),
@@ -42,7 +44,7 @@ class Person:
         self._refusals = request.whole("count", 1) if request else 0
 
     async def serve(self, line: Line) -> None:
-        """Listen to one caller until he hangs up."""
+        """Serve one caller until he disconnects."""
         rest = b""
         while data := await line.read():
             *lines, rest = (rest + data).split(b"\n")
@@ -77,7 +79,7 @@ class Person:
         self._device.change(self._matrix.added([source], [self._erring(output)]))
 
     def _erring(self, output: int) -> int:
-        """The output he really plugs: the next free one, when he errs."""
+        """Return the output he really plugs: the next free one, when he errs."""
         if not self._mistakes:
             return output
         taken = set(self._matrix.connections.values()) | {output}

@@ -22,7 +22,7 @@ LOWEST_READING_DBM = -100.0
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """A simulated mOSW; `size` 2x16 is two switches 1x8. Raises `SettingError`."""
+    """Return a simulated mOSW; `size` 2x16 is two switches 1x8. Raises `SettingError`."""
     reply = settings.only("close_reply").choice("close_reply", "channel", "pair", "triple")
     device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong = WrongReply(device)
@@ -46,7 +46,7 @@ class _Commands:
         self._errors = errors
 
     def table(self) -> Mapping[str, Handler]:
-        """Commands by header."""
+        """Return commands by header."""
         return {
             "ROUTe:CLOSe": self._close,
             "ROUTe:CLOSe?": self._closed,

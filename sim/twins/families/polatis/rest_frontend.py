@@ -51,7 +51,7 @@ class RestFrontend:
         device.listen(self._note_change)
 
     def routes(self) -> Sequence[Route]:
-        """Everything it answers to."""
+        """Return everything it answers to."""
         whole, one = f"{_DATA}/{_PAIRS}", rf"{_DATA}/{_PAIRS}/pair=(\d{{1,6}})(?:,(\d{{1,6}}))?"
         ports, port = rf"{_DATA}/{_PORTS}(?:/port)?", rf"{_DATA}/{_PORTS}/port=(\d{{1,6}})"
         table: tuple[tuple[str, str, Callable[[HttpRequest], Any]], ...] = (
@@ -74,7 +74,7 @@ class RestFrontend:
         return [Route(method, pattern, self._translating(act)) for method, pattern, act in table]
 
     def _translating(self, act: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-        """The handler, with the switch's refusals in the words of RESTCONF."""
+        """Return the handler, with the switch's refusals in the words of RESTCONF."""
 
         async def handle(request: HttpRequest) -> HttpAnswer:
             try:
@@ -119,7 +119,7 @@ class RestFrontend:
         return await self._change(lambda: self._with(source, output), 204 if there else 201)
 
     def _with(self, source: int, output: int) -> Connections:
-        """The connections with this pair, in place of the one that its input has."""
+        """Return the connections with this pair, in place of the one that its input has."""
         holder = self._matrix.peer(output)
         mine = holder in {None, source}
         return self._matrix.added([source], [output], "replace" if mine else None)

@@ -27,13 +27,13 @@ _STATUS_OF: Mapping[Reason, tuple[int, str]] = {
 
 
 def error_document(tag: str, message: str) -> dict[str, Any]:
-    """The body of a refusal (RFC 8040, section 7.1)."""
+    """Return the body of a refusal (RFC 8040, section 7.1)."""
     error = {"error-type": "application", "error-tag": tag, "error-message": message}
     return {"ietf-restconf:errors": {"error": [error]}}
 
 
 def refusal(refused: Refused) -> HttpRefusal:
-    """What the switch will not do, as a status and a document.
+    """Return what the switch will not do, as a status and a document.
 
     >>> refusal(Refused(Reason.OCCUPIED, 9)).status
     409
@@ -43,7 +43,7 @@ def refusal(refused: Refused) -> HttpRefusal:
 
 
 def body_of(request: HttpRequest, name: str) -> Any:
-    """What the request's document holds under `name`, with or without the module before it (400 if nothing).
+    """Return what the request's document holds under `name`, with or without the module before it (400 if nothing).
 
     Lists of one may come bare, as one public client sends them.
     """
@@ -57,7 +57,7 @@ def body_of(request: HttpRequest, name: str) -> Any:
 
 
 def pairs_in(content: Any, *, exactly: int | None = None) -> list[Pair]:
-    """The pairs of a `{"pair": [{"ingress": 1, "egress": 13}]}`; without a list there are none (400 if other).
+    """Return the pairs of a `{"pair": [{"ingress": 1, "egress": 13}]}`; without a list there are none (400 if other).
 
     >>> pairs_in({"pair": [{"ingress": 1, "egress": 13}]})
     [(1, 13)]
@@ -73,14 +73,14 @@ def pairs_in(content: Any, *, exactly: int | None = None) -> list[Pair]:
 
 
 def only_entry(content: Any) -> Mapping[str, Any]:
-    """The one object in a list (400 if it is anything else)."""
+    """Return the one object in a list (400 if it is anything else)."""
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
         return content[0]
     raise HttpRefusal(400, error_document("malformed-message", "not a list of one entry"))
 
 
 def whole_number(value: Any) -> int:
-    """A port number, which some clients write as a string (400 if it is none)."""
+    """Return a port number, which some clients write as a string (400 if it is none)."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str) and value.isdecimal():

@@ -112,7 +112,7 @@ class ScpiFrontend:
         }
 
     def _find(self, unit: Unit, path: str) -> tuple[Handler | None, str]:
-        """The handler of a command, and the path that a following relative header continues.
+        """Return the handler of a command, and the path that a following relative header continues.
 
         A header without leading colon is looked up below the path of the command before it, as SCPI
         has it, and failing that from the root, as users write it.

@@ -30,7 +30,7 @@ class LineReader:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:
-        """The lines that `data` completes, without their endings.
+        """Return the lines that `data` completes, without their endings.
 
         Raises `ScpiError` (-363) when a line grows beyond all reason; what was kept of it is dropped.
         """
@@ -50,7 +50,7 @@ class Unit:
 
 
 def units(line: str) -> list[Unit]:
-    """The commands of one line.
+    """Return the commands of one line.
 
     >>> units(":oxc:swit:conn:only (@1,2),(@49,50);*OPC?")
     [Unit(header=':oxc:swit:conn:only', parameters=('(@1,2)', '(@49,50)')), Unit(header='*OPC?', parameters=())]
@@ -82,7 +82,7 @@ def _split(text: str, separator: str) -> list[str]:
 
 @lru_cache(maxsize=256)
 def header_pattern(definition: str) -> re.Pattern[str]:
-    """What `definition` (`"SYSTem:ERRor[:NEXT]?"`) matches: short and long forms, any case.
+    """Return what `definition` (`"SYSTem:ERRor[:NEXT]?"`) matches: short and long forms, any case.
 
     >>> bool(header_pattern("OXC:SWITch:SIZE?").fullmatch("oxc:SWIT:size?"))
     True
@@ -100,7 +100,7 @@ def _either_form(keyword: str) -> str:
 
 
 def port_list(text: str) -> list[int]:
-    """The ports of a channel list.
+    """Return the ports of a channel list.
 
     >>> port_list("(@1,2,5:7)"), port_list("(@)")
     ([1, 2, 5, 6, 7], [])
@@ -125,7 +125,7 @@ def _range(item: str) -> Iterable[int]:
 
 
 def show_ports(ports: Iterable[int]) -> str:
-    """A channel list as the device writes it.
+    """Return a channel list as the device writes it.
 
     >>> show_ports([1, 2]), show_ports([])
     ('(@1,2)', '(@)')
@@ -134,7 +134,7 @@ def show_ports(ports: Iterable[int]) -> str:
 
 
 def show_values(values: Sequence[str]) -> str:
-    """Values in parentheses, as port states and powers are written.
+    """Return values in parentheses, as port states and powers are written.
 
     >>> show_values(["D", "E"])
     '(D,E)'

@@ -19,7 +19,7 @@ _MOST_CYCLES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Monitor:
-    """How a power monitor is set: wavelength in nm, offset added to its readings in dB, averaging."""
+    """Settings of a power monitor: wavelength in nm, offset added to its readings in dB, averaging."""
 
     wavelength_nm: float = 1550.0
     offset_db: float = 0.0
@@ -31,7 +31,7 @@ class Monitor:
 
 @dataclass(frozen=True, slots=True)
 class AttenuatorSetting:
-    """What was asked of an attenuator: mode, level in dBm or dB, reference port (0 for none)."""
+    """Settings of an attenuator: mode, level in dBm or dB, reference port (0 for none)."""
 
     mode: str = "NONE"
     level: float = 0.0
@@ -61,7 +61,7 @@ class PortCommands:
         self._settings: dict[int, AttenuatorSetting] = {}
 
     def table(self) -> Mapping[str, PortHandler]:
-        """Commands by verb."""
+        """Return commands by verb."""
         return {
             "OPR-PORT-SHUTTER": lambda command: self._set_shutters(command, disabled=True),
             "RLS-PORT-SHUTTER": lambda command: self._set_shutters(command, disabled=False),
@@ -100,7 +100,7 @@ class PortCommands:
         return self._set(lambda: self._device.set_disabled(ports, disabled=disabled))
 
     def _set_flaps(self, command: Command) -> Lines:
-        """`off ms, on ms, cycles` of the test that `OPR-PORT-FLAP` runs."""
+        """Return `off ms, on ms, cycles` of the test that `OPR-PORT-FLAP` runs."""
         try:
             off_ms, on_ms, cycles = (int(text) for text in command.positional)
         except ValueError:
@@ -152,7 +152,7 @@ class PortCommands:
     # -- attenuators
 
     def attenuation(self, port: int) -> AttenuatorSetting:
-        """What was asked of the attenuator of an output. Raises `Denied` (IICM) for an input."""
+        """Return what was asked of the attenuator of an output. Raises `Denied` (IICM) for an input."""
         self._check_output(port)
         return self._settings.get(port, AttenuatorSetting())
 
@@ -184,7 +184,7 @@ class PortCommands:
         return AttenuatorSetting(mode, level, reference)
 
     def _attenuator(self, port: int, setting: AttenuatorSetting) -> Attenuator:
-        """What a setting does to light. Our reading of the four modes; no public text defines them.
+        """Return what a setting does to light. Our reading of the four modes; no public text defines them.
 
         ABSOLUTE holds the output at the level; CONVERGED finds the loss for that once and keeps it;
         RELATIVE lets out the level relative to the reference port's power now, or to the unattenuated light.

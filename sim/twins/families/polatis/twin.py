@@ -22,7 +22,7 @@ FACTORY_ACCOUNT = ("admin", "root")
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """A simulated Polatis. The serial number begins with SIM.
+    """Return a simulated Polatis. The serial number begins with SIM.
 
     Options for what the published material leaves open: `when_occupied=reject|replace` (what ADD does on a
     port in use), `hitless=no|yes` (do kept circuits keep their light over a whole-configuration command),
@@ -60,7 +60,7 @@ def _device(settings: TwinSettings) -> SwitchDevice:
 
 
 def _scpi_ways(scpi: ScpiFrontend, *, baud: int) -> dict[str, Frontend]:
-    """One interpreter behind a socket and a serial line."""
+    """Return one interpreter behind a socket and a serial line."""
     return {
         "scpi": Frontend("polatis+scpi", lambda line: _serve_scpi(scpi, line)),
         "serial": Frontend(

@@ -54,12 +54,12 @@ _OPTIONS = (
 
 
 def rome(settings: TwinSettings) -> SwitchTwin:
-    """A simulated ROME. Raises `SettingError`."""
+    """Return a simulated ROME. Raises `SettingError`."""
     return _twin(settings.only(*_OPTIONS), "ROME")
 
 
 def afm(settings: TwinSettings) -> SwitchTwin:
-    """A simulated AFM. Raises `SettingError`."""
+    """Return a simulated AFM. Raises `SettingError`."""
     return _twin(settings.only(*(name for name in _OPTIONS if name not in {"rows", "spares"})), "AFM")
 
 

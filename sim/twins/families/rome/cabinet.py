@@ -23,7 +23,9 @@ _OPERATION = {"connect": "CONNECTING", "disconnect": "DISCONNECTING"}
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """What the published material leaves open: `announces_jam` in words, `validates_at_once` before queueing."""
+    """Behaviour that the published material leaves open: `announces_jam` in words, `validates_at_once` before
+    queueing.
+    """
 
     matrices: int
     announces_jam: bool
@@ -65,16 +67,16 @@ class Cabinet:
         return {"A": (east // 2, west // 2), "B": (east - east // 2, west - west // 2)}
 
     def name(self, port: int) -> str:
-        """The name of a port."""
+        """Return the name of a port."""
         east = self.sizes[0]
         return f"E{port}" if port <= east else f"W{port - east}"
 
     def matrix_of(self, port: int) -> str:
-        """The letter of the matrix that a port is in."""
+        """Return the letter of the matrix that a port is in."""
         return self.place(port)[1]
 
     def place(self, port: int) -> str:
-        """Where a port is: unit, matrix, side, and its number within the matrix."""
+        """Return where a port is: unit, matrix, side, and its number within the matrix."""
         return self._places[port]
 
     def _place(self, port: int) -> str:
@@ -85,7 +87,7 @@ class Cabinet:
         return f"1B{side}{number - first}"
 
     def logical(self, port: int) -> str:
-        """The logical name of a port, which goes on counting in the second matrix."""
+        """Return the logical name of a port, which goes on counting in the second matrix."""
         return f"{self.matrix_of(port)}{self.name(port)[1:]}"
 
     def full(self, port: int) -> str:
@@ -93,7 +95,7 @@ class Cabinet:
         return f"{self.name(port)}[{self.place(port)}]"
 
     def port(self, name: str) -> int:
-        """The port of a name. Raises `CommandError`."""
+        """Return the port of a name. Raises `CommandError`."""
         match = _NAME.fullmatch(name)
         sizes = dict(zip("EW", self.sizes, strict=True))
         if match is None or not 1 <= int(match["number"]) <= sizes[match["side"]]:
@@ -101,7 +103,9 @@ class Cabinet:
         return int(match["number"]) + (self.sizes[0] if match["side"] == "W" else 0)
 
     def pairs(self, one: str, other: str) -> list[Pair]:
-        """The circuits that two names ask for: E and W give one, logical names one each way. Raises `CommandError`."""
+        """Return the circuits that two names ask for: E and W give one, logical names one each way. Raises
+        `CommandError`.
+        """
         if one[0] in "EW" and other[0] in "EW":
             if one[0] == other[0]:
                 raise CommandError("Error: ports are on the same side")
@@ -115,14 +119,14 @@ class Cabinet:
         return pairs
 
     def _logical_port(self, name: str) -> Pair:
-        """The E and W port of a logical name. Raises `CommandError`."""
+        """Return the E and W port of a logical name. Raises `CommandError`."""
         east, west = self.port(f"E{name[1:]}"), self.port(f"W{name[1:]}")
         if name not in {self.logical(east), self.logical(west)}:
             raise CommandError(f"Error: no port {name}")
         return east, west
 
     def is_in_process(self, port: int) -> bool:
-        """Whether the arm is at work at a port."""
+        """Return True if the arm is at work at a port."""
         running = self.robot.running
         return running is not None and port in running.pair
 
@@ -141,7 +145,7 @@ class Cabinet:
         return f"OK - request added to pending queue ({one}-{other})"
 
     def _is_valid(self, kind: Kind, pair: Pair) -> bool:
-        """Whether the matrix would do it now, if nothing were in the queue."""
+        """Return True if the matrix would do it now, if nothing were in the queue."""
         if self.robot.queue:
             return True
         matrix = self.device.matrix

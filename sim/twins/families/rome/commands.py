@@ -21,7 +21,7 @@ class TableFaults:
     broken_tables: int = 0
 
     def table(self) -> Mapping[str, Fault]:
-        """The fault by its name, for `SwitchTwin`."""
+        """Return the fault by its name, for `SwitchTwin`."""
         return {
             "break_table": Fault(
                 lambda request: setattr(self, "broken_tables", request.whole("count", 1)),
@@ -30,7 +30,7 @@ class TableFaults:
         }
 
     def spoil(self, table: str) -> str:
-        """The table as it really comes."""
+        """Return the table as it really comes."""
         if not self.broken_tables:
             return table
         self.broken_tables -= 1
@@ -56,7 +56,7 @@ class Commands:
     tells_queue: bool
 
     def table(self) -> Mapping[str, Handler]:
-        """Commands by their pattern."""
+        """Return commands by their pattern."""
         cabinet, printer = self.cabinet, self.printer
         known: dict[str, Handler] = {
             r"show\s+board": lambda _: printer.board(cabinet, self.name),
@@ -72,7 +72,7 @@ class Commands:
         return known
 
     def _told(self, do: Callable[[Typed], str]) -> Handler:
-        """An order, which a fault may swallow without a word."""
+        """Return the handler of an order, which a fault may swallow without a word."""
 
         def handler(typed: Typed) -> str:
             if self.cabinet.device.faults.take_dropped_command():

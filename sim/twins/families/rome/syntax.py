@@ -1,4 +1,4 @@
-"""What the device prints: board, table of ports, queue, circuits. Two manners: ROME in words, AFM in digits.
+"""Output of the device: board, table of ports, queue, circuits. Two manners: ROME in words, AFM in digits.
 
 Known from captures: all headings, columns and widths, `In process` as a word of ROME. Assumptions: that AFM shows 6
 (attached) while the arm is at a port, and that it prints the queue at all.
@@ -35,7 +35,7 @@ SPARE_EAST, SPARE_WEST = 2, 4
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """How one device prints.
+    """Formats of one device.
 
     `spares`: are there places without a name. `by_place`: does the first column show the place of a port and the
     last its name, as other releases do. `always_hints`: is a homing run asked for whenever a command is in process.
@@ -49,7 +49,7 @@ class Printer:
     # -- the board
 
     def board(self, cabinet: Cabinet, name: str) -> str:
-        """Who the device is."""
+        """Return the identity of the device."""
         kind, is_rome = self.manner, self.manner == "ROME"
         enabled = "enabled" if cabinet.robot.enabled else "disabled"
         lines = [
@@ -93,7 +93,7 @@ class Printer:
     # -- ports
 
     def ports(self, cabinet: Cabinet) -> str:
-        """All ports, E before W."""
+        """Return all ports, E before W."""
         if self.manner == "AFM":
             rows = [self._afm_row(cabinet, port) for port in cabinet.device.matrix.ports]
             return "\n".join([_AFM_HEADING, *rows])
@@ -104,7 +104,7 @@ class Printer:
         return "\n".join([rule, _columns(_ROME_HEADING, _ROME_COLUMNS), rule, *rows])
 
     def _side(self, cabinet: Cabinet, side: str, matrix: str) -> list[str]:
-        """The rows of one side of a matrix, with its spare places."""
+        """Return the rows of one side of a matrix, with its spare places."""
         ports = [
             port
             for port in cabinet.device.matrix.ports
@@ -150,7 +150,7 @@ class Printer:
     # -- circuits and the queue
 
     def circuits(self, cabinet: Cabinet) -> str:
-        """All circuits with the time when they were made."""
+        """Return all circuits with the time when they were made."""
         lines = [
             _circuit("Port East", "Port West", "Paired", "TimeStamp"),
             _circuit("=========", "=========", "======", "=========="),
@@ -162,7 +162,7 @@ class Printer:
         return "\n".join(lines)
 
     def queue(self, cabinet: Cabinet) -> str:
-        """What the arm is at, and what waits."""
+        """Return what the arm is at, and what waits."""
         robot = cabinet.robot
         running, waiting = robot.running, [job for job in robot.queue if job.state == "queued"]
         hints = robot.jammed or (self.always_hints and running is not None)

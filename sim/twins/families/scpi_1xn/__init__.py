@@ -24,7 +24,7 @@ _ENDS = {"lf": "\n", "cr": "\r", "crlf": "\r\n"}
 
 @dataclass(frozen=True, slots=True)
 class _Quirks:
-    """What the options choose of a make."""
+    """Behaviour of a make that the options choose."""
 
     make: str
     header: str
@@ -44,7 +44,9 @@ class _Make:
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """A simulated bank; `size` 2x16 is two switches 1x8, which SCPI only can tell apart. Raises `SettingError`."""
+    """Return a simulated bank; `size` 2x16 is two switches 1x8, which SCPI only can tell apart. Raises
+    `SettingError`.
+    """
     chosen = _quirks(settings)
     device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong, errors = WrongReply(device), ErrorQueue()
@@ -75,7 +77,7 @@ def _quirks(settings: TwinSettings) -> _Quirks:
 
 
 def _words(chosen: _Quirks) -> dict[str, str]:
-    """What an address must say of the commands, in the words of whoever drives this device."""
+    """Return what an address must say of the commands, in the words of whoever drives this device."""
     options = {} if chosen.end == _MAKES[chosen.make].end else {"end": chosen.end}
     if chosen.make != "scpi":
         return {**options, "preset": chosen.make}
@@ -107,7 +109,7 @@ def _scpi(
 def _leoni(
     chosen: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
 ) -> Mapping[str, Handler]:
-    """`ch?` -> `2`, `ch3` silent, `firmware?` -> `ver3.27` (manual, page 8)."""
+    """Return the commands `ch?` -> `2`, `ch3` silent, `firmware?` -> `ver3.27` (manual, page 8)."""
     del chosen, settings, errors
     return {
         "ch#": lambda numbers, _: device.select(1, numbers[0]),
@@ -119,7 +121,7 @@ def _leoni(
 def _thorlabs(
     chosen: _Quirks, settings: TwinSettings, device: BankDevice, wrong: WrongReply, errors: ErrorQueue
 ) -> Mapping[str, Handler]:
-    """`S 2` silent, `S?` -> `2` (assumptions)."""
+    """Return the commands `S 2` silent, `S?` -> `2` (assumptions)."""
     del chosen, settings, errors
     return {
         "S": lambda _, texts: device.select(1, *whole_numbers(texts, 1)),

@@ -22,7 +22,7 @@ NOISE = "Nov 21 07:30:01.123456 sonic NOTICE swss#orchagent: :- doTask: simulate
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """A simulated SONiC switch. Raises `SettingError`."""
+    """Return a simulated SONiC switch. Raises `SettingError`."""
     settings.only("idle_s")
     account = settings.account("admin", "YourPaSsWoRd")
     device = settings.device(switch_time_s=TUNING_S)

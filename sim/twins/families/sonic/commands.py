@@ -17,7 +17,7 @@ _SUCCESS = "cross-connect succeeded"
 
 
 class Commands:
-    """What a user can type; `user` root needs no sudo."""
+    """Commands that a user can type; `user` root needs no sudo."""
 
     def __init__(self, configuration: Books, name: str) -> None:
         self._configuration = configuration
@@ -25,7 +25,7 @@ class Commands:
         self._matrix = configuration.device.matrix
 
     def table(self) -> Mapping[str, Handler]:
-        """The commands by pattern."""
+        """Return the commands by pattern."""
         changes: Mapping[str, Callable[[Typed], str]] = {
             r"cross-connect add (?P<pairs>\S+)(?: (?P<mode>safe|update|overwrite))?": self._add,
             r"cross-connect delete (?P<pairs>\S+)": self._delete,
@@ -103,7 +103,7 @@ class Commands:
         return table(head, rows)
 
     def _in_order(self) -> list[int]:
-        """Ports as the device lists them: 1A, 1B, 2A, 2B, ..."""
+        """Return ports as the device lists them: 1A, 1B, 2A, 2B, ..."""
         inputs = self._matrix.inputs
         return sorted(self._matrix.ports, key=lambda port: (port - inputs * (port > inputs), port > inputs))
 

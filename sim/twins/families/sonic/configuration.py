@@ -29,16 +29,16 @@ class Books:
 
     @property
     def hardware(self) -> frozenset[Pair]:
-        """What the hardware holds."""
+        """Circuits that the hardware holds."""
         return frozenset(self.device.matrix.connections.items())
 
     @property
     def ghosts(self) -> frozenset[Pair]:
-        """What the hardware holds without configuration."""
+        """Circuits that the hardware holds without configuration."""
         return self.hardware - self.configured
 
     def state(self, pair: Pair, port: int) -> str:
-        """What the device says of a port of a cross-connect in its hardware."""
+        """Return what the device says of a port of a cross-connect in its hardware."""
         matrix, faults = self.device.matrix, self.device.faults
         if port in matrix.failed:
             return "failed"
@@ -85,7 +85,9 @@ class Books:
         self.device.set_boot_mode("AUTOSAVE")
 
     def faults(self) -> dict[str, Fault]:
-        """The fault `ghost_entry`: the circuit on `port` loses its configuration, or `pair` is made without any."""
+        """Return the fault `ghost_entry`: the circuit on `port` loses its configuration, or `pair` is made without
+        any.
+        """
         return {"ghost_entry": Fault(self._haunt, lambda _: self._reconcile(), "port")}
 
     # -- inside
@@ -136,5 +138,5 @@ class Books:
 
 
 def refusal_text(refusal: Refused, inputs: int) -> str:
-    """What the device prints for a refusal of its hardware (assumption: no wording is published)."""
+    """Return what the device prints for a refusal of its hardware (assumption: no wording is published)."""
     return f"Error: port {port_name(refusal.port, inputs)}: {refusal.reason.name.lower().replace('_', ' ')}"

@@ -14,11 +14,12 @@ _ITEM = re.compile(r"(\d+)A(?:\.\.(\d+)A)?-(\d+)B(?:\.\.(\d+)B)?", re.IGNORECASE
 
 
 class Invalid(Exception):
-    """What was typed is no list of cross-connects, or names ports there are not."""
+    """Raised for text that is not a list of cross-connects, or names ports that do not exist."""
 
 
 def parse_pairs(text: str, inputs: int, outputs: int) -> list[Pair]:
-    """Pairs of port numbers (inputs 1..N, outputs N+1..N+M) for a list. Raises `Invalid` with the device's words.
+    """Return pairs of port numbers (inputs 1..N, outputs N+1..N+M) for a list. Raises `Invalid` with the device's
+    words.
 
     >>> parse_pairs("10A-11B,12A..13A-1B..2B", 16, 16)
     [(10, 27), (12, 17), (13, 18)]
@@ -49,7 +50,7 @@ def _range(first: int, last: int | None, ports: int, side: str) -> range:
 
 
 def port_name(port: int, inputs: int) -> str:
-    """What the device calls a port.
+    """Return the device's name of a port.
 
     >>> port_name(3, 8), port_name(9, 8)
     ('3A', '1B')
@@ -58,12 +59,12 @@ def port_name(port: int, inputs: int) -> str:
 
 
 def pair_name(pair: Pair, inputs: int) -> str:
-    """What the device calls a cross-connect."""
+    """Return the device's name of a cross-connect."""
     return f"{port_name(pair[0], inputs)}-{port_name(pair[1], inputs)}"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as SONiC prints it: a column is as wide as its longest cell, or its head and two more.
+    """Return a table as SONiC prints it: a column is as wide as its longest cell, or its head and two more.
 
     >>> print(table(["id", "label"], [["1A", "left"]]))
     id    label

@@ -34,7 +34,7 @@ IDLE_S = 180.0
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """A simulated Telescent. Raises `SettingError`; a frame has as many inputs as outputs."""
+    """Return a simulated Telescent. Raises `SettingError`; a frame has as many inputs as outputs."""
     settings.only("motion", "simplex_unlock", "when_occupied", "errors", "colour", "idle_s", "homing_s")
     if settings.inputs != settings.outputs:
         raise SettingError(
@@ -88,7 +88,7 @@ def _command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> Cl
 
 
 def _verbs(robot: Robot) -> Mapping[str, Verb]:
-    """What a technician does at the robot: no command of the published driver does it."""
+    """Return what a technician does at the robot: no command of the published driver does it."""
 
     def home(_: Request) -> Reply:
         robot.home()

@@ -17,7 +17,7 @@ class Commands:
         self._printer = printer
 
     def table(self) -> Mapping[str, Handler]:
-        """Commands by their pattern."""
+        """Return commands by their pattern."""
         force = r"(?:\s+--force)?"
         side = r"(?:\s+-(?P<side>in|out))?"
         return {
@@ -30,7 +30,7 @@ class Commands:
         }
 
     def _asked(self, answer: Callable[[Typed], str]) -> Handler:
-        """A question, with refusals as the device prints them."""
+        """Return the handler of a question, with refusals as the device prints them."""
 
         def handler(typed: Typed) -> str:
             try:
@@ -43,7 +43,9 @@ class Commands:
     def _told(
         self, do: Callable[[Typed], None], would_do: Callable[[Typed], bool] = lambda _: True
     ) -> Handler:
-        """An order, which a fault may swallow without a word; one that would do nothing does not count for that."""
+        """Return the handler of an order, which a fault may swallow without a word; one that would do nothing does
+        not count for that.
+        """
 
         def answer(typed: Typed) -> str:
             if would_do(typed) and self._frame.device.faults.take_dropped_command():
@@ -60,7 +62,7 @@ class Commands:
         self._frame.unlock(*self._named(typed))
 
     def _opens(self, typed: Typed) -> bool:
-        """Whether a lock is closed that this would open."""
+        """Return True if a lock is closed that this would open."""
         return any(map(self._frame.is_locked, self._named(typed)))
 
     def _connect(self, typed: Typed) -> None:
@@ -68,7 +70,7 @@ class Commands:
         self._frame.connect(pair, typed.user)
 
     def _connect_both_ways(self, typed: Typed) -> None:
-        """Two circuits: the input of each port to the output of the other."""
+        """Make two circuits: the input of each port to the output of the other."""
         self._connect(typed)
         there, here = int(typed.match["output"]), int(typed.match["source"])
         self._frame.connect((self._frame.source(there), self._frame.output(here)), typed.user)
@@ -78,6 +80,6 @@ class Commands:
             self._frame.unallocate(port, typed.user)
 
     def _named(self, typed: Typed) -> tuple[int, ...]:
-        """The inputs and outputs that a command names: one direction of a port, or both."""
+        """Return the inputs and outputs that a command names: one direction of a port, or both."""
         source, output = self._frame.sides(int(typed.match["port"]))
         return {"in": (source,), "out": (output,)}.get(typed.match["side"] or "", (source, output))

@@ -26,17 +26,17 @@ class Frame:
 
     @property
     def size(self) -> int:
-        """How many ports there are."""
+        """Number of ports."""
         return self.device.matrix.inputs
 
     def source(self, number: int) -> int:
-        """The input of port `number`. Raises `CommandError` when there is no such port."""
+        """Return the input of port `number`. Raises `CommandError` when there is no such port."""
         if number >= self.size:
             raise CommandError(f"port {number} does not exist; ports are 0 to {self.size - 1}")
         return number + 1
 
     def output(self, number: int) -> int:
-        """The output of port `number`. Raises `CommandError`."""
+        """Return the output of port `number`. Raises `CommandError`."""
         return self.source(number) + self.size
 
     def sides(self, number: int) -> tuple[int, int]:
@@ -44,17 +44,17 @@ class Frame:
         return self.source(number), self.output(number)
 
     def number(self, port: int) -> int:
-        """The number of the port that an input or output belongs to."""
+        """Return the number of the port that an input or output belongs to."""
         return (port - 1) % self.size
 
     def is_locked(self, port: int) -> bool:
-        """Whether an input or output is locked now."""
+        """Return True if an input or output is locked now."""
         if self.device.matrix.peer(port) is None:
             return port in self.device.matrix.locked
         return port not in self.unlocked
 
     def job_for(self, output: int) -> Job | None:
-        """What the arm will do next at an output."""
+        """Return what the arm will do next at an output."""
         return next((job for job in self.robot.queue if job.pair[1] == output), None)
 
     # -- what may be commanded

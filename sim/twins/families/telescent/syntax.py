@@ -1,4 +1,4 @@
-"""What the device prints: the table of all outputs, the state of one input, refusals.
+"""Output of the device: the table of all outputs, the state of one input, refusals.
 
 Known: the rows `R<row>#<letter>` with 12 entries of letters and digits, of which `A...` are allocated and
 `U...` are not; the label C12 in the heading; `STATE = ALLOCATED_AND_LOCKED`, `OUTPUT = 321 `; the frame of `====`.
@@ -20,14 +20,14 @@ _WIDTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """How things are printed: in colour, with the arm's work shown or hidden, refusals framed or not."""
+    """Formats of one device: in colour, with the arm's work shown or hidden, refusals framed or not."""
 
     colour: bool
     shows_motion: bool
     frames_errors: bool
 
     def table(self, frame: Frame) -> str:
-        """All outputs, twelve to a row; the last row is short where the size is no multiple of twelve."""
+        """Return all outputs, twelve to a row; the last row is short where the size is no multiple of twelve."""
         heading = "".join(f"C{column + 1}".ljust(_WIDTH) for column in range(COLUMNS))
         rows = [" " * _WIDTH + heading.rstrip()]
         for first in range(0, frame.size, COLUMNS):
@@ -36,7 +36,7 @@ class Printer:
         return "\n".join(rows)
 
     def input_state(self, frame: Frame, number: int) -> str:
-        """One input. Raises `CommandError` when there is no such port."""
+        """Return the state of one input. Raises `CommandError` when there is no such port."""
         port = frame.source(number)
         peer = frame.device.matrix.peer(port)
         allocated = "UNALLOCATED" if peer is None else "ALLOCATED"
@@ -45,7 +45,7 @@ class Printer:
         return "\n".join(lines if peer is None else [*lines, f"OUTPUT = {frame.number(peer)} "])
 
     def error(self, text: str) -> str:
-        """A refusal."""
+        """Return a refusal."""
         if self.frames_errors:
             return f"==== ERROR ====\n{text}\n===="
         return f"com.ntm.CommandException: {text}"
@@ -59,7 +59,7 @@ class Printer:
         return f"{_GREEN if letter == 'U' else _YELLOW}{text}{_PLAIN}".ljust(_WIDTH + 8)
 
     def _status(self, frame: Frame, output: int) -> tuple[str, int]:
-        """The first letter of an entry, and the number after its letters."""
+        """Return the first letter of an entry, and the number after its letters."""
         job = frame.job_for(output) if self.shows_motion else None
         if job is not None:
             return ("C" if job.kind == "connect" else "D"), frame.number(job.pair[0])

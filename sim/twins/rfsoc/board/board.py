@@ -46,7 +46,7 @@ class Running:
     """Tick at which it was stopped."""
 
     def tick(self, now_s: float) -> float:
-        """Ticks of the processor since the beginning."""
+        """Return ticks of the processor since the beginning."""
         return (now_s - self.begun_s) * self.ticks_per_s
 
 
@@ -168,7 +168,7 @@ class Board:
         self.standings = {}
 
     def counter(self, address: int) -> int:
-        """One look at a counter."""
+        """Return one look at a counter."""
         running = self._running
         if self.knobs["fault"] == "gone_in_acquisition" and running is not None:
             self._is_gone = True
@@ -253,18 +253,18 @@ class Board:
         return Converter(self.knobs["adc_bits"], decimation.taps(self.knobs["filter"]), self.clock_factor)
 
     def epoch(self) -> tuple[Any, ...]:
-        """Changes whenever noiseless traces do."""
+        """Number that changes whenever noiseless traces do."""
         return self.plant.version, self._envelopes_version, self.converter.clock_factor, self.converter.bits
 
     def stage(self) -> Stage:
-        """What a run plays on now."""
+        """Return what a run plays on now."""
         return Stage(self.cfg, self.core.version, self.envelopes, self.converter.clock_factor)
 
     def _memory_word(self, address: int) -> int:
         return int(self.core.read_mem("dmem", 1, address)[0]) if self.core.version == 1 else 0
 
     def _playback_of(self, run: Run) -> Playback:
-        """As worked out for the last start, when it was of the same run after the same."""
+        """Return the same as worked out for the last start, when it was of the same run after the same."""
         before = frozenset((key, one.wave.contents()[0], one.turn) for key, one in self.standings.items())
         conditions = (self.clock_factor, before)
         if self._played is None or self._played[0] is not run or self._played[1] != conditions:
@@ -280,7 +280,9 @@ class Feedback:
         self.begun: set[int] = set()
 
     def read(self, port: int, half: int, tick: int) -> int:
-        """See `ReadInput`. Raises `NotSimulated` for a processor that cannot say what it has done so far."""
+        """Read an input as `ReadInput` says. Raises `NotSimulated` for a processor that cannot say what it has done
+        so far.
+        """
         board = self._board
         so_far = getattr(board.core.processor, "so_far", None)
         number = next(
@@ -300,7 +302,7 @@ class Feedback:
 
 
 def check_blocks(cfg: Mapping[str, Any]) -> None:
-    """Raises `NotSimulated` for readouts of types that the twin has not."""
+    """Raise `NotSimulated` for readouts of types that the twin has not."""
     for readout in cfg["readouts"]:
         if readout["ro_type"] not in {HOST_TUNED, PROGRAM_TUNED}:
             raise NotSimulated(f"a readout of type {readout['ro_type']}")

@@ -37,13 +37,13 @@ class DeviceClock:
         return self.now_s - self._unaccounted_s
 
     def account(self, most_s: float = math.inf) -> float:
-        """Seconds that have passed since this was last asked; of more than `most_s` the rest at the next time."""
+        """Return the seconds that have passed since the last call; of more than `most_s` the rest at the next call."""
         passed_s = min(self._unaccounted_s, most_s)
         self._unaccounted_s -= passed_s
         return passed_s
 
     def look(self, next_news_s: float | None) -> None:
-        """One look at a counter that will change at `next_news_s`, the end of it included; never, for None.
+        """Note one look at a counter that will change at `next_news_s`, the end of it included; never, for None.
 
         Looks in vain take ever longer, so that a program that waits for a second needs twenty of them and not
         twenty thousand, but none goes past the news by more than one look.

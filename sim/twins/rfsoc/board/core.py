@@ -49,13 +49,13 @@ class Core:
         self._state: int | None = None
 
     def load_bin_program(self, binprog: Any, *, load_mem: bool) -> None:
-        """A compiled program. Raises `ProgramError`."""
+        """Load a compiled program. Raises `ProgramError`."""
         self._pay()
         self._state = None
         self.processor.load_bin_program(binprog, load_mem=load_mem)
 
     def reload_mem(self) -> None:
-        """Memories as the program brought them (version 2)."""
+        """Load memories as the program brought them (version 2)."""
         if self.version == 2:
             self._pay()
             self._state = None
@@ -73,7 +73,7 @@ class Core:
         return self.processor.read_mem(name, length, address)
 
     def clear_counter(self, address: int) -> None:
-        """A word of data memory (version 1) or all registers (version 2) to zero."""
+        """Set a word of data memory (version 1) or all registers (version 2) to zero."""
         if self.version == 2:
             self._pay()
             self.processor.reset()
@@ -108,7 +108,7 @@ class Core:
         self._owed = ()
 
     def _owes_only(self, address: int) -> bool:
-        """Whether clearing a counter would leave what was there before the run that is owed for."""
+        """Return True if clearing a counter would leave what was there before the run that is owed for."""
         if self._done is None or len(self._owed) != 1 or self._done.base.get(address) != 0:
             return False
         name, first, words = self._owed[0]
@@ -121,7 +121,7 @@ class Core:
 def made_processor(
     cfg: Mapping[str, Any], readouts: Sequence[Mapping[str, Any]], instruction_limit: int | None
 ) -> tuple[int, Processor]:
-    """The processor of a configuration, with its version. Raises `NotSimulated` for another one.
+    """Return the processor of a configuration, with its version. Raises `NotSimulated` for another one.
 
     After `instruction_limit` instructions a program is held to be endless; None leaves that to the processor.
     """
@@ -144,7 +144,7 @@ def made_processor(
 
 
 def _changed(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[Block]:
-    """One block a memory, from the first word that changed to the last."""
+    """Return one block a memory, from the first word that changed to the last."""
     left: list[Block] = []
     for name, was in before.items():
         rows = np.flatnonzero((was != after[name]).reshape(len(was), -1).any(axis=1))

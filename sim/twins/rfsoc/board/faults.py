@@ -1,4 +1,4 @@
-"""What can be wrong with a board, by name."""
+"""Faults of a board, by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WRONG_CLOCK_FACTOR = 0.95
 
 
 def checked(name: str) -> str:
-    """The name of a fault. Raises `ValueError` for one that is none.
+    """Return the name of a fault. Raises `ValueError` for one that is none.
 
     >>> checked("dead_board")
     'dead_board'

@@ -48,7 +48,7 @@ class BoardKnobs(MutableMapping[str, Any]):
             del self._plant[name]
 
     def _fail(self, fault: Any) -> None:
-        """The board's own faults, and that of a plant which has a knob of this name and sets it while it lasts."""
+        """Set a fault of the board, or that of a plant which has a knob of this name and keeps it while it lasts."""
         if fault != faults.OF_LIGHT or faults.OF_LIGHT not in self._plant:
             faults.checked(fault)
         if faults.OF_LIGHT in {fault, self._own["fault"]}:

@@ -38,12 +38,12 @@ class AverageBuffer:
         return np.asarray(self._sums[(self._next_sum - 1) % len(self._sums)])
 
     def config_avg(self, address: int, length: int) -> None:
-        """Where sums go, and over how many samples; disables both memories."""
+        """Set where sums go, and over how many samples; disable both memories."""
         self.disable()
         self._avg = (int(address), int(length))
 
     def config_buf(self, address: int, length: int) -> None:
-        """Where samples go, and how many a window has; disables both memories. Raises `RuntimeError`."""
+        """Set where samples go, and how many a window has; disable both memories. Raises `RuntimeError`."""
         self.disable()
         _fits(length, len(self._samples), "samples")
         self._buf = (int(address), int(length))
@@ -69,18 +69,18 @@ class AverageBuffer:
             self._next_sample = _written(self._samples, self._next_sample, samples)
 
     def sums(self, address: int, length: int) -> npt.NDArray[np.int32]:
-        """(length, 2), a copy. Raises `RuntimeError` for more than the memory gives in one go."""
+        """Return (length, 2), a copy. Raises `RuntimeError` for more than the memory gives in one go."""
         _fits(length, len(self._sums), "sums")
         return _read(self._sums, address, length)
 
     def samples(self, address: int, length: int) -> npt.NDArray[np.int16]:
-        """(length, 2), a copy. Raises `RuntimeError` for more than the memory gives in one go."""
+        """Return (length, 2), a copy. Raises `RuntimeError` for more than the memory gives in one go."""
         _fits(length, len(self._samples), "samples")
         return _read(self._samples, address, length)
 
 
 def _fits(length: int, size: int, what: str) -> None:
-    """QICK's driver uses one place less than there is."""
+    """Raise `RuntimeError` for a length that does not fit: QICK's driver uses one place less than there is."""
     if length >= size:
         raise RuntimeError(
             f"{length} {what} in one go are too many: the memory has {size} places, of which all but one can be used; "

@@ -23,7 +23,7 @@ HALF = 1 << 15
 def converted(
     rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
-    """(windows, decimated samples, 2): I and Q. The noise is drawn anew by each call."""
+    """Return (windows, decimated samples, 2): I and Q. The noise is drawn again by each call."""
     from lightbed import compiled as machine_code  # here: numba takes its time
 
     if not machine_code.AVAILABLE:
@@ -36,7 +36,7 @@ def converted(
 def converted_plainly(
     rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
-    """The same without numba; the same draws give the same noise."""
+    """Return the same without numba; the same draws give the same noise."""
     received = level.traces[level.which]
     for window, trace in enumerate(level.which):
         if level.noises[trace].any():
@@ -51,7 +51,7 @@ def converted_plainly(
 
 
 def _codes(received: Floats, bits: int) -> Floats:
-    """The converter's output, its bits at the top of 16."""
+    """Return the converter's output, its bits at the top of 16."""
     half = 1 << (bits - 1)
     step = 1 << (16 - bits)
     return np.asarray(np.clip(np.floor(received * half + 0.5), -half, half - 1) * step)

@@ -21,7 +21,7 @@ from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
 def converted(
     rng: np.random.Generator, level: Level, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
-    """See `conversion.converted`."""
+    """Return I and Q as `conversion.converted`."""
     count = (level.traces.shape[1] - len(taps)) // DECIMATION + 1
     out = np.zeros((len(level.which), count, 2), np.int16)
     _windows(
@@ -90,7 +90,7 @@ def _digitised(
 
 @compiled
 def _mixed(real: Floats, imaginary: Floats, freq: int, turn: int, source: int) -> bool:
-    """In place; whether there is an imaginary part."""
+    """Mix in place, and return True if there is an imaginary part."""
     if source == INPUT:
         return False
     if freq == 0:

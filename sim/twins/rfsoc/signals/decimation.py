@@ -27,7 +27,7 @@ FILTERS = ("fir", "mean")
 
 @cache
 def taps(kind: str) -> npt.NDArray[np.float64]:
-    """Taps (an even number, not to be written to) of a filter; their sum is the gain. Raises `ValueError`.
+    """Return the taps (an even number, not to be written to) of a filter; their sum is the gain. Raises `ValueError`.
 
     >>> round(float(taps("fir").sum()), 4), len(taps("mean"))
     (0.5157, 8)
@@ -46,7 +46,7 @@ def _low_pass() -> npt.NDArray[np.float64]:
 
 
 def margin(count: int) -> int:
-    """Samples that a filter of `count` taps looks at before the eight of its output.
+    """Return samples that a filter of `count` taps looks at before the eight of its output.
 
     >>> margin(120), margin(8)
     (56, 0)

@@ -1,4 +1,4 @@
-"""What arrives at converters during windows, and what readouts do with the samples of it."""
+"""Levels at converters during windows, and the mixing of their samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ variance: of the converter's part, too, neighbours then are correlated by less t
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What arrives during windows, without chance: several traces, and which of them each window sees."""
+    """Levels that arrive during windows, without chance: several traces, and which of them each window sees."""
 
     traces: Floats
     """(traces, samples), fractions of full scale."""
@@ -35,7 +35,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Mixing:
-    """What the readout does with the samples; columns (windows,)."""
+    """Mixing of the samples by a readout; columns (windows,)."""
 
     freqs: npt.NDArray[np.int64]
     turns: npt.NDArray[np.int64]
@@ -44,7 +44,7 @@ class Mixing:
 
 
 def level_of(seen: Sequence[Received], which: npt.NDArray[np.int64], bits: int) -> Level:
-    """What a plant answered, as a converter of so many bits gets it."""
+    """Return what a plant answered, as a converter of so many bits gets it."""
     noises = np.stack([one.noise for one in seen])
     correlations = np.array([one.correlation for one in seen], np.float64)
     owns = np.stack([_without_rounding(one, bits) for one in seen])
@@ -61,7 +61,7 @@ def level_of(seen: Sequence[Received], which: npt.NDArray[np.int64], bits: int) 
 
 
 def _without_rounding(received: Received, bits: int) -> Floats:
-    """(samples,) deviation of the converter's own noise less that of its rounding, which comes by itself.
+    """Return (samples,) deviation of the converter's own noise less that of its rounding, which comes by itself.
 
     As `sim.models.photonics.converter.excess_v2`, but 0 where the bits are fewer than the effective ones.
     """

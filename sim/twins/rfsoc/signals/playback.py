@@ -55,7 +55,7 @@ class Playback:
 
 
 def playback(stage: Stage, run: Run, before: Standings) -> Playback:
-    """What a run does on a stage where others have left something standing. Raises `NotSimulated`."""
+    """Return what a run does on a stage where others have left something standing. Raises `NotSimulated`."""
     tracks = {("gen", number): _track(stage, run, before, number) for number in range(len(stage.cfg["gens"]))}
     tuned = {
         ("ro", number): _tuned(stage, run, before, number)
@@ -82,7 +82,7 @@ def playback(stage: Stage, run: Run, before: Standings) -> Playback:
 
 
 def until(run: Run, tick: float) -> Run:
-    """A run that was stopped."""
+    """Return a run that was stopped."""
     return Run(
         run.writes[run.writes["time"] <= tick],
         run.pins[run.pins["time"] <= tick],
@@ -109,7 +109,7 @@ def _track(stage: Stage, run: Run, before: Standings, number: int) -> Track | No
 
 
 def _tuned(stage: Stage, run: Run, before: Standings, number: int) -> Track:
-    """Words to a readout: each holds from when it is taken until the next one, whatever its length."""
+    """Take words to a readout: each holds from when it is taken until the next one, whatever its length."""
     cfg = stage.cfg["readouts"][number]
     times, sent = _sent(stage, run, cfg["tproc_ctrl"], cfg.get("tmux_ch"))
     receiver = Generator(cfg["fs"] * 1e6 * stage.clock_factor, cfg["f_fabric"] / stage.f_time, 8)

@@ -37,7 +37,7 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """What all readouts of the board have in common."""
+    """State that all readouts of the board share."""
 
     bits: int
     taps: npt.NDArray[np.float64]
@@ -86,19 +86,21 @@ class Readout:
         )
 
     def begin(self, scene: Scene) -> None:
-        """A run has begun; what is enabled now listens."""
+        """Begin a run: what is enabled now listens."""
         self._scene = scene
         self.listen(since=0.0)
 
     def listen(self, *, since: float) -> None:
-        """From tick `since` of the processor on, triggers open windows for what is enabled."""
+        """Let triggers open windows for what is enabled, from tick `since` of the processor on."""
         self._done = 0
         self._starts = np.zeros(0, np.int64)
         if self.buffer.length and self._scene is not None:
             self._starts = self._opened(self._scene.rises, int(np.searchsorted(self._scene.rises, since)))
 
     def _opened(self, rises: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
-        """Where windows open that rises from number `first` on ask for; as for the last run, when it is the same."""
+        """Return where windows open that rises from number `first` on ask for; as for the last run, when it is the
+        same.
+        """
         if self._opened_by is None or self._opened_by[0] is not rises:
             self._opened_by = (rises, {})
         known, key = self._opened_by[1], (first, self.buffer.length)
@@ -112,7 +114,7 @@ class Readout:
         self._starts = triggers.windows(scene.rises, self._ticks_per_time, self.buffer.length)
 
     def stop(self, tick: float) -> None:
-        """From that tick of the processor on, no further window is opened."""
+        """Open no further window from that tick of the processor on."""
         opened = int(np.searchsorted(self._starts, tick * self._ticks_per_time, "right"))
         self._starts = self._starts[: max(opened, self._done)]
 
@@ -150,7 +152,7 @@ class Readout:
     def _level_of(
         self, timeline: TimeLine, firsts: npt.NDArray[np.int64], count: int, converter: Converter
     ) -> Level:
-        """As assembled for the last run, when it is the same run of the same epoch."""
+        """Return the same as assembled for the last run, when it is the same run of the same epoch."""
         if (
             self._levels_of is None
             or self._levels_of[0] is not timeline

@@ -17,7 +17,7 @@ from sim.twins.rfsoc.signals.track import Generator, Track
 
 @cache
 def whole_ratio(ratio: float) -> tuple[int, int]:
-    """A ratio of two converters' rates in whole numbers.
+    """Return a ratio of two converters' rates in whole numbers.
 
     >>> whole_ratio(9584.64 / 2457.6)
     (39, 10)
@@ -38,11 +38,11 @@ class TimeLine:
     envelopes: Sequence[npt.NDArray[np.int16]]
 
     def rate_hz(self, generator: int) -> float:
-        """Samples per second of a generator's converter."""
+        """Return samples per second of a generator's converter."""
         return self.generators[generator if generator < len(self.generators) else 0].rate_hz
 
     def samples(self, generator: int, first: int, count: int) -> npt.NDArray[np.float64]:
-        """See `Outputs`."""
+        """Return samples as `Outputs` says."""
         track = self.tracks.get(generator)
         if track is None:
             return np.zeros(count)
@@ -54,7 +54,7 @@ class TimeLine:
         return () if track is None else track.signature(first, count)
 
     def signatures(self, generator: int, firsts: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
-        """(stretches, columns) for many stretches at once, see `Track.signatures`."""
+        """Return (stretches, columns) for many stretches at once, see `Track.signatures`."""
         track = self.tracks.get(generator)
         return np.zeros((len(firsts), 1), np.int64) if track is None else track.signatures(firsts, count)
 
@@ -68,10 +68,10 @@ class Recorder:
     """Generator, first sample, count."""
 
     def rate_hz(self, generator: int) -> float:
-        """As the outputs say."""
+        """Return the same as the outputs say."""
         return self.outputs.rate_hz(generator)
 
     def samples(self, generator: int, first: int, count: int) -> npt.NDArray[np.float64]:
-        """As the outputs say; remembered."""
+        """Return the same as the outputs say; remembered."""
         self.asked.append((generator, first, count))
         return self.outputs.samples(generator, first, count)

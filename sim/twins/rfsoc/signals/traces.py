@@ -18,7 +18,7 @@ from sim.twins.rfsoc.signals.timeline import Recorder, TimeLine, whole_ratio
 
 MEMORY_BYTES = 64 << 20
 LOOKS = 4
-"""So often windows are grouped anew because the plant looked further than before; then each is asked for alone."""
+"""So often windows are grouped again because the plant looked further than before; then each is asked for alone."""
 SLACK = 2
 """Samples by which a plant may ask for more at another time, where rates have no whole ratio."""
 
@@ -27,7 +27,7 @@ Place: TypeAlias = tuple[int, int]
 
 
 class Traces:
-    """What one readout of a plant receives."""
+    """Traces that one readout of a plant receives."""
 
     def __init__(self, plant: Plant, readout: int) -> None:
         self._plant = plant
@@ -46,7 +46,7 @@ class Traces:
             self._kept = {}
 
     def received(self, timeline: TimeLine, rate_hz: float, first: int, count: int) -> Received:
-        """What arrives in `count` samples from number `first` on; the same object for the same trace."""
+        """Return what arrives in `count` samples from number `first` on; the same object for the same trace."""
         places = [_place(first, generator.rate_hz / rate_hz) for generator in timeline.generators]
         key = None if self._reach is None else self._key(timeline, places, self._reach)
         if key is not None and key in self._kept:
@@ -66,7 +66,8 @@ class Traces:
     def of_windows(
         self, timeline: TimeLine, rate_hz: float, firsts: npt.NDArray[np.int64], count: int
     ) -> tuple[list[Received], npt.NDArray[np.int64]]:
-        """What arrives in windows of `count` samples from each of `firsts` on: traces, and which one each window sees.
+        """Return what arrives in windows of `count` samples from each of `firsts` on: traces, and which one each
+        window sees.
 
         Windows are sorted into groups that see the same, so that a thousand equal shots are looked at together.
         """
@@ -93,7 +94,7 @@ class Traces:
 def _groups(
     timeline: TimeLine, rate_hz: float, firsts: npt.NDArray[np.int64], reach: dict[int, tuple[int, int]]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """(groups,) one window of each group, and (windows,) the group of each window."""
+    """Return (groups,) one window of each group, and (windows,) the group of each window."""
     columns = [np.zeros((len(firsts), 1), np.int64)]
     for g, (low, high) in reach.items():
         step, lanes = whole_ratio(timeline.generators[g].rate_hz / rate_hz)
@@ -113,7 +114,9 @@ def _place(sample: int, ratio: float) -> Place:
 def _reach(
     before: dict[int, tuple[int, int]], asked: Iterable[tuple[int, int, int]], places: list[Place]
 ) -> dict[int, tuple[int, int]]:
-    """From where to where a plant looks on each generator's line, relative to the window's own place on it."""
+    """Return the time from where to where a plant looks on each generator's line, relative to the window's own place
+    on it.
+    """
     reach = dict(before)
     for generator, begin, length in asked:
         if generator >= len(places):

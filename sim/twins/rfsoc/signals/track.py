@@ -1,4 +1,4 @@
-"""What one generator plays in one run: pulses one after the other, and their samples.
+"""Track of one generator in one run: pulses one after the other, and their samples.
 
 Firmware `axis_signal_gen_v6`: a word waits in a queue until the pulse before it has ended; a periodic pulse ends
 with a whole period once another word has come. The oscillator has 32 bits of phase and counts on from pulse to
@@ -39,7 +39,7 @@ class Generator:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a generator still does when a run has ended: its last pulse, periodic or held."""
+    """State of a generator when a run has ended: its last pulse, periodic or held."""
 
     wave: Waves
     turn: int
@@ -66,7 +66,7 @@ class Track:
         object.__setattr__(self, "codes", np.array(codes, np.int64))
 
     def standing(self) -> Standing | None:
-        """What outlives the run."""
+        """Return what outlives the run."""
         if not len(self.waves):
             return None
         if not (self.is_last_kept or self.waves.is_periodic[-1] or self.waves.is_held[-1]):
@@ -74,7 +74,7 @@ class Track:
         return Standing(self.waves.rows(np.array([-1])), int(self.turns[-1]))
 
     def overlapping(self, first: int, count: int) -> range:
-        """Numbers of the pulses that matter to `count` samples from `first` on, one that is held included."""
+        """Return numbers of the pulses that matter to `count` samples from `first` on, one that is held included."""
         begin = int(self.starts.searchsorted(first, "right")) - 1
         return range(max(begin, 0), int(self.starts.searchsorted(first + count, "left")))
 
@@ -84,7 +84,7 @@ class Track:
         return tuple(one for one in seen if one is not None)
 
     def signatures(self, firsts: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
-        """(stretches, columns) for many stretches at once: where rows are equal, `signature` is."""
+        """Return (stretches, columns) for many stretches at once: where rows are equal, `signature` is."""
         if not len(self.starts):
             return np.zeros((len(firsts), 1), np.int64)
         begin = np.maximum(self.starts.searchsorted(firsts, "right") - 1, 0)
@@ -100,7 +100,7 @@ class Track:
         firsts: npt.NDArray[np.int64],
         count: int,
     ) -> npt.NDArray[np.int64]:
-        """(stretches, 4): `_seen` of one pulse for each stretch, -FOREVER where nothing is seen of it."""
+        """Return (stretches, 4): `_seen` of one pulse for each stretch, -FOREVER where nothing is seen of it."""
         i = np.minimum(numbers, len(self.starts) - 1)
         start, end = self.starts[i] - firsts, self.ends[i] - firsts
         is_flat = (self.waves.freq[i] == 0) & (self.waves.source[i] == OSCILLATOR)
@@ -119,7 +119,9 @@ class Track:
         return start, min(end, count), self.contents[i], int(self.turns[i])
 
     def samples(self, envelope: npt.NDArray[np.int16], first: int, count: int) -> npt.NDArray[np.float64]:
-        """`count` samples from number `first` on as fractions of full scale; `envelope` is the memory (length, 2)."""
+        """Return `count` samples from number `first` on as fractions of full scale; `envelope` is the memory (length,
+        2).
+        """
         out = np.zeros(count, np.int64)
         for i in self.overlapping(first, count):
             begin, end = max(int(self.starts[i]), first), min(int(self.ends[i]), first + count)
@@ -136,7 +138,7 @@ class Track:
         return bool(self.waves.freq[i] == 0 and self.waves.source[i] == OSCILLATOR)
 
     def _played(self, i: int, envelope: npt.NDArray[np.int16], first: int, count: int) -> Samples:
-        """Samples of pulse `i` alone, before the converter."""
+        """Return samples of pulse `i` alone, before the converter."""
         source, gain = int(self.waves.source[i]), int(self.waves.gain[i])
         if self._is_flat(i):
             level = round(AMPLITUDE * np.cos(2 * np.pi * self.turns[i] / TURN))
@@ -184,7 +186,8 @@ def played(
     *,
     is_last_kept: bool = False,
 ) -> Track:
-    """The track of words that take effect at `times`, in ticks of the processor, after what stood before the run.
+    """Return the track of words that take effect at `times`, in ticks of the processor, after what stood before the
+    run.
 
     `is_last_kept`: the last word stays in force when the run has ended, as it does in a readout.
     """
@@ -206,7 +209,9 @@ def played(
 
 
 def _long_ago(standing: Standing) -> int:
-    """When what stands began: just now if it has ended, else so many periods ago that no plant remembers it."""
+    """Return the time when what stands began: just now if it has ended, else so many periods ago that no plant
+    remembers it.
+    """
     length = max(int(standing.wave.length[0]), 1)
     return -length * (1 << 20) if standing.wave.is_periodic[0] else -length
 
@@ -244,7 +249,7 @@ def _started_one_by_one(
 
 
 def _turns(waves: Waves, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The oscillator counts samples from the run's beginning, or from the last pulse that set it back."""
+    """Return the oscillator counts samples from the run's beginning, or from the last pulse that set it back."""
     marks = np.where(waves.is_reset, starts, -FOREVER)
     origins = np.maximum.accumulate(marks) if len(marks) else marks
     since = starts - np.where(origins == -FOREVER, 0, origins)

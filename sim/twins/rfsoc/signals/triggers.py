@@ -19,7 +19,7 @@ Ticks = npt.NDArray[np.int64]
 
 
 def rises(pins: npt.NDArray[Any], readout: Mapping[str, Any]) -> Ticks:
-    """Ticks of the processor at which the readout's trigger goes up."""
+    """Return ticks of the processor at which the readout's trigger goes up."""
     kind = 1 if readout["trigger_type"] == "tport" else 0
     mine = pins[(pins["kind"] == kind) & (pins["port"] == readout["trigger_port"])]
     bit = 0 if kind else readout["trigger_bit"]
@@ -29,7 +29,7 @@ def rises(pins: npt.NDArray[Any], readout: Mapping[str, Any]) -> Ticks:
 
 
 def windows(rises: Ticks, ticks_per_time: float, length: int) -> Ticks:
-    """First output ticks of the windows of `length` that those rises open.
+    """Return first output ticks of the windows of `length` that those rises open.
 
     >>> windows(np.array([0, 50, 100, 205]), 1.0, 100).tolist()
     [0, 205]

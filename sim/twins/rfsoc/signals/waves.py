@@ -35,24 +35,24 @@ class Waves:
     is_held: npt.NDArray[np.bool_]
     """The last sample stands after the end."""
     is_reset: npt.NDArray[np.bool_]
-    """The oscillator begins anew with this word."""
+    """The oscillator begins again with this word."""
     lane: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.freq)
 
     def rows(self, chosen: npt.NDArray[Any]) -> Waves:
-        """Some of the rows, by numbers or by a mask."""
+        """Return some of the rows, by numbers or by a mask."""
         return Waves(*(getattr(self, name)[chosen] for name in self.__slots__))
 
     def contents(self) -> list[bytes]:
-        """All that a row says, to compare rows by."""
+        """Return all that a row says, to compare rows by."""
         table = np.column_stack([getattr(self, name).astype(np.int64) for name in self.__slots__])
         return [row.tobytes() for row in table]
 
 
 def decode(words: npt.NDArray[np.uint32], version: int) -> Waves:
-    """Words (n, 6) of a processor of this version."""
+    """Return words (n, 6) of a processor of this version."""
     return _decode_1(words.astype(np.int64)) if version == 1 else _decode_2(words.astype(np.int64))
 
 
@@ -88,7 +88,7 @@ def _waves(
 
 
 def signed_16(words: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The lowest 16 bits as a number with a sign.
+    """Return the lowest 16 bits as a number with a sign.
 
     >>> signed_16(np.array([1, 0xFFFF, 0x8000])).tolist()
     [1, -1, -32768]

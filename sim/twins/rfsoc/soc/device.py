@@ -1,4 +1,4 @@
-"""What a twin is beyond a board: its name, its knobs, its bench, and time that can be let pass."""
+"""The twin beyond its board: its name, its knobs, its bench, and time that can be let pass."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
         return self._identity
 
     def factory_calibration(self) -> dict[str, Any] | None:
-        """The calibration document that came with this device; None for one without."""
+        """Return the calibration document that came with this device; None for one without."""
         made = getattr(self._plant, "factory_calibration", None)
         return None if made is None else cast("dict[str, Any] | None", made())
 
@@ -59,12 +59,12 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
         self._board.elapse(seconds)
 
     def pulse_start_pin(self) -> None:
-        """A pulse at the pin that starts the program, where the start source is "external"."""
+        """Start the program by a pulse at its pin, where the start source is "external"."""
         if self._board.source == "external":
             self._board.start()
 
     def get_knob(self, name: str) -> Any:
-        """Where a knob stands."""
+        """Return where a knob stands."""
         return self.knobs[name]
 
     def set_knob(self, name: str, value: Any) -> None:

@@ -47,12 +47,12 @@ class SimulatedSoc(TwinDevice):
 
     # -------------------------------------------------------------------------------- clocks
     def clocks_locked(self) -> bool:
-        """Whether all converters follow the reference clock."""
+        """Return True if all converters follow the reference clock."""
         self._board.touch()
         return self._board.clock_factor == 1.0
 
     def get_sample_rates(self) -> dict[str, dict[int, float]]:
-        """Megasamples per second, by kind of converter and tile."""
+        """Return megasamples per second, by kind of converter and tile."""
         self._board.touch()
         factor = self._board.clock_factor
         tiles = self["rf"]["tiles"]
@@ -76,7 +76,7 @@ class SimulatedSoc(TwinDevice):
     def set_mixer_freq(
         self, ch: int, f: float, ro_ch: int | None = None, phase_reset: bool = True, fullscale: bool = False
     ) -> None:
-        """No generator of the twin's boards has a mixer."""
+        """Refuse: no generator of the twin's boards has a mixer."""
         self._board.touch()
         if f != 0:
             raise RuntimeError(f"generator {ch} has no mixer: its mixer frequency is 0, not {f}")
@@ -102,7 +102,7 @@ class SimulatedSoc(TwinDevice):
         high_threshold: int = 1000,
         low_threshold: int = 0,
     ) -> None:
-        """Where sums go and over how many samples; must then be enabled."""
+        """Set where sums go and over how many samples; must then be enabled."""
         self._board.touch()
         if edge_counting and self["readouts"][ch]["has_edge_counter"]:
             raise NotSimulated("counting of edges in a readout", "sum the samples instead")
@@ -110,7 +110,7 @@ class SimulatedSoc(TwinDevice):
         self._board.readouts[ch].buffer.config_avg(address, length)
 
     def config_buf(self, ch: int, address: int = 0, length: int = 1) -> None:
-        """Where samples go and how many; must then be enabled."""
+        """Set where samples go and how many; must then be enabled."""
         self._board.touch()
         self._board.settle(ch)
         self._board.readouts[ch].buffer.config_buf(address, length)
@@ -121,11 +121,11 @@ class SimulatedSoc(TwinDevice):
         self._board.enable(ch, avg=enable_avg, buf=enable_buf)
 
     def get_decimated(self, ch: int, address: int = 0, length: int | None = None) -> npt.NDArray[np.int16]:
-        """(length, 2), I and Q of 16 bits."""
+        """Return (length, 2), I and Q of 16 bits."""
         return cast("npt.NDArray[np.int16]", self._transfer(ch, "samples", address, length, "buf_maxlen"))
 
     def get_accumulated(self, ch: int, address: int = 0, length: int | None = None) -> npt.NDArray[np.int32]:
-        """(length, 2), I and Q of 32 bits."""
+        """Return (length, 2), I and Q of 32 bits."""
         return cast("npt.NDArray[np.int32]", self._transfer(ch, "sums", address, length, "avg_maxlen"))
 
     def _transfer(self, ch: int, what: str, address: int, length: int | None, most: str) -> Any:
@@ -171,7 +171,7 @@ class SimulatedSoc(TwinDevice):
             )
 
     def start_src(self, src: str) -> None:
-        """Whether the program is started by `start_tproc` ("internal") or by a pin ("external")."""
+        """Set whether the program is started by `start_tproc` ("internal") or by a pin ("external")."""
         if src not in {"internal", "external"}:
             raise RuntimeError(f"a program is started from 'internal' or 'external', not {src!r}")
         self._board.touch()
@@ -202,7 +202,7 @@ class SimulatedSoc(TwinDevice):
         self._board.clear_counter(addr)
 
     def get_tproc_counter(self, addr: int) -> int:
-        """The counter of shots as it is now; looking takes device time.
+        """Return the counter of shots as it is now; looking takes device time.
 
         Raises `KeyError` on a processor of version 2 for another than 1 and 2.
         """
@@ -213,15 +213,15 @@ class SimulatedSoc(TwinDevice):
             return self._board.counter(addr)
 
     def prepare_round(self) -> None:
-        """Nothing, as on a board."""
+        """Do nothing, as on a board."""
 
     def cleanup_round(self) -> None:
-        """Nothing, as on a board."""
+        """Do nothing, as on a board."""
 
     # ----------------------------------------------------------------------------- streaming
     @property
     def autoproxy(self) -> list[Any]:
-        """What QICK's server registers besides."""
+        """Objects that QICK's server registers besides."""
         return [self.streamer]
 
     @property
@@ -249,7 +249,7 @@ class SimulatedSoc(TwinDevice):
         self._streaming.start(total_shots, counter_addr, channels, reads, stride)
 
     def poll_data(self, totaltime: float = 0.1, timeout: float | None = None) -> list[tuple[int, Any]]:
-        """(shots, (sums by readout, statistics)), oldest first."""
+        """Return (shots, (sums by readout, statistics)), oldest first."""
         assert self.streamer is not None
         assert self._streaming is not None
         return self._streaming.poll(totaltime, timeout)

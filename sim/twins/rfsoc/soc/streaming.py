@@ -34,7 +34,7 @@ class Reader:
         return self._board()[key]
 
     def start_src(self, src: str) -> None:
-        """As the board does; silent when it has gone."""
+        """Set the start source as the board does; do nothing when it has gone."""
         with contextlib.suppress(ConnectionError, Ended):
             self._board().start_src(src)
 
@@ -56,20 +56,20 @@ class ReaderThread(threading.Thread):
     """The reader's thread, which can end."""
 
     def run(self) -> None:
-        """See `Thread`."""
+        """Run as `Thread` says."""
         with contextlib.suppress(Ended):
             super().run()
 
 
 def _streamer(reader: Reader) -> Any:
-    """QICK's `DataStreamer`, in a thread of ours."""
+    """Return QICK's `DataStreamer`, in a thread of ours."""
     from qick.streamer import DataStreamer
 
     return type("DataStreamer", (DataStreamer,), {"WORKERTYPE": ReaderThread})(reader)
 
 
 def _end(streamer: Any) -> None:
-    """For a thread that waits for a job; one that is at work ends when it next asks the board."""
+    """End a thread that waits for a job; one that is at work ends when it next asks the board."""
     streamer.job_queue.put(LastJob())
 
 
@@ -109,7 +109,10 @@ class Streaming:
         streamer.job_queue.put((shots, counter, list(channels), list(reads), stride))
 
     def poll(self, totaltime: float, timeout: float | None) -> list[tuple[int, Any]]:
-        """New data, oldest first; waits as `QickSoc.poll_data` does. Raises `RuntimeError` when reading failed."""
+        """Return new data, oldest first; wait as `QickSoc.poll_data` does.
+
+        Raises `RuntimeError` when reading failed.
+        """
         streamer = self.streamer
         end = time.monotonic() + totaltime
         found: list[tuple[int, Any]] = []

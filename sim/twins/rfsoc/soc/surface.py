@@ -57,7 +57,7 @@ ATTRIBUTES = frozenset(
 
 
 def refusing(owner: Class) -> Class:
-    """The class with everything that is lacking, to be refused by its name when it is used."""
+    """Return the class with everything that is lacking, to be refused by its name when it is used."""
     for name, about in LACKING.items():
         what = f"QickSoc.{name} ({about})"
         setattr(owner, name, _attribute(what) if name in ATTRIBUTES else _method(name, what))

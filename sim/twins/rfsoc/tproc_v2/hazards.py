@@ -1,4 +1,4 @@
-"""What an instruction waits for in the pipeline, and what it makes later ones wait for.
+"""Hazards: what an instruction waits for in the pipeline, and what it makes later ones wait for.
 
 The firmware stalls an instruction while one before it is still on its way through the stages (`qcore_ctrl_hazard.sv`).
 Here each instruction knows which of a few things it needs, and leaves behind when each of them will be there again,
@@ -56,7 +56,7 @@ _BITS = {effect: sum(1 << n for n, row in enumerate(_FLAT) if row[0] == effect) 
 
 
 def needs(word: Word, *, to_memory: bool) -> int:
-    """Bits of the cells from READY_FLAG on for which the instruction waits before it is taken up."""
+    """Return bits of the cells from READY_FLAG on for which the instruction waits before it is taken up."""
     sources = {word.left, word.right}
     waits = {
         READY_FLAG: word.conditional and word.cond,
@@ -70,14 +70,14 @@ def needs(word: Word, *, to_memory: bool) -> int:
 
 
 def leaves(word: Word) -> int:
-    """Bits of EFFECT_CELL for an instruction whose condition did not hold."""
+    """Return bits of EFFECT_CELL for an instruction whose condition did not hold."""
     by_address = "w" if word.rd >> 5 == WAVE_REGISTERS >> 5 else BY_ADDRESS.get(word.rd)
     bits = _BITS[by_address] if by_address else 0
     return bits | (_BITS["random read"] if 1 in {word.left, word.right} else 0)
 
 
 def sets(word: Word, *, to_port: bool, source: int) -> int:
-    """Bits of EFFECT_CELL for an instruction that was carried out."""
+    """Return bits of EFFECT_CELL for an instruction that was carried out."""
     effects = {
         "flags": word.uf and word.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER},
         "unit": word.header in {CONTROL, PERIPHERAL_HEADER},

@@ -52,7 +52,7 @@ SIMULATED_STATUS = 0x700F
 
 
 def _read_index(address: int, registers: int) -> int:
-    """Where a 7-bit source address reads: 0..15 special, 32.. data, 64.. wave; the fourth bank reads zero."""
+    """Return where a 7-bit source address reads: 0..15 special, 32.. data, 64.. wave; the fourth bank reads zero."""
     bank, number = address >> 5, address & 31
     if bank == 1:
         return DATA_REGISTERS + (number & (registers - 1))
@@ -62,7 +62,7 @@ def _read_index(address: int, registers: int) -> int:
 
 
 def _write_index(address: int, registers: int) -> int:
-    """Where a 7-bit destination writes, or -1: the results of units and ports cannot be written."""
+    """Return where a 7-bit destination writes, or -1: the results of units and ports cannot be written."""
     bank, number = address >> 5, address & 31
     if bank == 1:
         return DATA_REGISTERS + (number & (registers - 1))
@@ -72,12 +72,12 @@ def _write_index(address: int, registers: int) -> int:
 
 
 def _place_index(address: int, registers: int) -> int:
-    """As `_read_index` for the 6-bit addresses, which know special and data registers only."""
+    """Return the same as `_read_index` for the 6-bit addresses, which know special and data registers only."""
     return _read_index(address & 63, registers)
 
 
 def _control(word: Word) -> tuple[int, int]:
-    """Action and operation of the internal units: time, flag, multiplier, divider."""
+    """Return action and operation of the internal units: time, flag, multiplier, divider."""
     unit, operation = bits(word.low | word.uf << 4 | word.to << 5 | word.so << 6, 6, 4), word.low
     if unit == 0:
         return (TIME_CHANGE if operation & 3 else REFERENCE), operation
@@ -89,7 +89,7 @@ def _control(word: Word) -> tuple[int, int]:
 
 
 def _action(word: Word) -> tuple[int, int]:
-    """What the word does besides computing, and which of its kind."""
+    """Return what the word does besides computing, and which of its kind."""
     if word.header == CONTROL:
         return _control(word)
     if word.header == PERIPHERAL_HEADER:
@@ -112,7 +112,7 @@ def _alu(word: Word) -> int:
 
 
 def _reads_status(word: Word) -> bool:
-    """Whether it looks at bits of `s_status` that belong to ports and peripherals."""
+    """Return True if it looks at bits of `s_status` that belong to ports and peripherals."""
     if S_STATUS not in {word.left, word.right}:
         return False
     masked = word.right != S_STATUS and word.df == 2 and _alu(word) == AND
@@ -120,7 +120,7 @@ def _reads_status(word: Word) -> bool:
 
 
 def _register_write(word: Word, registers: int) -> tuple[int, int]:
-    """Which register is written (-1: none) and from what."""
+    """Return which register is written (-1: none) and from what."""
     if word.header == REGISTER and not word.loads_wave:
         return _write_index(word.rd, registers), word.so << 1 | word.to
     also = word.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER} and word.wr
@@ -128,7 +128,7 @@ def _register_write(word: Word, registers: int) -> tuple[int, int]:
 
 
 def _wave_switches(word: Word) -> tuple[int, int, int]:
-    """(to a port, to the wave memory, to the wave registers)."""
+    """Return (to a port, to the wave memory, to the wave registers)."""
     loads = int(word.loads_wave)
     stores = int(word.header == MEMORY and word.so == 1)
     sends = int(word.header == PORT_HEADER and word.so == 1)
@@ -139,7 +139,7 @@ def _wave_switches(word: Word) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=65536)
 def decode(word: int, registers: int = 32) -> tuple[int, ...]:
-    """One row for one 72-bit word; `registers` is how many data registers the firmware was built with.
+    """Return one row for one 72-bit word; `registers` is how many data registers the firmware was built with.
 
     Every word decodes: what the machine cannot do is refused when it is carried out, not when it is loaded.
     """
@@ -181,7 +181,7 @@ def decode(word: int, registers: int = 32) -> tuple[int, ...]:
 
 
 def name(word: int) -> str:
-    """The assembler's name of a refused instruction, for messages."""
+    """Return the assembler's name of a refused instruction, for messages."""
     action, operation = _action(cut(word))
     if action == TIME_CHANGE:
         return "TIME rst" if operation & 1 else "TIME updt"

@@ -76,7 +76,7 @@ def act(
     pushed: Cells,
     records: Cells,
 ) -> int:
-    """Everything but branches."""
+    """Execute everything but branches."""
     action = code[row + ACTION]
     if action == WAVE:
         return move_wave(code, row, reg, state, wmem, ring, pushed, records)

@@ -29,7 +29,7 @@ _SIMULATED = {
 
 
 def refusal(stop: int, address: int, word: int | None, length: int) -> Exception:
-    """The exception for a stop code, at an address whose instruction is `word` (None: outside the program)."""
+    """Return the exception for a stop code, at an address whose instruction is `word` (None: outside the program)."""
     if word is None:
         return ProgramError(
             f"address {address} is outside the program, which has {length} words: end it with end(), "

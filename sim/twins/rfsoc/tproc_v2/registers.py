@@ -26,7 +26,7 @@ from sim.twins.rfsoc.tproc_v2.units import deliver
 
 
 def operand(index: int, reg: Cells, state: Cells) -> int:
-    """A register's value; `s_usr_time` is not one but the time since the reference."""
+    """Return a register's value; `s_usr_time` is not one but the time since the reference."""
     if index == S_TIME:
         return (tick(state) - state[START]) & MASK
     if 3 <= index <= S_STATUS:
@@ -35,7 +35,7 @@ def operand(index: int, reg: Cells, state: Cells) -> int:
 
 
 def holds(condition: int, reg: Cells, state: Cells) -> bool:
-    """Always, Z, S, NZ, NS, F, NF, never."""
+    """Return the truth of a condition: always, Z, S, NZ, NS, F, NF, never."""
     if condition == 0:
         return True
     if condition == 7:

@@ -44,14 +44,14 @@ class Word:
 
     @property
     def conditional(self) -> bool:
-        """Whether the three bits are a condition; for waves and ports they are switches."""
+        """True if the three bits are a condition; for waves and ports they are switches."""
         if self.header in {CFG, BRANCH, CONTROL, PERIPHERAL_HEADER}:
             return True
         return (self.header == REGISTER and not self.loads_wave) or (self.header == MEMORY and not self.so)
 
 
 def bits(word: int, high: int, low: int) -> int:
-    """Bits `high` down to `low` of a word.
+    """Return bits `high` down to `low` of a word.
 
     >>> bits(0b1011_0000, 7, 4)
     11
@@ -60,7 +60,7 @@ def bits(word: int, high: int, low: int) -> int:
 
 
 def _literal(word: int, df: int) -> int:
-    """The literal as 32 bits without sign, extended as DF says."""
+    """Return the literal as 32 bits without sign, extended as DF says."""
     if df == 0:
         return bits(word, 55, 45)
     if df == 3:

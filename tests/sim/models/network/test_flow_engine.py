@@ -173,7 +173,7 @@ import sys
 sys.modules["numba"] = None
 import numpy as np
 from lightbed import compiled
-from sim.models.network import loop
+from sim.models.network.engine import loop
 from sim.models.network.fabrics import fat_tree
 from sim.models.network.execution.flows import Flow, transfer
 assert not compiled.AVAILABLE and not hasattr(loop.run, "py_func")

@@ -1,4 +1,4 @@
-"""Rates worked out only where a change reaches, against all rates worked out anew at every change."""
+"""Rates worked out only where a change reaches, against all rates worked out again at every change."""
 
 from collections import Counter
 
@@ -82,11 +82,11 @@ def test_rates_kept_up_are_those_worked_out_anew():
                 crossing.change_capacities(random)
             shares.share(crossing.state, crossing.near, crossing.capacity)
             moving = crossing.moving()
-            anew = shares_numpy.fair_rates(
+            again = shares_numpy.fair_rates(
                 moving, crossing.near.first, crossing.near.links, crossing.capacity
             )
-            assert crossing.state.flow_rate[moving] == pytest.approx(anew, rel=1e-8, abs=1e-12)
+            assert crossing.state.flow_rate[moving] == pytest.approx(again, rel=1e-8, abs=1e-12)
             seen["some rates kept"] += 0 < crossing.near.size[FREE] < moving.size
-            seen["dead link"] += bool((anew == 0).any())
+            seen["dead link"] += bool((again == 0).any())
     assert seen["some rates kept"] > 600, seen
     assert seen["dead link"] > 40, seen

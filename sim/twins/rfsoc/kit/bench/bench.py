@@ -65,9 +65,9 @@ class Bench:
         return {role: f"TCPIP::127.0.0.1::{port}::SOCKET" for role, port in ports.items()}
 
     def close(self) -> None:
-        """Hang up on everybody and stop serving; asked again, `resources` begins anew on other ports.
+        """Disconnect everybody and stop serving; asked again, `resources` begins again on other ports.
 
-        Returns when all have been hung up on, except in the bench's own thread, which cannot wait for itself.
+        Returns when all are disconnected, except in the bench's own thread, which cannot wait for itself.
         """
         with self._starting:
             thread, self._thread = self._thread, None
@@ -77,8 +77,8 @@ class Bench:
                     thread.join(_LONGEST_WAIT_S)
 
     def signal_end(self) -> None:
-        """Tell the thread to hang up and end, and do not wait: for the garbage collector, which comes at any time, in
-        any thread.
+        """Tell the thread to disconnect everybody and end, and do not wait: for the garbage collector, which comes at
+        any time, in any thread.
         """
         loop, stop = self._loop, self._stop
         if loop is not None and stop is not None:

@@ -1,4 +1,4 @@
-"""What the laboratory instruments have in common: parameters, refusals, and the time that settling takes."""
+"""Common parts of the laboratory instruments: parameters, refusals, and the time that settling takes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ Schedule = Callable[[float, Callable[[], None]], object]
 
 
 def sole(texts: Sequence[str]) -> str:
-    """The parameter, which must be the only one. Raises `ScpiError`."""
+    """Return the parameter, which must be the only one. Raises `ScpiError`."""
     if len(texts) != 1:
         raise ScpiError(-108 if texts else -109)
     return texts[0]
 
 
 def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
-    """A finite number between two ends. Raises `ScpiError`: -224 for what is no number, -222 for what is outside."""
+    """Return a finite number between two ends. Raises `ScpiError`: -224 for what is no number, -222 for what is
+    outside.
+    """
     try:
         value = float(text)
     except ValueError:
@@ -39,7 +41,7 @@ def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
 
 
 def truth(text: str) -> bool:
-    """`1`, `ON`, `0` or `OFF`. Raises `ScpiError`."""
+    """Return `1`, `ON`, `0` or `OFF`. Raises `ScpiError`."""
     try:
         return _TRUTHS[text.upper()]
     except KeyError:
@@ -47,7 +49,7 @@ def truth(text: str) -> bool:
 
 
 def common_commands(identity: str, errors: ErrorQueue) -> dict[str, Handler]:
-    """What every SCPI instrument answers."""
+    """Return what every SCPI instrument answers."""
 
     def error(*_: object) -> str:
         return errors.pop().replace(', "', ',"', 1)
@@ -72,11 +74,11 @@ class Settling:
 
     @property
     def is_done(self) -> bool:
-        """Whether the light is as it was set."""
+        """True if the light is as it was set."""
         return not self._pending
 
     def setting(self, name: str) -> Any:
-        """Where a knob was set to, whether the light has followed or not."""
+        """Return where a knob was set to, whether the light has followed or not."""
         return self._pending.get(name, getattr(self._state.now.parameters, name))
 
     def set(self, **settings: object) -> None:

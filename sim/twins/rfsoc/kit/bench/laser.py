@@ -31,7 +31,7 @@ class LaserTwin:
         self._milliwatt = False
 
     def table(self, serial: str) -> Mapping[str, Handler]:
-        """Commands by header."""
+        """Return commands by header."""
         return {
             **common_commands(f"SANTEC,TSL-770,{serial},0001.000.0001", self._errors),
             "*OPC?": lambda *_: str(int(self._settling.is_done)),

@@ -38,7 +38,7 @@ class MeterTwin:
         self._averages = 1
 
     def table(self, serial: str) -> Mapping[str, Handler]:
-        """Commands by header."""
+        """Return commands by header."""
         return {
             **common_commands(f"Thorlabs,PM103E,{serial},1.2.0", self._errors),
             "MEASure[:SCALar][:POWer]?": lambda *_: self._read(),

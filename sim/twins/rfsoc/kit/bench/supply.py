@@ -32,7 +32,7 @@ class SupplyTwin:
         """What outputs that are off will give again."""
 
     def table(self, serial: str) -> Mapping[str, Handler]:
-        """Commands by header."""
+        """Return commands by header."""
         volts = "[SOURce:]VOLTage[:LEVel][:IMMediate][:AMPLitude]"
         return {
             **common_commands(f"Keysight Technologies,N6700C,{serial},E.02.07.3067", self._errors),
@@ -84,7 +84,7 @@ def _volts(volts: float) -> str:
 
 
 def _each(texts: Sequence[str], read: Callable[[int], str]) -> str:
-    """The answer to a query of a list of channels."""
+    """Return the answer to a query of a list of channels."""
     return ",".join(read(channel) for channel in _channels(",".join(texts)))
 
 
@@ -95,7 +95,7 @@ def _value_and_channels(texts: Sequence[str]) -> tuple[str, list[int]]:
 
 
 def _channels(text: str) -> list[int]:
-    """Channels of a list: `(@1,3:4)` is 1, 3, 4. Raises `ScpiError`.
+    """Return the channels of a list: `(@1,3:4)` is 1, 3, 4. Raises `ScpiError`.
 
     >>> _channels("(@1,3:4)")
     [1, 3, 4]
