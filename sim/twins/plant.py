@@ -1,7 +1,7 @@
 """The light of a whole simulated lab: lasers, fibres and what every switch lets through.
 
 Switch twins say what they pass (`switch_changed`) and ask what their monitors read; renderers, such as the
-kernel redirects between hosts, are told whenever a receiver begins or ceases to see a transmitter.
+kernel redirects between hosts, are notified whenever a receiver begins or ceases to see a transmitter.
 Power readings and moving packets are two renderings of this one state.
 """
 

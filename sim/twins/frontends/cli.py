@@ -1,6 +1,6 @@
 """A command line as devices have it: a prompt, what is typed repeated, one command at a time.
 
-The conversation is plain bytes on a `Line`, the same over SSH, over telnet (`sim.twins.frontends.telnet` around it) and
+A session is plain bytes on a `Line`, the same over SSH, over telnet (`sim.twins.frontends.telnet` around it) and
 in memory. A family brings a table of commands: regular expression -> what it does.
 """
 

@@ -1,4 +1,4 @@
-"""A small SCPI instrument: a table of commands, an error queue, and conversations with clients.
+"""A small SCPI instrument: a table of commands, an error queue, and sessions with clients.
 
 Commands that set something answer nothing; what is wrong with them goes to the error queue, which all
 clients share.

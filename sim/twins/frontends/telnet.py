@@ -82,7 +82,7 @@ class TelnetLine:
 
 
 def over_telnet(frontend: CliFrontend) -> Callable[[Line], Awaitable[None]]:
-    """Return the conversation of a command line with clients that speak telnet, for `Frontend(wire="telnet")`."""
+    """Return the session of a command line with clients that speak telnet, for `Frontend(wire="telnet")`."""
 
     async def serve(line: Line) -> None:
         telnet = TelnetLine(line)

@@ -54,7 +54,7 @@ class KernelFault(LightbedError):
 def batch(tool: Literal["ip", "tc"], lines: Sequence[str], namespace: str | None = None) -> None:
     """Run `lines` in order as one `ip -batch` or `tc -batch`; stop at the first that fails.
 
-    Raises `KernelFault` naming the line and what the tool said of it. No lines, no process.
+    Raises `KernelFault` naming the line and the error of the tool. No lines, no process.
     """
     if not lines:
         return

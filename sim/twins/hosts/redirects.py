@@ -60,7 +60,7 @@ class FarEnd:
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """One change of light as the kernel is told it, in this order: far ends down, filters, far ends up."""
+    """One change of light as commands to the kernel, in this order: far ends down, filters, far ends up."""
 
     down: tuple[str, ...]
     filters: tuple[str, ...]

@@ -190,7 +190,7 @@ class HostTwin:
 
     @classmethod
     async def start(cls, spec: HostSpec, script: str, tools: Mapping[str, str]) -> HostTwin:
-        """Boot the host; returns when its SSH server listens. Raises `KernelFault` with what it said."""
+        """Boot the host; returns when its SSH server listens. Raises `KernelFault` with its output."""
         process = await asyncio.create_subprocess_exec(
             *_command(spec, tools),
             stdin=PIPE,
@@ -220,7 +220,7 @@ class HostTwin:
         listening.cancel()
         if not self._listening.is_set():
             output = " | ".join(self._output) or "nothing"
-            raise KernelFault(f"host {self.spec.name} did not start; it said: {output}", code="host")
+            raise KernelFault(f"host {self.spec.name} did not start; it printed: {output}", code="host")
 
     async def _read_log(self) -> None:
         """Keep the last lines of the server's log, and note when it listens."""

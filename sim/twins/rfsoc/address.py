@@ -35,7 +35,7 @@ def parsed(address: str) -> Address:
     parts = urlsplit(address)
     if parts.scheme != "sim" or parts.netloc not in PLANTS or parts.path not in {"", "/"}:
         raise AddressError(
-            f"{address!r} is no twin; there are " + " and ".join(f"sim://{name}" for name in PLANTS)
+            f"{address!r} is not a valid twin; there are " + " and ".join(f"sim://{name}" for name in PLANTS)
         )
     try:
         options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))

@@ -72,7 +72,7 @@ def _plant(where: Address, cfg: Mapping[str, Any]) -> TunablePlant:
 
 @contextmanager
 def _told_of(where: Address) -> Iterator[None]:
-    """Return what an option of an address cannot be, told as the address's mistake."""
+    """Report what an option of an address cannot be as a mistake of the address."""
     try:
         yield
     except (KeyError, ValueError) as error:

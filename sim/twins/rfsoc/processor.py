@@ -41,7 +41,7 @@ class Run:
 
 
 def endless(done: str, steps: int) -> str:
-    """Return what is said of a program that has done so much, in so many instructions, and is held to be endless.
+    """Return the message about a program that has done so much, in so many instructions, and is held to be endless.
 
     The hint names the address's option, with ten times as many.
     """

@@ -1,4 +1,4 @@
-"""QICK's own Pyro4 server with a twin in the place of the board, and a name server beside it.
+"""QICK's own Pyro4 server with a twin in the place of the board, and a name server with it.
 
 Both speak pickle and know no passwords: whoever reaches their ports can run anything here. So they are bound to the
 loopback interface, and nothing else is offered.
@@ -64,7 +64,7 @@ def _serve_board(served: object, port: int, name: str, failures: list[BaseExcept
 
     try:
         pyro.start_server(HOST, ns_port=port, proxy_name=name, soc_class=lambda: served, iface=INTERFACE)
-    except Exception as error:  # noqa: BLE001 - told by whoever waits
+    except Exception as error:  # noqa: BLE001 - reported by whoever waits
         failures.append(error)
 
 

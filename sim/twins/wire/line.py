@@ -32,7 +32,7 @@ class Writer(Protocol):
         ...
 
     def is_closing(self) -> bool:
-        """Return True if the conversation has ended."""
+        """Return True if the session has ended."""
         ...
 
     def close(self) -> object:
@@ -103,7 +103,7 @@ class Line:
             self._writer.write(data)
 
     def hang_up(self) -> None:
-        """End the conversation from the device's side, after what was sent."""
+        """End the session from the device's side, after what was sent."""
         self._writer.close()
 
     @property

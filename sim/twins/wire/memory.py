@@ -1,4 +1,4 @@
-"""A conversation with a simulated switch without any socket, for tests on the virtual clock."""
+"""Sessions with a simulated switch without any socket, for tests on the virtual clock."""
 
 from __future__ import annotations
 
@@ -124,14 +124,14 @@ class MemoryListener:
         self._open = False
 
     def drop_clients(self) -> int:
-        """Break every conversation; gives how many there were."""
+        """Break every session; return how many there were."""
         living = [client for client in self._inside if not client.closed]
         for client in living:
             client.drop()
         return len(living)
 
     async def close(self) -> None:
-        """Break every conversation, for good."""
+        """Break every session, for good."""
         self._open = False
         self.drop_clients()
         for client in self._inside:

@@ -30,13 +30,13 @@ _LAST_WORDS_S = 1.0
 _POLL_S = 0.002
 
 Client = Callable[[Reader, Writer], Awaitable[None]]
-"""A conversation on what it reads and what it writes."""
+"""A session on what it reads and what it writes."""
 
 
 class SerialLine:
     """Runs `client` on a pseudo terminal; the same outside as a `Listener`.
 
-    There is no connecting on a serial line: one conversation goes on for as long as the line is there,
+    There is no connecting on a serial line: one session goes on for as long as the line is there,
     whoever opens it in turn. Every byte takes 10/`baud` seconds of `clock`, both ways.
     """
 
@@ -61,7 +61,7 @@ class SerialLine:
 
     @property
     def clients(self) -> int:
-        """One where there is a line: who has it open cannot be told."""
+        """One where there is a line: who has it open is not known."""
         return int(self._wire is not None)
 
     def open(self) -> None:
@@ -85,11 +85,11 @@ class SerialLine:
     async def close(self) -> None:
         """Remove the line for good."""
         await self.refuse()
-        conversation = self._session
+        session = self._session
         self._vanish()
-        if conversation is not None:
-            conversation.cancel()
-            await asyncio.gather(conversation, return_exceptions=True)
+        if session is not None:
+            session.cancel()
+            await asyncio.gather(session, return_exceptions=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _vanish(self) -> None:
@@ -153,11 +153,11 @@ class _Wire:
             raise ConnectionResetError("the line has vanished")
 
     def close(self) -> None:
-        """Say no more; what was said before still arrives."""
+        """Send no more; what was sent before still arrives."""
         self._closing = True
 
     def is_closing(self) -> bool:
-        """Return True if no more can be said."""
+        """Return True if no more can be sent."""
         return self._closing
 
     async def wait_closed(self) -> None:

@@ -89,7 +89,7 @@ class _Shell(asyncssh.SSHServerSession[bytes]):
         self._closed.set()
         self._typed.feed_eof()
         if self._channel is not None:
-            self._channel.get_connection().close()  # a switch has nothing to offer beside its shell
+            self._channel.get_connection().close()  # a switch has nothing to offer besides its shell
 
     async def _talk(self) -> None:
         assert self._channel is not None  # connection_made comes first

@@ -14,7 +14,7 @@ _KEPT_ENTRIES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Some bytes of one conversation. `seconds` are of the device's clock."""
+    """Some bytes of one session. `seconds` are of the device's clock."""
 
     seconds: float
     front: str
@@ -34,7 +34,7 @@ class Entry:
 
 
 class Transcript:
-    """Keeps the latest entries of all conversations, in the order of events."""
+    """The latest entries of all sessions, in the order of events."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

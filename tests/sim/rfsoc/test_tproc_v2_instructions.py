@@ -399,18 +399,18 @@ def test_memories_read_back_what_was_written(name):
 # ---------------------------------------------------------------------------------------------- refusals
 def test_an_unknown_opcode_is_told_with_address_and_word():
     unknown = 0b111 << 69 | 0x55
-    with pytest.raises(ProgramError, match=r"address 1 \(word 0xe00000000000000055\) is no instruction"):
+    with pytest.raises(ProgramError, match=r"address 1 \(word 0xe00000000000000055\) is not a valid instruction"):
         with_words(raw(0, unknown)).run(SILENT)
 
 
 @pytest.mark.parametrize("unit", range(4, 8))
 def test_internal_units_that_do_not_exist(unit):
-    with pytest.raises(ProgramError, match="is no instruction"):
+    with pytest.raises(ProgramError, match="is not a valid instruction"):
         with_words(raw(0, 0b010 << 69 | unit << 60)).run(SILENT)
 
 
 def test_operations_that_the_multiplier_has_not():
-    with pytest.raises(ProgramError, match="is no instruction"):
+    with pytest.raises(ProgramError, match="is not a valid instruction"):
         with_words(raw(0, word("ARITH T r1 r1") | 9 << 56)).run(SILENT)
 
 

@@ -33,7 +33,7 @@ fluid_ring = fluid(ring)
 
 
 def rings_on(strides_of: Callable[[Group], Sequence[int]], *, exact: bool = False) -> Algorithm:
-    """Return rings on the strides that are told for each group, over positions as in `collectives.ring`.
+    """Return rings on the strides of each group, over positions as in `collectives.ring`.
 
     Fluid, or in rounds when `exact`.
 

@@ -28,7 +28,7 @@ def direct_connect(
 
     `paths` gives some pairs their paths, each as the nodes it visits; a flow takes the one its choice points to.
     All others take a shortest path, ties broken by a hash. `ValueError` when a path uses a missing edge; a pair
-    that nothing connects is told when it is asked for.
+    that nothing connects is reported when it is asked for.
     """
     check_sizes(nodes, rate_gbps)
     pairs = np.array(sorted(set(edges)), dtype=np.int64).reshape(-1, 2)
@@ -61,7 +61,7 @@ def _links_of(path: Path, pair: tuple[int, int], number: Mapping[tuple[int, int]
         raise ValueError(f"the path {path} does not lead from {pair[0]} to {pair[1]}")
     missing = [edge for edge in pairwise(path) if edge not in number]
     if missing:
-        raise ValueError(f"the path {path} uses {missing[0]}, which is no edge")
+        raise ValueError(f"the path {path} uses {missing[0]}, which is not an edge")
     return [number[edge] for edge in pairwise(path)]
 
 

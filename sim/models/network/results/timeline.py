@@ -1,4 +1,4 @@
-"""A picture of an iteration over time: what the devices computed, what moved, how busy the links were."""
+"""A plot of an iteration over time: what the devices computed, what moved, how busy the links were."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _add_ramp(bits: Floats, link: Any, at_s: Floats, rate_bps: Floats, borders: 
 
 
 def draw_timeline(execution: Execution, path: str | Path, *, title: str = "") -> Path:
-    """Write the picture; the ending of the name says the format (`.png`, `.svg`, `.pdf`).
+    """Write the plot; the ending of the name is the format (`.png`, `.svg`, `.pdf`).
 
     Above the devices' computing, then AllReduces and transfers by number, below the mean and the busiest link.
     Raises `ValueError` without a trace, `ModuleNotFoundError` without matplotlib.
@@ -63,7 +63,7 @@ def draw_timeline(execution: Execution, path: str | Path, *, title: str = "") ->
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "the picture needs matplotlib: pip install 'lightbed[kit]'", name=error.name
+            "the plot needs matplotlib: pip install 'lightbed[kit]'", name=error.name
         ) from error
     figure = Figure(figsize=(11, 7), layout="constrained")
     devices, moves, links = figure.subplots(3, 1, sharex=True, height_ratios=(3, 2, 2))

@@ -39,7 +39,7 @@ def read_task_graph(path: str | Path) -> TaskGraph:
             return _graph({name: file[name] for name in _COLUMNS})
     except (ValueError, KeyError, zipfile.BadZipFile) as error:
         raise ValueError(
-            f"{path} is no task graph: {error}; see the columns in sim.models.network.taskgraph.file"
+            f"{path} is not a valid task graph: {error}; see the columns in sim.models.network.taskgraph.file"
         ) from error
 
 
@@ -96,7 +96,7 @@ def _ends(columns: Mapping[str, Any], device: Integers, moves: Any, vertices: in
     """Source and target of each transfer, (2, tasks); -1 elsewhere. A transfer inside a node has no network."""
     ends = np.full((2, device.size), -1, np.int64)
     if not np.isin(columns["device_type"][device[moves]], _NETWORK).all():
-        raise ValueError("a transfer is on a device that is no network (types 13 and 14)")
+        raise ValueError("a transfer is on a device that is not a network (types 13 and 14)")
     pair = columns["device_property"][device[moves]].astype(np.int64)
     ends[:, moves] = np.stack([pair // vertices, pair % vertices])
     return ends

@@ -28,7 +28,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskGraph:
-    """A checked task graph; all arrays are (tasks,) unless said otherwise.
+    """A checked task graph; all arrays are (tasks,) unless stated otherwise.
 
     `device` is the device of a compute task, else -1; `source` and `target` are the nodes of a transfer, else -1;
     `time_s` the computing time, or what precedes the bytes; `size_bytes` what a transfer moves or an AllReduce
@@ -84,7 +84,7 @@ class TaskGraphBuilder:
         self._edges: list[tuple[int, int]] = []
 
     def compute(self, device: int, time_s: float, *, after: list[int] | None = None) -> int:
-        """Add computing on a device; device numbers are free, usually the node's."""
+        """Add computing on a device; device numbers are free, by convention the node's."""
         return self._add((Kind.COMPUTE, device, time_s, 0, -1, -1, -1), after)
 
     def transfer(self, source: int, target: int, size_bytes: int, *, after: list[int] | None = None) -> int:
@@ -149,7 +149,7 @@ def _check_tasks(graph: TaskGraph) -> None:
     moves, sums = graph.kind == Kind.TRANSFER, graph.kind == Kind.ALLREDUCE
     ends = np.stack([graph.source, graph.target])
     faults = {
-        "a time that is no finite time of 0 s or more": ~(np.isfinite(graph.time_s) & (graph.time_s >= 0)),
+        "a time that is not a finite time of 0 s or more": ~(np.isfinite(graph.time_s) & (graph.time_s >= 0)),
         "a negative size": graph.size_bytes < 0,
         "no device": (graph.kind == Kind.COMPUTE) & (graph.device < 0),
         "an unknown kind": ~np.isin(graph.kind, list(Kind)),

@@ -132,7 +132,7 @@ class CircuitConfiguration:
         self.deactivate(circuit)
         self._circuits.remove(circuit)
 
-    # -- what is told of them
+    # -- states and powers
 
     def states(self, circuit: Circuit, pairs: Iterable[Pair] = ()) -> tuple[str, str, str]:
         """Administrative state, operational state, operational capability; of a circuit, or of `pairs` of it.

@@ -1,7 +1,8 @@
 """A patch panel and a scripted person in front of it, who is asked by lines of text over TCP.
 
-He takes his time (30 s a cord), does what he is told, and says `done`; what he cannot do he refuses with `no` and the
-reason. He errs when a fault says so, and tells the truth when asked where a cord goes. The panel's truth is the matrix.
+He takes his time (30 s a cord), does what he is asked to, and says `done`; what he cannot do he refuses with `no` and
+the reason. He errs when a fault says so, and tells the truth when asked where a cord goes. The panel's truth is the
+matrix.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The published material is two drivers of somebody else with their captures, so m
 
     matrices=1|2              one matrix, or two that have no way from one to the other
     mode=OPER|TECH            what the prompt shows: NAME[OPER]#
-    jam=announced|silent      is a jam told unasked (Severe Failure), or only by the queue
+    jam=announced|silent      is a jam reported unsolicited (Severe Failure), or only by the queue
     homing_hint=stuck|always  when the queue says Perform "homing run": when the arm is jammed, or at every move
     homing=prompt|holds       does `homing run` give the prompt back at once, or when it has ended
     validation=at_once|in_turn  is a request that cannot be refused before it is queued, or when its turn comes

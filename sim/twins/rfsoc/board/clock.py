@@ -13,7 +13,7 @@ TRANSFER_S = 200e-6
 START_S = 5e-6
 """Between a start and the first instruction."""
 AGE_S = 1.0
-"""Within a run, whatever drifts is told of the time so often."""
+"""Within a run, everything that drifts is updated so often."""
 PATIENCE = 2.0
 """By how much each look that found nothing new takes longer than the one before."""
 
@@ -33,7 +33,7 @@ class DeviceClock:
 
     @property
     def accounted_s(self) -> float:
-        """Up to when everything that drifts has been told of the time."""
+        """Time up to which everything that drifts has been updated."""
         return self.now_s - self._unaccounted_s
 
     def account(self, most_s: float = math.inf) -> float:

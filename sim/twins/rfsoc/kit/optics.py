@@ -37,7 +37,7 @@ def modulator(snapshot: Snapshot, index: int) -> Modulator:
 
 
 def channel_transmission(detuning_nm: float, width_nm: float) -> float:
-    """Return what a multiplexer's channel lets through beside its centre: a Gaussian of full width `width_nm` at half
+    """Return what a multiplexer's channel lets through next to its centre: a Gaussian of full width `width_nm` at half
     power.
 
     >>> channel_transmission(0.0, 0.4), round(channel_transmission(0.2, 0.4), 12)

@@ -68,7 +68,7 @@ class KitParameters:
     laser: bool = _knob(True, "whether the laser's output is on")
     shutter_open: bool = _knob(True, "whether the laser's shutter is open")
     laser_dbm: float = _knob(10.0, "power of each of the two lines", -60.0, 20.0)
-    laser_dropped: bool = _knob(False, "a fault: no light, whatever the laser was told")
+    laser_dropped: bool = _knob(False, "a fault: no light, whatever the laser is set to")
     wavelength_nm: float = _knob(1550.0, "of line 0; line 1 is 0.8 nm above", 1200.0, 1700.0)
     channel_nm: float = _knob(1550.0, "centre of the multiplexer's channel of line 0", 1200.0, 1700.0)
     channel_width_nm: float = _knob(0.4, "full width of a channel at half its transmission", 0.01, 100.0)

@@ -53,7 +53,7 @@ class Scene:
     rises: npt.NDArray[np.int64]
     """Ticks of the processor at which this readout's trigger goes up."""
     words: Track | None
-    """What the processor told a readout that it controls; None for one that the host configures."""
+    """Settings by the processor of a readout that it controls; None for one that the host configures."""
 
 
 class Readout:

@@ -31,7 +31,7 @@ class SimulatedSoc(TwinDevice):
         self._streaming: Streaming | None = None
 
     def close(self) -> None:
-        """End what runs beside: the reader of sums and the bench; both begin again when they are asked for."""
+        """End what runs in parallel: the reader of sums and the bench; both begin again when they are asked for."""
         if self._streaming is not None:
             self._streaming.close()
             self._streaming = None

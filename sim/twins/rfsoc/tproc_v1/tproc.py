@@ -107,8 +107,8 @@ class TprocV1:
         from sim.twins.rfsoc.tproc_v1 import compiled
         from sim.twins.rfsoc.tproc_v1.execution import Execution, Limits
 
-        usual = INSTRUCTION_LIMIT if compiled.COMPILED else SLOW_LIMIT
-        limits = Limits(self.instruction_limit or usual, self.event_limit)
+        default = INSTRUCTION_LIMIT if compiled.COMPILED else SLOW_LIMIT
+        limits = Limits(self.instruction_limit or default, self.event_limit)
         self._execution = Execution(self._words, self._code, self._memories, self._data_ports)
         try:
             return self._execution.complete(read, limits)

@@ -190,8 +190,8 @@ class TprocV2:
         elif stop == cells.PAUSE and execution.steps < self._most(execution):
             self._compile(execution)
         elif stop == cells.PAUSE:
-            told = endless(f"{execution.steps} instructions", execution.steps)
-            raise ProgramError(f"at address {execution.address}: {told}; does it end with end()?")
+            reported = endless(f"{execution.steps} instructions", execution.steps)
+            raise ProgramError(f"at address {execution.address}: {reported}; does it end with end()?")
         else:
             word = self._memories.instructions(self._length)[execution.address : execution.address + 1]
             raise refusal(stop, execution.address, word[0] if word else None, self._length)

@@ -13,7 +13,7 @@ _REASONS = {
     cells.TOO_EARLY: (
         "sends a word at a time before the start, which the processor would never come to: delay the reference first"
     ),
-    columns.UNKNOWN: "is no instruction: load a program made by QICK's assembler of tProc v2",
+    columns.UNKNOWN: "is not a valid instruction: load a program made by QICK's assembler of tProc v2",
 }
 
 _SIMULATED = {

@@ -1,4 +1,4 @@
-"""Multiplier and divider: they take their time, and their results stand beside the registers until they are ready."""
+"""Multiplier and divider: they take their time, and their results stand next to the registers until they are ready."""
 
 from __future__ import annotations
 

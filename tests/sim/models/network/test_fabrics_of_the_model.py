@@ -139,7 +139,7 @@ def test_expanders_are_regular_simple_connected_and_the_same_for_a_seed():
         (lambda: expander(4, 1, 25), "no connected 1-regular graph"),
         (lambda: direct_connect(2, [(0, 0)], 25), "different nodes"),
         (lambda: direct_connect(2, [(0, 1)], 25, paths={(0, 1): [(1, 0)]}), "does not lead from 0 to 1"),
-        (lambda: direct_connect(3, [(0, 1)], 25, paths={(0, 2): [(0, 1, 2)]}), "which is no edge"),
+        (lambda: direct_connect(3, [(0, 1)], 25, paths={(0, 2): [(0, 1, 2)]}), "which is not an edge"),
         (lambda: direct_connect(3, [(0, 1)], 25).path(1, 2), "nothing connects node 1 to node 2"),
         (lambda: ideal_switch(2, 8).link(0, 1), "no link 0 -> 1"),
         (lambda: CircuitSwitch(4, 1, 25, forwarding=True), "2 with forwarding"),

@@ -146,7 +146,7 @@ def test_a_file_is_read(tmp_path):
 )
 def test_a_wrong_file_is_refused_by_name(tmp_path, wrong, message):
     np.savez(tmp_path / "job.npz", **columns(**wrong))
-    with pytest.raises(ValueError, match=rf"job\.npz is no task graph: .*{message}"):
+    with pytest.raises(ValueError, match=rf"job\.npz is not a valid task graph: .*{message}"):
         read_task_graph(tmp_path / "job.npz")
 
 
@@ -160,7 +160,7 @@ def test_a_column_that_lacks_is_named(tmp_path):
 
 def test_something_else_is_no_graph(tmp_path):
     (tmp_path / "job.npz").write_bytes(b"PK\x03\x04 no zip")
-    with pytest.raises(ValueError, match=r"job\.npz is no task graph"):
+    with pytest.raises(ValueError, match=r"job\.npz is not a valid task graph"):
         read_task_graph(tmp_path / "job.npz")
 
 

@@ -1,7 +1,7 @@
 """An optical power meter with the words of Thorlabs' PM100/PM103 (`MEAS:POW?`), on the tap before the detector.
 
 It is slow: it reads the light while the generators rest, which is when nobody acquires. It divides by the responsivity
-at the wavelength it was told, which grows with wavelength, so that a wrong one gives a wrong power. Known from public
+at the wavelength it is set to, which grows with wavelength, so that a wrong one gives a wrong power. Known from public
 drivers: the headers. Assumptions: a noise of 20 pW for one reading, 1/sqrt(n) of it for the mean of n, and that a mean
 takes no longer.
 """
