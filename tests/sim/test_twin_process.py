@@ -21,7 +21,7 @@ COMMAND = [sys.executable, "-W", "error", "-m", "sim.twins"]
 
 
 def run(*words):
-    """A command that ends by itself."""
+    """Return a command that ends by itself."""
     return subprocess.run(
         [*COMMAND, *words], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False
     )
@@ -29,7 +29,7 @@ def run(*words):
 
 @contextmanager
 def serving(*words):
-    """A Polatis while it serves: its ready line."""
+    """Return a Polatis while it serves: its ready line."""
     command = [*COMMAND, "polatis", *words]
     with subprocess.Popen(command, stdin=-1, stdout=-1, text=True, cwd=ROOT) as process:
         try:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from sim.twins.rfsoc.address import DEFAULT_PROFILES, Address, AddressError, configuration, parsed, whole
-from sim.twins.rfsoc.board.board import Board, check_blocks
+from sim.twins.rfsoc.board.board import Board
 from sim.twins.rfsoc.board.knobs import BoardKnobs
 from sim.twins.rfsoc.loopback import Loopback
+from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.plant import Plant
+from sim.twins.rfsoc.signals.playback import HOST_TUNED, PROGRAM_TUNED
 
 CONVERTER_BITS = {0: 12, 1: 12, 2: 14}
 """Of the analogue-to-digital converters, by generation of the chip (`ip_type`)."""
@@ -77,3 +79,10 @@ def _told_of(where: Address) -> Iterator[None]:
         yield
     except (KeyError, ValueError) as error:
         raise AddressError(f"sim://{where.plant}: {error.args[0]}") from error
+
+
+def check_blocks(cfg: Mapping[str, Any]) -> None:
+    """Raise `NotSimulated` for readouts of types that the twin has not."""
+    for readout in cfg["readouts"]:
+        if readout["ro_type"] not in {HOST_TUNED, PROGRAM_TUNED}:
+            raise NotSimulated(f"a readout of type {readout['ro_type']}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,6 +11,15 @@ from sim.twins.plant import Plant
 from sim.twins.switch.device import BootMode, SwitchDevice
 from sim.twins.switch.faults import SwitchFaults
 from sim.twins.switch.matrix import Matrix, WhenOccupied
+
+
+def serial_number(name: str) -> str:
+    """Return the serial number of a twin of this name: `SIM` and six digits.
+
+    >>> serial_number("ocs1")
+    'SIM336831'
+    """
+    return f"SIM{zlib.crc32(name.encode()) % 1_000_000:06d}"
 
 
 class SettingError(Exception):
@@ -34,6 +44,11 @@ class TwinSettings:
     user: str | None = None
     password: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def serial_number(self) -> str:
+        """Serial number that follows from the name, `SIM` and six digits."""
+        return serial_number(self.name)
 
     def account(self, user: str, password: str) -> tuple[str, str]:
         """Return the account to log in with: the one given, else the factory's."""

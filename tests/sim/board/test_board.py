@@ -75,7 +75,7 @@ def board(server):
 
 
 def story(bus, datapath):
-    """What a user does, and what is seen."""
+    """Return what a user does, and what is seen."""
     driver = fpga.Datapath(bus)
     driver.load(fpga.Program(datapath, ({}, {"adder.per_sum": 3})))
     twos = driver.run([1, 2, 3, 4, -9, 5])

@@ -40,13 +40,13 @@ class Terminal:
             assert "COMPLD" in self.raw("ACT-USER::admin:1::admin;")
 
     def raw(self, command: str) -> str:
-        """Everything that comes at once."""
+        """Return everything that comes at once."""
         self._client.send(command.encode())
         self.world.settle()
         return self._client.received().decode("latin-1")
 
     def frames(self, command: str) -> list[re.Match[str]]:
-        """The blocks of the answer to one command; reports on the way are kept."""
+        """Return the blocks of the answer to one command; reports on the way are kept."""
         text = self.raw(command)
         self.reports += [(event, body.strip()) for _, event, body in REPORT.findall(text)]
         found = list(FRAME.finditer(REPORT.sub("", text)))

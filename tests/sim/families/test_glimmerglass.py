@@ -33,7 +33,7 @@ class Terminal:
             assert self.ask("ACT-USER::admin:1::admin;") == []
 
     def raw(self, command: str) -> str:
-        """Everything that comes at once."""
+        """Return everything that comes at once."""
         self._client.send(command.encode() + b"\r\n")
         self.world.settle()
         return self._client.received().decode("latin-1")
@@ -43,7 +43,7 @@ class Terminal:
         return self._client.received().decode("latin-1")
 
     def frame(self, command: str) -> re.Match[str]:
-        """The answer to one command once the mirrors have arrived; reports on the way are kept."""
+        """Return the answer to one command once the mirrors have arrived; reports on the way are kept."""
         text = self.raw(command) + self.wait(0.1)
         self.reports += [(event, body.strip()) for _, event, body in REPORT.findall(text)]
         frame = FRAME.fullmatch(REPORT.sub("", text))

@@ -1,4 +1,4 @@
-"""What is dark, what is lit and who waits, while mirrors move on a virtual clock."""
+"""Dark and lit circuits, and waiting clients, while mirrors move on a virtual clock."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ KEYWORDS = [
 
 @st.composite
 def written_headers(draw):
-    """A definition, and one of the ways in which a user may write it."""
+    """Return a definition, and one of the ways in which a user may write it."""
     definition = draw(st.sampled_from(KEYWORDS))
     text = definition.replace("[:NEXT]", draw(st.sampled_from(["", ":NEXT"])))
     words = [

@@ -48,13 +48,13 @@ class Typist:
         self.greeting = self.heard()
 
     def heard(self) -> list[str]:
-        """What has come since the last look, in lines without trailing blanks."""
+        """Return what has come since the last look, in lines without trailing blanks."""
         self.world.settle()
         raw = self.client.received().decode("utf-8", "replace")
         return [line.rstrip() for line in raw.split("\r\n")]
 
     def ask(self, command: str) -> list[str]:
-        """What is printed between the command as it is repeated and the next prompt."""
+        """Return what is printed between the command as it is repeated and the next prompt."""
         self.heard()
         self.client.send(command.encode() + b"\r")
         lines = self.heard()
@@ -64,7 +64,7 @@ class Typist:
         return lines[1 : prompts[0]]
 
     def ports(self) -> dict[str, dict[str, str]]:
-        """The table of ports, by name."""
+        """Return the table of ports, by name."""
         matches = [re.match(ROME_ROW, line) or re.match(AFM_ROW, line) for line in self.ask("port show")]
         return {match["port"]: match.groupdict() for match in matches if match}
 
@@ -77,7 +77,7 @@ class Typist:
         }
 
     def wait(self, seconds: float) -> list[str]:
-        """Lines that come unasked in this time, without their dates."""
+        """Return lines that come unasked in this time, without their dates."""
         self.heard()
         self.world.advance(seconds)
         return [DATED.sub("", line) for line in self.heard() if line]

@@ -22,7 +22,7 @@ class Typist:
         self.greeting = self.client.received().decode()
 
     def ask(self, command: str) -> list[str]:
-        """What is printed between the command as it is repeated and the next prompt."""
+        """Return what is printed between the command as it is repeated and the next prompt."""
         self.client.send(command.encode() + b"\r")
         self.world.settle()
         echo, *lines, prompt = self.client.received().decode().split("\r\n")
@@ -31,7 +31,7 @@ class Typist:
         return lines
 
     def ids(self, book: str) -> list[str]:
-        """The cross-connects of a book: `config` or `status`."""
+        """Return the cross-connects of a table: `config` or `status`."""
         return [row.split()[0] for row in self.ask(f"show ocs cross-connect {book}")[2:]]
 
     def succeeds(self, command: str) -> None:
@@ -40,7 +40,7 @@ class Typist:
         self.world.advance(1.0)
 
     def fails(self, command: str) -> str:
-        """What is said of a change that does not succeed."""
+        """Return what is said of a change that does not succeed."""
         said = " ".join(self.ask(SUDO + command))
         assert "succeeded" not in said
         return said

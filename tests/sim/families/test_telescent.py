@@ -40,7 +40,7 @@ class Typist:
         return COLOURS.sub("", self.raw).split("\r\n")
 
     def ask(self, command: str) -> list[str]:
-        """What is printed between the command as it is repeated and the next prompt."""
+        """Return what is printed between the command as it is repeated and the next prompt."""
         self.client.send(command.encode() + b"\r")
         self.world.settle()
         echo, *lines, prompt = self._screen()
@@ -62,13 +62,13 @@ class Typist:
         return {number: output for output, (letters, number) in self.table().items() if letters[0] == "A"}
 
     def connect(self, source: int, output: int) -> list[str]:
-        """The published sequence for one direction."""
+        """Return the published sequence for one direction."""
         self.ask(f"unlock --force -in {source}")
         self.ask(f"unlock --force -out {output}")
         return self.ask(f"connect --force -in {source} -out {output}")
 
     def disconnect(self, source: int, output: int) -> list[str]:
-        """The published sequence: both directions of both ports are unlocked."""
+        """Return the published sequence: both directions of both ports are unlocked."""
         for port in (source, output):
             self.ask(f"unlock --force {port}")
         return [

@@ -62,7 +62,7 @@ class Writer:
 
 
 def serve(*requests: bytes, faults: LineFaults | None = None, **options: Any) -> str:
-    """What a client hears who sends these and leaves."""
+    """Return what a client hears who sends these and leaves."""
     server = HttpServer(ROUTES, **{"accounts": {"admin": "root", "viewer": "root"}, **options})
     return serve_with(server, *requests, faults=faults)
 

@@ -1,4 +1,4 @@
-"""What a host is told before it boots; the running host is a matter of `test_lab`."""
+"""Files and scripts of a host before it boots; the running host is a matter of `test_lab`."""
 
 from __future__ import annotations
 

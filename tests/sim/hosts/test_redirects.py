@@ -159,7 +159,7 @@ class Bench:
             hit |= payload in data and kind != socket.PACKET_OUTGOING
 
     def reach(self, payload, ethertype=0x88B5):
-        """Sends one frame from every NIC and maps each to the NICs that heard it."""
+        """Send one frame from every NIC and map each to the NICs that heard it."""
         wanted = {
             tx: {rx} for rx, tx in self.light.items() if tx in self.light
         }  # carrier needs light of its own
@@ -252,7 +252,7 @@ def test_carrier_is_there_exactly_with_light(dark):
 
 @pytest.mark.kernel
 def test_a_nic_that_hears_nothing_cannot_send_either(dark):
-    """Where a veth pair differs from glass; see the module's docstring."""
+    """A veth pair differs from glass here; see the module's docstring."""
     dark.shine({"b/nic1": "a/nic1"})
     dark.send("a/nic1", 0x88B5, b"one way")
     dark.send("b/nic1", 0x88B5, b"one way back")

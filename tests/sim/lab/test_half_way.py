@@ -113,7 +113,7 @@ def test_without_namespaces_an_address_that_nobody_has_does_not_count_as_taken(l
 @pytest.mark.parametrize(
     "error", [LabError("why", hint="do", code="word"), KernelFault("why", hint="do", code="word")]
 )
-def test_every_refusal_is_one_line_with_error_cure_and_code(monkeypatch, capsys, error):
+def test_every_refusal_is_one_line_with_error_hint_and_code(monkeypatch, capsys, error):
     def fail():
         raise error
 
@@ -122,6 +122,7 @@ def test_every_refusal_is_one_line_with_error_cure_and_code(monkeypatch, capsys,
     assert json.loads(capsys.readouterr().out) == {
         "ready": False,
         "error": "why",
+        "hint": "do",
         "cure": "do",
         "code": "word",
     }

@@ -20,7 +20,7 @@ IDEAL = Network(8, efficiency=1, link_latency_s=0, relay_latency_s=0, message_ov
 
 
 def ring(members, links, size_bytes):
-    """A ring whose hops take one link each."""
+    """Return a ring whose hops take one link each."""
     return RingTraffic(members, tuple((link,) for link in links), size_bytes)
 
 

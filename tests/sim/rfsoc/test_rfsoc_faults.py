@@ -1,4 +1,4 @@
-"""What can be wrong with a board is seen as on a real one, and nothing hangs that need not."""
+"""Faults of a board are seen as on a real one, and nothing hangs that need not."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_lengths_that_qicks_driver_refuses_are_refused(call, said):
 
 
 def level(trace, noise=0.0, correlation=0.0, windows=1, own=None, bits=16):
-    """A trace as a plant would answer it, before `bits` bits."""
+    """Return a trace as a plant would answer it, before `bits` bits."""
     trace = np.asarray(trace, np.float64)
     received = Received(
         trace, np.full(len(trace), noise), correlation, None if own is None else np.full(len(trace), own)

@@ -30,7 +30,7 @@ OWN = {
 
 
 def qicksoc():
-    """The class `QickSoc` as its source says; it cannot be imported without a board's libraries."""
+    """Return the class `QickSoc` as its source says; it cannot be imported without a board's libraries."""
     origin = importlib.util.find_spec("qick").origin
     tree = ast.parse((Path(origin).parent / "qick.py").read_text())
     return next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "QickSoc")
@@ -314,7 +314,7 @@ def test_a_dropped_laser_is_a_fault_of_the_kit_alone():
 
 
 def test_there_is_one_of_each_formula():
-    """What a model has, the twin does not write down again."""
+    """The twin does not repeat a formula that a model has."""
     from sim.models.photonics.fibre import kernel_taps
     from sim.twins.rfsoc import address, assembly, loopback
     from sim.twins.rfsoc.kit import options

@@ -38,7 +38,7 @@ class Echo:
 
 
 def line(rng):
-    """Two generators with a few pulses of two kinds, so that alike stretches are common."""
+    """Return two generators with a few pulses of two kinds, so that alike stretches are common."""
     tracks = {}
     for number, generator in enumerate(GENERATORS):
         times = np.sort(rng.choice(np.arange(0, 200, 20), 4, replace=False))

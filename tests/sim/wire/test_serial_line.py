@@ -17,7 +17,7 @@ SOON_S = 60.0
 
 
 async def shout(reader: Any, writer: Any) -> None:
-    """Answers every line in capitals, ended by CR; `bye` ends the conversation after an answer."""
+    """Answer every line in capitals, ended by CR; `bye` ends the conversation after an answer."""
     while data := await reader.read(4096):
         writer.write(data.upper() + b"\r")
         await writer.drain()

@@ -260,7 +260,7 @@ def test_closing_the_twin_ends_every_conversation():
 
 
 async def lit(twin, clock):
-    """Two circuits at rest."""
+    """Return two circuits at rest."""
     twin.device.change({1: 5, 2: 6})
     await clock.advance(0.02)
     assert twin.device.lit == {1: 5, 2: 6}

@@ -9,8 +9,6 @@ mirrors have arrived), `summary=short` (the summary of the ports tells their nam
 
 from __future__ import annotations
 
-import zlib
-
 from sim.twins.families.calient.circuits import CircuitConfiguration
 from sim.twins.families.calient.rest_frontend import RestFrontend
 from sim.twins.families.calient.tl1_frontend import PROMPT, CalientTl1
@@ -30,7 +28,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     device = settings.device(switch_time_s=DEFAULT_SWITCH_TIME_S)
     if settings.inputs != settings.outputs or settings.inputs > MOST_PORTS:
         raise SettingError(f"a Calient has as many inputs as outputs, {MOST_PORTS} at most")
-    serial = f"SIM{zlib.crc32(settings.name.encode()) % 1_000_000:06d}"
+    serial = settings.serial_number
     configuration = CircuitConfiguration(
         device, moving_states=(settings.choice("moving", "IS", "UMA"), "RDY")
     )

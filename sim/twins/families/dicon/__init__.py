@@ -7,7 +7,6 @@ not known), `baud`.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 
 from sim.twins.frontends.scpi_instrument import Handler, Instrument, Style, whole_numbers
@@ -34,7 +33,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     wrong = WrongReply(device)
     commands = _Commands(device, wrong).table()
     if has_identity:
-        serial = f"SIM{zlib.crc32(settings.name.encode()) % 1_000_000:06d}"
+        serial = settings.serial_number
         commands = {**commands, "*IDN?": lambda *_: f"DiCon Fiberoptics Inc,MXS-9100,{serial},1.04"}
     instrument = Instrument(commands, style)
     options = {"banks": str(device.banks), "channels": str(device.channels)}

@@ -7,7 +7,6 @@ ports do not tell the power), `reports=no` (changes are not reported), `when_occ
 
 from __future__ import annotations
 
-import zlib
 from typing import cast
 
 from sim.twins.families.glimmerglass.tl1_frontend import GlimmerglassTl1, Quirks
@@ -30,7 +29,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
         system={
             "SystemType": "System100",
             "ChassisType": "GG100",
-            "SerialNumber": f"SIM{zlib.crc32(settings.name.encode()) % 1_000_000:06d}",
+            "SerialNumber": settings.serial_number,
             "SoftwareActiveVersion": "4.2.1",
             "LicensedPortMatrix": f"{settings.inputs}x{settings.outputs}",
         },

@@ -6,7 +6,6 @@ The option `close_reply` says what `:ROUTe:CLOSe? 1` answers, which no public te
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 
 from sim.models.light import DARK_FLOOR_DBM
@@ -26,7 +25,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     reply = settings.only("close_reply").choice("close_reply", "channel", "pair", "triple")
     device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong = WrongReply(device)
-    serial = f"SIM{zlib.crc32(settings.name.encode()) % 1_000_000:06d}"
+    serial = settings.serial_number
     errors = ErrorQueue()
     commands = _Commands(device, wrong, reply, errors)
     table = {**commands.table(), "*IDN?": lambda *_: f"VIAVI,mOSW-C1,{serial},2.10"}

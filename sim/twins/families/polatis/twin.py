@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-
 from sim.twins.families.polatis.rest_frontend import RestFrontend
 from sim.twins.families.polatis.scpi_frontend import ScpiFrontend
 from sim.twins.families.polatis.scpi_syntax import LineReader
@@ -33,7 +31,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     settings.only("when_occupied", "hitless", "separate_lines", "page_rows", "post_vanishes_s", "baud")
     device = _device(settings)
     model = f"I-OST-{settings.inputs}x{settings.outputs}-LU1-DMHNS-801"
-    serial = f"SIM{zlib.crc32(settings.name.encode()) % 1_000_000:06d}"
+    serial = settings.serial_number
     scpi = ScpiFrontend(
         device,
         identity=f"Polatis,{model},{serial},{FIRMWARE}",

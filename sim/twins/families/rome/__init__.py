@@ -27,7 +27,8 @@ from sim.twins.families.rome.cabinet import Cabinet, Quirks
 from sim.twins.families.rome.commands import Commands, TableFaults
 from sim.twins.families.rome.syntax import Manner as Printing
 from sim.twins.families.rome.syntax import Printer
-from sim.twins.frontends.cli import CliFaults, CliFrontend, Manner
+from sim.twins.frontends.cli import CliFrontend, Manner
+from sim.twins.frontends.cli_faults import CliFaults
 from sim.twins.frontends.telnet import over_telnet
 from sim.twins.switch.robot import Robot
 from sim.twins.switch.settings import TwinSettings

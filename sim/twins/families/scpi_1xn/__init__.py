@@ -7,7 +7,6 @@ Options: `make` is `scpi`, `leoni-eol` or `thorlabs-osw`; of SCPI `header` is th
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -94,7 +93,7 @@ def _scpi(
         (channel,) = whole_numbers(texts, 1)
         device.select(numbers[0] if numbers else 1, channel)
 
-    serial = f"SIM{zlib.crc32(settings.name.encode()) % 1_000_000:06d}"
+    serial = settings.serial_number
     table: dict[str, Handler] = {
         chosen.header: select,
         f"{chosen.header}?": lambda numbers, _: str(wrong.channel(numbers[0] if numbers else 1)),

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from sim.twins.families.sonic.commands import Commands
 from sim.twins.families.sonic.configuration import Books
-from sim.twins.frontends.cli import CliFaults, CliFrontend, Manner
+from sim.twins.frontends.cli import CliFrontend, Manner
+from sim.twins.frontends.cli_faults import CliFaults
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
 

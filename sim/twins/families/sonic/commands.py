@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping
 from typing import cast
 
@@ -10,6 +9,7 @@ from sim.twins.families.sonic.configuration import Books, Mode, refusal_text
 from sim.twins.families.sonic.syntax import Invalid, Pair, pair_name, parse_pairs, port_name, table
 from sim.twins.frontends.cli import CommandError, Handler, Typed
 from sim.twins.switch.matrix import Refused
+from sim.twins.switch.settings import serial_number
 
 VERSION = "SONiC.simulated.0-ocs"
 _CONFIG = r"(?P<sudo>sudo )?config ocs "
@@ -135,7 +135,7 @@ class Commands:
         return [port_name(port, inputs), "LC UPC", pin, target, state]
 
     def _version(self) -> str:
-        serial = f"SIM{zlib.crc32(self._name.encode()) % 1_000_000:06d}"
+        serial = serial_number(self._name)
         return "\n".join(
             (
                 f"SONiC Software Version: {VERSION}",

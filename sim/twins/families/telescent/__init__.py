@@ -22,7 +22,8 @@ from collections.abc import Mapping
 from sim.twins.families.telescent.commands import Commands
 from sim.twins.families.telescent.frame import Frame
 from sim.twins.families.telescent.syntax import Printer
-from sim.twins.frontends.cli import CliFaults, CliFrontend, Manner
+from sim.twins.frontends.cli import CliFrontend, Manner
+from sim.twins.frontends.cli_faults import CliFaults
 from sim.twins.switch.robot import Robot
 from sim.twins.switch.settings import SettingError, TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
@@ -20,8 +19,6 @@ from sim.twins.rfsoc.plant import Plant
 from sim.twins.rfsoc.processor import Run
 from sim.twins.rfsoc.signals import decimation
 from sim.twins.rfsoc.signals.playback import (
-    HOST_TUNED,
-    PROGRAM_TUNED,
     Playback,
     Stage,
     Standings,
@@ -299,10 +296,3 @@ class Feedback:
             readout.begin(scene)
         readout.settle(tick, board.converter, board.epoch())
         return int(readout.buffer.last_sum[half])
-
-
-def check_blocks(cfg: Mapping[str, Any]) -> None:
-    """Raise `NotSimulated` for readouts of types that the twin has not."""
-    for readout in cfg["readouts"]:
-        if readout["ro_type"] not in {HOST_TUNED, PROGRAM_TUNED}:
-            raise NotSimulated(f"a readout of type {readout['ro_type']}")

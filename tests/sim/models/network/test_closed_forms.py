@@ -56,7 +56,7 @@ def test_members_beyond_a_power_of_two_go_first_and_last():
 
 
 def reached(chains, n):
-    """What each member knows in the end: the set of members whose numbers it holds, part by part."""
+    """Return what each member knows in the end: the set of members whose numbers it holds, part by part."""
     known = []
     for chain in chains:
         holds = [{i} for i in range(n)]
@@ -129,7 +129,7 @@ def test_a_small_allreduce_is_one_exchange():
 
 
 def all_to_all_bound(nodes, edges):
-    """Least time of an all-to-all that may be split and routed at will, for messages and rates of 1.
+    """Return least time of an all-to-all that may be split and routed at will, for messages and rates of 1.
 
     Maximum concurrent flow as a linear program: for each source the amount on each edge, and the time.
     """

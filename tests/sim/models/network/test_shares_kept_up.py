@@ -35,7 +35,7 @@ class Crossing:
         return self.state.flows[: self.state.number[FLOWS]]
 
     def ending(self):
-        """What may end: a flow that has only just begun has no rate as yet."""
+        """Return what may end: a flow that has only just begun has no rate as yet."""
         return np.setdiff1d(self.moving(), self.near.joined[: self.near.size[JOINED]])
 
     def begin(self, message):
@@ -56,7 +56,7 @@ class Crossing:
         self.waiting.append(message)
 
     def change_capacities(self, random):
-        """All links are looked at again, as when a run goes on after a pause."""
+        """Look at all links again, as when a run goes on after a pause."""
         self.capacity[random.integers(self.capacity.size)] = random.choice([0.0, 0.5, 3.0])
         self.state.dirty[:] = np.arange(self.capacity.size)
         self.state.dirty_mark[:] = 1

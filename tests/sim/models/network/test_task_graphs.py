@@ -106,7 +106,7 @@ def test_a_graph_larger_than_its_fabric_is_refused():
 
 
 def columns(**other):
-    """Two nodes: node 0 computes, sends 1,000 bytes to node 1, which computes; then an AllReduce of both."""
+    """Return two nodes: node 0 computes, sends 1,000 bytes to node 1, which computes; then an AllReduce of both."""
     return {
         "task_type": np.array([0, 5, 1, 6], np.int16),
         "task_id": np.array([10, 11, 12, 13], np.uint64),

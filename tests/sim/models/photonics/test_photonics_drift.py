@@ -18,7 +18,7 @@ PROCESS = OrnsteinUhlenbeck(deviation=0.05, time_constant_s=10.0, mean=0.3)
 
 @pytest.fixture(scope="module")
 def long_path():
-    """400,000 steps of a twentieth of the time constant: some 20,000 independent stretches."""
+    """Return 400,000 steps of a twentieth of the time constant: some 20,000 independent stretches."""
     normals = np.random.default_rng(30).standard_normal(400_000)
     return path(PROCESS, PROCESS.mean, 0.5, normals)[1000:]
 

@@ -20,7 +20,7 @@ kernels = st.sampled_from(KERNELS)
 
 
 def delayed(function, delay_samples, kernel, count=200):
-    """What comes out at samples 0..count-1 when `function` of the sample's number went in."""
+    """Return what comes out at samples 0..count-1 when `function` of the sample's number went in."""
     late = FractionalDelay(delay_samples, kernel)
     first, needed = late.span(0, count)
     return late.apply(function(np.arange(first, first + needed, dtype=float)))
@@ -69,7 +69,7 @@ def test_whole_delays_are_exact(delay, kernel):
 
 @given(delays, kernels, st.integers(-20, 20), st.integers(1, 40), st.integers(0, 30))
 def test_a_stretch_asked_for_in_parts_is_the_same(delay, kernel, first, count, extra):
-    """What lies on a time line does not depend on the window through which it is looked at."""
+    """Samples on a time line do not depend on the window through which it is looked at."""
     late = FractionalDelay(delay, kernel)
 
     def signal(begin, length):

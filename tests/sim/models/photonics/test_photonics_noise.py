@@ -31,7 +31,7 @@ def behind_the_pole(samples):
 
 
 def electrons_a(generator, current_a):
-    """Current of electrons that arrive independently: (samples,) their charge per sampling interval."""
+    """Return current of electrons that arrive independently: (samples,) their charge per sampling interval."""
     mean = np.broadcast_to(np.asarray(current_a), SAMPLES) / (ELEMENTARY_CHARGE_C * RATE_HZ)
     return generator.poisson(mean) * ELEMENTARY_CHARGE_C * RATE_HZ
 

@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "reference" / "photonics.md"
 
 
 def budget_rows():
-    """Rows of the noise budget: the only ones of seven numbers."""
+    """Return rows of the noise budget: the only ones of seven numbers."""
     rows = [line.strip("| ").split(" | ") for line in PAGE.read_text(encoding="utf-8").splitlines()]
     return [row for row in rows if len(row) == 7 and all(re.fullmatch(r"[\d./]+", cell) for cell in row)]
 
