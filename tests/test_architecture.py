@@ -39,6 +39,11 @@ VIOLATIONS = [
         "import sim.twins.switch.device",
     ),
     (
+        "families of switch twins know nothing of each other",
+        "sim/twins/families/calient/names.py",
+        "import sim.twins.families.polatis.twin",
+    ),
+    (
         "inside sim.twins.rfsoc: the SoC over the board over its signals",
         "sim/twins/rfsoc/signals/waves.py",
         "import sim.twins.rfsoc.board.board",

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
+from sim.twins.switch.matrix import Reason, Refused
+
 _QUEUE_LENGTH = 16
+_NUMBER_OF: Mapping[Reason, int] = {
+    Reason.NO_SUCH_PORT: -222,
+    Reason.WRONG_SIDE: -222,
+    Reason.REPEATED: -224,
+    Reason.UNEQUAL: -224,
+    Reason.FAILED: -240,
+}
+"""Errors for reasons of the matrix; -221, settings conflict, for all others."""
 
 
 class ScpiError(Exception):
@@ -34,6 +44,11 @@ class ScpiError(Exception):
         text = self.TEXTS[self.number]
         quoted = f"{text};{self.about}" if self.about else text
         return f'{self.number}, "{quoted}"'
+
+
+def error_of(refusal: Refused) -> ScpiError:
+    """Return the error for what the switch refuses."""
+    return ScpiError(_NUMBER_OF.get(refusal.reason, -221), str(refusal))
 
 
 NO_ERROR = '0, "No error"'

@@ -9,18 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sim.twins.frontends.scpi_errors import ErrorQueue, ScpiError
+from sim.twins.frontends.scpi_errors import ErrorQueue, ScpiError, error_of
 from sim.twins.frontends.scpi_syntax import LineReader, Unit, header_pattern, units
-from sim.twins.switch.matrix import Reason, Refused
+from sim.twins.switch.matrix import Refused
 from sim.twins.wire.line import Line
 
 Handler = Callable[[Sequence[int], Sequence[str]], str | None]
 """Given the numbers in the header (1 where left out) and the parameters; gives the answer, if any."""
-
-_NUMBER_OF: Mapping[Reason, int] = {
-    Reason.NO_SUCH_PORT: -222,
-    Reason.FAILED: -240,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +86,7 @@ class _Session:
                 self._path = path
             return handler(numbers, unit.parameters)
         except Refused as refusal:
-            errors.push(ScpiError(_NUMBER_OF.get(refusal.reason, -221), str(refusal)))
+            errors.push(error_of(refusal))
         except ScpiError as error:
             errors.push(error)
         return None

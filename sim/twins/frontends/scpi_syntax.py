@@ -1,6 +1,7 @@
 """The grammar of small SCPI instruments, seen from the instrument: bytes to commands.
 
-Sans I/O. Keywords in short or long form, in any case, some with a number behind them (`ROUT6`); `;` chains.
+Sans I/O. Keywords in short form (the capitals of `SWITch`) or in full, in any case, some with a number behind them
+(`ROUT6`); `;` chains. Source of the rules: SCPI-99 volume 1, chapter 6.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ def header_pattern(definition: str) -> re.Pattern[str]:
     >>> header_pattern("ROUTe#:SCAN?").fullmatch("rout6:scan?")[1]
     '6'
     >>> header_pattern("ROUTe#:SCAN?").fullmatch("ROUT6:SCA?") is None
+    True
+    >>> bool(header_pattern("OXC:SWITch:SIZE?").fullmatch("oxc:SWIT:size?"))
     True
     """
     pieces = _PIECE.findall(definition)

@@ -6,35 +6,22 @@ clients share (SCPI-99 gives an instrument one queue). `*OPC?` answers when noth
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from sim.twins.families.polatis.scpi_syntax import (
-    Unit,
-    header_pattern,
     port_list,
     show_ports,
     show_values,
     units,
 )
-from sim.twins.frontends.scpi_errors import ErrorQueue, ScpiError
+from sim.twins.frontends.scpi_errors import ErrorQueue, ScpiError, error_of
+from sim.twins.frontends.scpi_syntax import Unit, header_pattern
 from sim.twins.switch.device import BOOT_MODES, SwitchDevice
-from sim.twins.switch.matrix import Reason, Refused
+from sim.twins.switch.matrix import Refused
 
 MAX_POWER_PORTS = 256
 _OPERATION_COMPLETE, _COMMAND_ERROR, _EXECUTION_ERROR = 1, 32, 16
 _ERROR_AVAILABLE = 4
-
-_NUMBER_OF: Mapping[Reason, int] = {
-    Reason.NO_SUCH_PORT: -222,
-    Reason.WRONG_SIDE: -222,
-    Reason.OCCUPIED: -221,
-    Reason.DISABLED: -221,
-    Reason.LOCKED: -221,
-    Reason.NOT_CONNECTED: -221,
-    Reason.FAILED: -240,
-    Reason.REPEATED: -224,
-    Reason.UNEQUAL: -224,
-}
 
 Handler = Callable[[Sequence[str]], str | Awaitable[str] | None]
 
@@ -133,7 +120,7 @@ class ScpiFrontend:
             reply = handler(unit.parameters)
             return reply if reply is None or isinstance(reply, str) else await reply
         except Refused as refusal:
-            self.report(ScpiError(_NUMBER_OF[refusal.reason], str(refusal)))
+            self.report(error_of(refusal))
         except ScpiError as error:
             self.report(error)
         return None

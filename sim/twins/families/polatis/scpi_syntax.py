@@ -1,26 +1,21 @@
 """The grammar of the switch's SCPI, seen from the instrument: bytes to commands, values to replies.
 
-Sans I/O. A line ends with LF or CRLF; `;` chains commands; a keyword may be written in its short form
-(the capitals of `SWITch`) or in full, in any case. Source of the rules: SCPI-99 volume 1, chapter 6.
+Sans I/O. A line ends with LF or CRLF; `;` chains commands. Source of the rules: SCPI-99 volume 1, chapter 6.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 
 from sim.twins.frontends.scpi_errors import ScpiError
+from sim.twins.frontends.scpi_syntax import Unit
 
 MAX_LINE_BYTES = 1 << 16
 
 _LIST = re.compile(r"\(@([^()]*)\)")
 _RANGE = re.compile(r"\s*(\d{1,9})\s*(?::\s*(\d{1,9})\s*)?")
 _MAX_LIST = 4096
-
-_PIECE = re.compile(r"[A-Za-z]+|\W")
-_PIECES = {"[": "(?:", "]": ")?", "?": r"\?", "*": r"\*", ":": ":"}
 
 
 class LineReader:
@@ -39,14 +34,6 @@ class LineReader:
             self._rest = b""
             raise ScpiError(-363)
         return [line.removesuffix(b"\r").decode("latin-1") for line in lines]
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """One command of a line: its header as written, and its parameters as texts."""
-
-    header: str
-    parameters: tuple[str, ...]
 
 
 def units(line: str) -> list[Unit]:
@@ -78,25 +65,6 @@ def _split(text: str, separator: str) -> list[str]:
             continue
         parts[-1] += character
     return parts
-
-
-@lru_cache(maxsize=256)
-def header_pattern(definition: str) -> re.Pattern[str]:
-    """Return what `definition` (`"SYSTem:ERRor[:NEXT]?"`) matches: short and long forms, any case.
-
-    >>> bool(header_pattern("OXC:SWITch:SIZE?").fullmatch("oxc:SWIT:size?"))
-    True
-    >>> bool(header_pattern("OXC:SWITch:SIZE?").fullmatch("oxc:switc:size?"))
-    False
-    """
-    pattern = "".join(_PIECES.get(piece) or _either_form(piece) for piece in _PIECE.findall(definition))
-    return re.compile(pattern, re.IGNORECASE)
-
-
-def _either_form(keyword: str) -> str:
-    short = re.escape(keyword.rstrip("abcdefghijklmnopqrstuvwxyz"))
-    rest = keyword[len(short) :]
-    return f"{short}(?:{rest})?" if rest else short
 
 
 def port_list(text: str) -> list[int]:

@@ -5,7 +5,7 @@ Widths and signs are the firmware's (AB_alu, arith, div_r and LFSR in `_qproc_ip
 
 from __future__ import annotations
 
-from sim.twins.rfsoc.tproc_v2.cells import MASK
+from sim.twins.rfsoc.tproc_v2.decoding.cells import MASK
 
 
 def signed(value: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sim.twins.rfsoc.tproc_v2.arithmetic import signed
-from sim.twins.rfsoc.tproc_v2.cells import (
+from sim.twins.rfsoc.tproc_v2.decoding.cells import (
     CYCLE,
     CYCLES,
     DIVIDED_AT,
@@ -20,7 +20,7 @@ from sim.twins.rfsoc.tproc_v2.cells import (
     TOO_SHALLOW,
     Cells,
 )
-from sim.twins.rfsoc.tproc_v2.columns import (
+from sim.twins.rfsoc.tproc_v2.decoding.columns import (
     ACTION,
     ALU,
     CALL,

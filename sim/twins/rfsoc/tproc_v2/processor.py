@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.processor import ProgramError, ReadInput, Run, endless
-from sim.twins.rfsoc.tproc_v2 import cells, compiled
+from sim.twins.rfsoc.tproc_v2 import compiled
+from sim.twins.rfsoc.tproc_v2.decoding import cells
+from sim.twins.rfsoc.tproc_v2.decoding.instruction import decode
 from sim.twins.rfsoc.tproc_v2.execution import Execution
-from sim.twins.rfsoc.tproc_v2.instruction import decode
 from sim.twins.rfsoc.tproc_v2.memories import Memories
 from sim.twins.rfsoc.tproc_v2.refusal import refusal
 

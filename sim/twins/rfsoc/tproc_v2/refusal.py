@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sim.twins.rfsoc.not_simulated import NotSimulated
 from sim.twins.rfsoc.processor import ProgramError
-from sim.twins.rfsoc.tproc_v2 import cells, columns, instruction
+from sim.twins.rfsoc.tproc_v2.decoding import cells, columns, instruction
 
 _REASONS = {
     cells.STUCK: "waits for a flag that nothing can change any more: set it first, or update flags in the jump",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sim.twins.rfsoc.tproc_v2.arithmetic import shifted
-from sim.twins.rfsoc.tproc_v2.cells import (
+from sim.twins.rfsoc.tproc_v2.decoding.cells import (
     ARITHMETIC_HIGH,
     ARITHMETIC_LOW,
     COUNTER,
@@ -20,7 +20,7 @@ from sim.twins.rfsoc.tproc_v2.cells import (
     ZERO,
     Cells,
 )
-from sim.twins.rfsoc.tproc_v2.columns import S_ADDRESS, S_STATUS, S_TIME
+from sim.twins.rfsoc.tproc_v2.decoding.columns import S_ADDRESS, S_STATUS, S_TIME
 from sim.twins.rfsoc.tproc_v2.timing import record, tick
 from sim.twins.rfsoc.tproc_v2.units import deliver
 

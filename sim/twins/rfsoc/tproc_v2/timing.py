@@ -6,7 +6,7 @@ After `qcore_ctrl_hazard.sv` (stalls) and `qproc_dispatcher.sv` (queues) of the 
 from __future__ import annotations
 
 from sim.twins.rfsoc.tproc_v2.arithmetic import signed
-from sim.twins.rfsoc.tproc_v2.cells import (
+from sim.twins.rfsoc.tproc_v2.decoding.cells import (
     CYCLE,
     CYCLES,
     DEPTH,
@@ -21,8 +21,8 @@ from sim.twins.rfsoc.tproc_v2.cells import (
     TICKS,
     Cells,
 )
-from sim.twins.rfsoc.tproc_v2.columns import FIELD, LEFT, LITERAL, OFFSET, RIGHT, TIMED
-from sim.twins.rfsoc.tproc_v2.hazards import EFFECT_CELL, EFFECT_DELAY
+from sim.twins.rfsoc.tproc_v2.decoding.columns import FIELD, LEFT, LITERAL, OFFSET, RIGHT, TIMED
+from sim.twins.rfsoc.tproc_v2.decoding.hazards import EFFECT_CELL, EFFECT_DELAY
 
 
 def tick(state: Cells) -> int:

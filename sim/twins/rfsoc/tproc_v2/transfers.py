@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.twins.rfsoc.tproc_v2.cells import (
+from sim.twins.rfsoc.tproc_v2.decoding.cells import (
     DATA_PIN,
     FLIPFLOP,
     GO,
@@ -17,7 +17,7 @@ from sim.twins.rfsoc.tproc_v2.cells import (
     WAVE_WORDS,
     Cells,
 )
-from sim.twins.rfsoc.tproc_v2.columns import (
+from sim.twins.rfsoc.tproc_v2.decoding.columns import (
     ACTION,
     DATA_LITERAL,
     DIVIDE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sim.twins.rfsoc.tproc_v2.arithmetic import multiply, quotient
-from sim.twins.rfsoc.tproc_v2.cells import (
+from sim.twins.rfsoc.tproc_v2.decoding.cells import (
     ARITHMETIC_HIGH,
     ARITHMETIC_LOW,
     CYCLE,
@@ -16,7 +16,7 @@ from sim.twins.rfsoc.tproc_v2.cells import (
     REMAINDER,
     Cells,
 )
-from sim.twins.rfsoc.tproc_v2.columns import S_STATUS
+from sim.twins.rfsoc.tproc_v2.decoding.columns import S_STATUS
 
 DIVIDE_CYCLES = 34
 MULTIPLY_CYCLES = 6

@@ -13,7 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sim.twins.rfsoc.tproc_v2.columns import BRANCH, CFG, CONTROL, MEMORY, PERIPHERAL_HEADER, REGISTER
+from sim.twins.rfsoc.tproc_v2.decoding.columns import (
+    BRANCH,
+    CFG,
+    CONTROL,
+    MEMORY,
+    PERIPHERAL_HEADER,
+    REGISTER,
+)
 
 
 @dataclass(frozen=True, slots=True)

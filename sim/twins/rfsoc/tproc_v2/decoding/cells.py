@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import MutableSequence
 
-from sim.twins.rfsoc.tproc_v2.columns import WAVE_REGISTERS
+from sim.twins.rfsoc.tproc_v2.decoding.columns import WAVE_REGISTERS
 
 Cells = MutableSequence[int]
 """A list of integers, or an array of them when compiled."""

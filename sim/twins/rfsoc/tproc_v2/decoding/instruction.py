@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from sim.twins.rfsoc.tproc_v2 import hazards
-from sim.twins.rfsoc.tproc_v2.columns import (
+from sim.twins.rfsoc.tproc_v2.decoding import hazards
+from sim.twins.rfsoc.tproc_v2.decoding.columns import (
     AND,
     ARITHMETIC,
     BRANCH,
@@ -44,7 +44,7 @@ from sim.twins.rfsoc.tproc_v2.columns import (
     WAVE,
     WAVE_REGISTERS,
 )
-from sim.twins.rfsoc.tproc_v2.word import Word, bits, cut
+from sim.twins.rfsoc.tproc_v2.decoding.word import Word, bits, cut
 
 WRITABLE = frozenset({0, 1, 2, 12, 13, 14, 15})
 SIMULATED_STATUS = 0x700F

@@ -8,7 +8,7 @@ instructions whose condition did not hold.
 
 from __future__ import annotations
 
-from sim.twins.rfsoc.tproc_v2.cells import (
+from sim.twins.rfsoc.tproc_v2.decoding.cells import (
     CYCLE,
     READY_ADDRESS,
     READY_FLAG,
@@ -19,7 +19,7 @@ from sim.twins.rfsoc.tproc_v2.cells import (
     READY_WAVE,
     READY_WAVE_READ,
 )
-from sim.twins.rfsoc.tproc_v2.columns import (
+from sim.twins.rfsoc.tproc_v2.decoding.columns import (
     BRANCH,
     CFG,
     CONTROL,
@@ -30,7 +30,7 @@ from sim.twins.rfsoc.tproc_v2.columns import (
     REGISTER,
     WAVE_REGISTERS,
 )
-from sim.twins.rfsoc.tproc_v2.word import Word
+from sim.twins.rfsoc.tproc_v2.decoding.word import Word
 
 EFFECTS = {
     "flags": ((READY_FLAG, 3),),
