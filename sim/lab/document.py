@@ -32,7 +32,7 @@ _LONGEST_PREFIX = 29
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a device answers."""
+    """Address at which a device answers."""
 
     host: IPv4Address
     port: int

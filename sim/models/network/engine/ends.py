@@ -1,4 +1,4 @@
-"""When flows end: each at its rate, put off where ends are rounded, and the first of all."""
+"""Ends of flows: each at its rate, put off where ends are rounded, and the first of all."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ class Board:
         return Converter(self.knobs["adc_bits"], decimation.taps(self.knobs["filter"]), self.clock_factor)
 
     def epoch(self) -> tuple[Any, ...]:
-        """Number that changes whenever noiseless traces do."""
+        """Return a value that changes whenever noiseless traces do."""
         return self.plant.version, self._envelopes_version, self.converter.clock_factor, self.converter.bits
 
     def stage(self) -> Stage:
