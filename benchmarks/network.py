@@ -19,12 +19,11 @@ from pathlib import Path
 
 from lightbed.compiled import AVAILABLE
 from sim.models.network.collectives import Algorithm, ring
+from sim.models.network.collectives.fluid import circulant_rings, fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import Fabric, circulant, expander, fat_tree, ideal_switch
-from sim.models.network.fluid import circulant_rings, fluid_ring
-from sim.models.network.graph_file import read_task_graph
 from sim.models.network.latency import NO_LATENCY
-from sim.models.network.taskgraph import TaskGraph
+from sim.models.network.taskgraph import TaskGraph, read_task_graph
 
 RATE_GBPS = 100
 PACKETS_MS = {"100vgg_16": 210.77, "100transformer_16": 64.74, "100dlrm_128": 246.09}

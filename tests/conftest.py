@@ -223,7 +223,7 @@ class World:
 
     def do(self, verb: str, **fields: Any) -> dict[str, Any]:
         """A request to the control side; the reply."""
-        from sim.twins.control import answer
+        from sim.twins.wire.control import answer
 
         line = json.dumps({"do": verb, **fields}).encode()
         reply = self.run(answer(self.twin.verbs(), line))

@@ -271,7 +271,7 @@ def test_the_page_on_twins_names_every_family_and_its_ways_in(twins):
         for families, ways in rows
         for family in re.findall(r"`([\w-]+)`", families)
     }
-    assert found == {family: set(twin.fronts) for family, twin in zip(FAMILIES, twins, strict=True)}
+    assert found == {family: set(twin.frontends) for family, twin in zip(FAMILIES, twins, strict=True)}
 
 
 def test_the_page_on_real_switches_names_every_scheme():

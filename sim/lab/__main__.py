@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from lightbed.errors import with_former_keys
 from sim.lab.errors import LabError
 from sim.lab.found import end_labs, find_labs, remove_debris
-from sim.twins.netns import KernelFault
+from sim.twins.hosts.netns import KernelFault
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,7 +34,7 @@ _STDIN = 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 0, or 1 with one JSON line that says why."""
+    """Return the exit status: 0, or 1 with one JSON line that says why."""
     options = _parser().parse_args(arguments)
     try:
         if options.status:
@@ -82,7 +82,7 @@ def _supervise(wiring: Path | None, *, detached: bool) -> int:
 
 
 def _parse(text: str) -> Document:
-    """The document; imported late because --status and --down work with the standard library alone."""
+    """Return the document; imported late because --status and --down work with the standard library alone."""
     try:
         from sim.lab.document import parse
     except ModuleNotFoundError as error:
@@ -93,7 +93,7 @@ def _parse(text: str) -> Document:
 
 
 def _read(wiring: Path | None) -> str:
-    """The document's text: a file, or standard input up to its first line end."""
+    """Return the document's text: a file, or standard input up to its first line end."""
     if wiring is None:
         return _first_line()
     try:
@@ -105,7 +105,7 @@ def _read(wiring: Path | None) -> str:
 
 
 def _first_line() -> str:
-    """Reads no further than a line, without a buffer: the rest of the input is a life-line, not text."""
+    """Read no further than a line, without a buffer: the rest of the input is a life-line, not text."""
     text = bytearray()
     while not text.endswith(b"\n") and (byte := os.read(_STDIN, 1)):
         text += byte
@@ -113,7 +113,7 @@ def _first_line() -> str:
 
 
 async def _run(document: Document, *, detached: bool) -> int:
-    """Keeps the lab until somebody asks for its end; then, or on an error, takes it down."""
+    """Keep the lab until somebody asks for its end; then, or on an error, take it down."""
     import asyncio
 
     ready = asyncio.Event()

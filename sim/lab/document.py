@@ -18,8 +18,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 
 from sim.lab.errors import LabError
-from sim.twins.fabric import LinkShape
-from sim.twins.hosts import MANAGEMENT_LINK
+from sim.twins.hosts.redirects import LinkShape
+from sim.twins.hosts.twin import MANAGEMENT_LINK
 from sim.twins.switch.device import BootMode
 
 Place = tuple[str | int, ...]
@@ -32,7 +32,7 @@ _LONGEST_PREFIX = 29
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a device answers."""
+    """Address at which a device answers."""
 
     host: IPv4Address
     port: int
@@ -95,7 +95,7 @@ class Document:
 
 
 def parse(text: str) -> Document:
-    """The document in `text` (JSON). Raises `LabError` with code `document`."""
+    """Return the document in `text` (JSON). Raises `LabError` with code `document`."""
     try:
         raw = json.loads(text)
     except json.JSONDecodeError as error:
@@ -114,7 +114,7 @@ def _wrong(place: Place, what: str, hint: str) -> LabError:
 
 
 def _path(place: Place) -> str:
-    """`hosts[3].nics[0].name`, as people write it.
+    """Return `hosts[3].nics[0].name`, as people write it.
 
     >>> _path(("hosts", 3, "nics", 0, "name"))
     'hosts[3].nics[0].name'
@@ -131,7 +131,7 @@ def _check_shape(raw: object) -> None:
 
 
 def _address(text: str, *place: str | int) -> Address:
-    """`10.99.0.2:5025` with its two halves checked."""
+    """Return `10.99.0.2:5025` with its two halves checked."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise _wrong(place, f"{text!r} is not an address", "Write host:port, like 10.99.0.2:5025")
@@ -199,7 +199,7 @@ def _host(at: int, entry: Mapping[str, Any]) -> HostDocument:
 
 
 def _once(things: Iterable[tuple[Place, object]], noun: str) -> None:
-    """Refuses a second use of anything, naming both places."""
+    """Refuse a second use of anything, naming both places."""
     first: dict[object, Place] = {}
     for place, thing in things:
         if thing in first:
@@ -234,7 +234,9 @@ def _fibres(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, A
 
 
 def _check_fibres(raw: Mapping[str, Any]) -> None:
-    """A transmit fibre ends in an input, a receive fibre comes from an output, and each port has one fibre."""
+    """Check that a transmit fibre ends in an input, that a receive fibre comes from an output, and that each port has
+    one fibre.
+    """
     ports = {
         entry["name"]: {
             "transmit": range(1, entry["inputs"] + 1),
@@ -254,7 +256,7 @@ def _check_fibres(raw: Mapping[str, Any]) -> None:
 
 
 def _check_addresses(document: Document) -> None:
-    """Everything answers inside the management network, each at a place of its own, hosts not where we do."""
+    """Check that everything answers inside the management network, each at its own place, hosts not where we do."""
     listeners: list[tuple[Place, Address]] = [(("control",), document.control)]
     for at, switch in enumerate(document.switches):
         for key, address in (("scpi", switch.scpi), ("tl1", switch.tl1), ("control", switch.control)):
@@ -276,7 +278,7 @@ def _check_inside(subnet: IPv4Network, place: Place, ip: IPv4Address) -> None:
 
 
 def _check_link(link: LinkShape) -> None:
-    """A token bucket lets nothing pass that is larger than its burst."""
+    """Check that bursts are large enough: a token bucket lets nothing pass that is larger."""
     frame_bytes = link.mtu + _ETHERNET_HEADER_BYTES
     if link.burst_kb * 1024 < frame_bytes:
         hint = f"Use at least {-(-frame_bytes // 1024)}, or a smaller mtu"

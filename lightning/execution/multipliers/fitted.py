@@ -68,8 +68,8 @@ def noise_of_link(link: Link) -> Noise:
     dark, full = budget(link, 0.0), budget(link, 1.0)
     return Noise(
         sigma=dark.total * FULL_STEPS / FULL,
-        shot=_growth(dark, full, lambda each: each.shot) * FULL_STEPS / FULL**2,
-        intensity=(full.intensity / FULL) ** 2,
+        shot=_growth(dark, full, lambda each: each.noises["shot"]) * FULL_STEPS / FULL**2,
+        intensity=(full.noises["intensity"] / FULL) ** 2,
         identity=f"link {hashlib.sha256(repr(link).encode()).hexdigest()[:12]}",
     )
 

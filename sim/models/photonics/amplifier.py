@@ -49,8 +49,8 @@ def amplified_v(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
 
 
 def small_signal(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
-    """Volts at the output for a volt more at the input, with which noise passes: the derivative of `amplified_v`,
-    g (1 + |g v / V_sat|^(2p))^(-1 / (2p) - 1).
+    """Return volts at the output for a volt more at the input, with which noise passes: the derivative of
+    `amplified_v`, g (1 + |g v / V_sat|^(2p))^(-1 / (2p) - 1).
 
     By hand with p = 1, where the linear output is V_sat: g / 2^(3/2).
 
@@ -79,7 +79,7 @@ def compression_point_v(amplifier: Amplifier, compression_db: float = 1.0) -> fl
 
 
 def noise_v2(amplifier: Amplifier, bandwidth_hz: float, resistance_ohm: float = 50.0) -> float:
-    """Variance of the noise that the amplifier adds at its output: input noise k T0 (F - 1) B into a matched
+    """Return variance of the noise that the amplifier adds at its output: input noise k T0 (F - 1) B into a matched
     `resistance_ohm`, hence k T0 (F - 1) B R g^2 (H. T. Friis, Proc. IRE 32 (1944) 419).
 
     10 dB in 4 GHz at 50 ohm and a gain of 12: 1.3806e-23 * 290 * 9 * 4e9 * 50 * 144 gives 1.02 mV.
@@ -95,7 +95,8 @@ def noise_v2(amplifier: Amplifier, bandwidth_hz: float, resistance_ohm: float = 
 
 
 def cascade_db(*stages: tuple[float, float]) -> float:
-    """Noise figure of stages in a row, each (noise figure, power gain) in dB: F1 + (F2 - 1) / G1 + ... (Friis).
+    """Return noise figure of stages in a row, each (noise figure, power gain) in dB: F1 + (F2 - 1) / G1 + ...
+    (Friis).
 
     3 dB with 20 dB of gain before 10 dB: 1.995 + 9 / 100 = 2.085, 3.19 dB.
 

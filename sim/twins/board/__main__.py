@@ -18,7 +18,7 @@ from sim.twins.board.space import DEFAULT_BASE, Slot
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m sim.twins.board", description="A simulated board that serves PYNQ.remote."
     )

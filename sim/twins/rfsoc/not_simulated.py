@@ -1,4 +1,4 @@
-"""What a board has and its twin has not is refused by name, never imitated by silence."""
+"""Refusals: a feature that a board has and its twin has not is refused by name, never imitated by silence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class NotSimulated(NotImplementedError):
         self.hint = hint
 
     def __reduce__(self) -> tuple[type[NotSimulated], tuple[str, str]]:
-        """An exception that came over a wire (Pyro pickles it) is rebuilt with both of its parts."""
+        """Return how an exception that came over a wire (Pyro pickles it) is rebuilt with both of its parts."""
         return type(self), (self.what, self.hint)
 
 

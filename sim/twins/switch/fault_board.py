@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Protocol
 
-from sim.twins.control import Reply, Request, VerbError
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.matrix import Pair, Refused
+from sim.twins.wire.control import Reply, Request, VerbError
 
 
 class ClientLines(Protocol):
@@ -35,7 +35,7 @@ Act = Callable[[Request], Awaitable[None] | None]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """How a fault is set and cleared; `main` is the field that a bare value on a command line means."""
+    """Actions that set and clear a fault; `main` is the field that a bare value on a command line means."""
 
     set: Act
     clear: Act
@@ -163,7 +163,7 @@ class FaultBoard:
     def _of_port(self, ports: set[int]) -> Fault:
         def add(request: Request) -> None:
             port = request.whole("port")
-            self._device.matrix.require_port(port)
+            self._device.matrix.check_port(port)
             ports.add(port)
             self._device.republish()
 
@@ -179,7 +179,7 @@ class FaultBoard:
     def _swap(self, request: Request) -> None:
         one, other = request.pair("pair")
         for port in (one, other):
-            self._device.matrix.require_input(port)
+            self._device.matrix.check_input(port)
         if one == other:
             raise VerbError("swapping takes two different inputs")
         for port in (one, other):  # what was swapped with somebody else goes back first

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from sim.models.network.execution import Execution, Stalled
-from sim.models.network.graph_file import read_task_graph
-from sim.models.network.taskgraph import Kind, TaskGraph
+from sim.models.network.taskgraph import Kind, TaskGraph, read_task_graph
 from testbed.design.fabrics.choice import ChosenFabric
 from testbed.errors import WorkloadError
 
@@ -73,7 +72,7 @@ def figures(chosen: ChosenFabric, done: Execution) -> dict[str, Any]:
 
 def write_trace(done: Execution, folder: str | Path) -> tuple[Path, ...]:
     """`flows.parquet`, `links.parquet` and `tasks.parquet`; raises `WorkloadError` without pyarrow, `OSError`."""
-    from sim.models.network.traces import write_traces
+    from sim.models.network.results.traces import write_traces
 
     try:
         return write_traces(done, folder)
@@ -83,7 +82,7 @@ def write_trace(done: Execution, folder: str | Path) -> tuple[Path, ...]:
 
 def draw_timeline(done: Execution, path: str | Path, title: str) -> None:
     """The time line as a picture. Raises `WorkloadError` without matplotlib, `OSError`."""
-    from sim.models.network import timeline
+    from sim.models.network.results import timeline
 
     try:
         timeline.draw_timeline(done, path, title=title)

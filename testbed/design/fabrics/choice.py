@@ -19,9 +19,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sim.models.network.circuits import CircuitSwitch, simulate_circuits
 from sim.models.network.collectives import Algorithm, Chain, ring
+from sim.models.network.collectives.fluid import fluid, position_strides
 from sim.models.network.execution import Execution, simulate
+from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
 from sim.models.network.fabrics import (
     Fabric,
     circulant,
@@ -32,7 +33,6 @@ from sim.models.network.fabrics import (
     ideal_switch,
 )
 from sim.models.network.fabrics.cost import fat_tree_cost, patch_panel_cost
-from sim.models.network.fluid import fluid, position_strides
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.fabrics.names import FABRICS, SWITCHED
@@ -65,7 +65,7 @@ class ChosenFabric:
     rounding: float = 0.0
 
     def as_fluid(self) -> ChosenFabric:
-        """The same with all rounds of a ring flowing as one: many times faster, see `sim.models.network.fluid`."""
+        """The same with all rounds of a ring flowing as one: many times faster, see its module `fluid`."""
         return replace(self, allreduce=fluid(self.allreduce))
 
     def as_ranked(self) -> ChosenFabric:

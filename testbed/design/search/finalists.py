@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 
+from sim.models.network.collectives.fluid import fluid_ring
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.fabrics import ideal_switch
-from sim.models.network.fluid import fluid_ring
 from testbed.design.fabrics.choice import fabric_by_name
 from testbed.design.search.chains.stop import Stop
 from testbed.design.search.edge_swap import SHORTER, Tries, improved, starts

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from sim.models.network.collectives.fluid import rings_on
 from sim.models.network.execution import simulate
-from sim.models.network.fluid import rings_on
 from sim.models.network.latency import NO_LATENCY
 from testbed.design.fabrics.choice import fabric_of, ring_strides
 from testbed.design.search.cost import Costs

@@ -239,7 +239,7 @@ def test_a_circuit_that_became_two_way_is_not_half_removed(bench, scheme):
 
 def cut_after(made: Any, seconds: float) -> None:
     """Break every connection once so much virtual time has passed."""
-    from sim.twins.control import answer
+    from sim.twins.wire.control import answer
 
     async def cut() -> None:
         await made.virtual.sleep(seconds)

@@ -25,7 +25,7 @@ from ocs_drivers.errors import (
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports.lines import ssh_line
 from ocs_drivers.transports.ssh import SshTransport
-from sim.twins.listener import bound_socket
+from sim.twins.wire.listener import bound_socket
 
 ACCOUNT = Credentials("admin", "root")
 

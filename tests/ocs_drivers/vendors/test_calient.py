@@ -470,7 +470,9 @@ def test_connected_but_dark(bench, front):
 def test_a_circuit_that_the_device_calls_failed_is_dark_whatever_its_monitor_reads(bench, front, monkeypatch):
     switch, _ = bench(front)
     switch.connect({1: 9})
-    monkeypatch.setattr("sim.twins.calient.circuits.CircuitBook.states", lambda *_: ("IS", "IS", "FAIL"))
+    monkeypatch.setattr(
+        "sim.twins.families.calient.circuits.CircuitConfiguration.states", lambda *_: ("IS", "IS", "FAIL")
+    )
     reading = switch.power([9])[9]
     assert reading.below_floor
     assert reading.dbm > -10

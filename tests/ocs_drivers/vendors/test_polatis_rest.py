@@ -32,7 +32,7 @@ from ocs_drivers.errors import (
 from ocs_drivers.model import PortState, Status, Step
 from ocs_drivers.protocols.http import HttpReply
 from ocs_drivers.testing import SwitchContract
-from sim.twins.polatis.rest_front import RestFront
+from sim.twins.families.polatis.rest_frontend import RestFrontend
 
 PAIRS = "/api/data/optical-switch:cross-connects"
 
@@ -257,7 +257,7 @@ def test_a_port_that_is_unfit_at_the_last_look_is_refused_in_the_plan(lab, fault
 
 def test_where_the_device_sends_no_tag_each_step_is_preceded_by_a_read(lab, monkeypatch):
     world, switch = lab()
-    monkeypatch.setattr(RestFront, "_etag", "")
+    monkeypatch.setattr(RestFrontend, "_etag", "")
     switch.connect({1: 9})
     old = switch.read()
     world.do("operator", disconnect=[1], connect=[[1, 12]])

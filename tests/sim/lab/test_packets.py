@@ -1,4 +1,4 @@
-"""What the control socket of the plant does to packets: read off raw frames in the hosts' own networks."""
+"""Effects of the control socket of the plant on packets: read off raw frames in the hosts' own networks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from libraries import skip_without
 
 skip_without("jsonschema")
 
-from sim.twins import netns
+from sim.twins.hosts import netns
 
 pytestmark = pytest.mark.kernel
 
@@ -79,7 +79,7 @@ def test_swapped_fibres_carry_each_others_packets_until_they_are_put_right(lab, 
 
 
 @pytest.mark.parametrize(
-    ("fault", "cure"),
+    ("fault", "repair"),
     [
         ({"do": "cut", "fibre": "a/nic1:transmit"}, {"do": "uncut", "fibre": "a/nic1:transmit"}),
         ({"do": "laser", "nic": "a/nic1", "on": False}, {"do": "laser", "nic": "a/nic1", "on": True}),
@@ -90,14 +90,14 @@ def test_swapped_fibres_carry_each_others_packets_until_they_are_put_right(lab, 
     ],
     ids=["cut", "laser", "loss"],
 )
-def test_without_enough_light_the_receiver_is_down_and_the_other_paths_are_not(lab, ears, fault, hint):
+def test_without_enough_light_the_receiver_is_down_and_the_other_paths_are_not(lab, ears, fault, repair):
     assert lab.control("plant", fault)["ok"]
     try:
         assert [lab.carrier(host)[0] for host in HOSTS] == ["1", "0", "1"]
         assert ears.who_hears("a", "") == ""
         assert ears.who_hears("c", "c") == "c"
     finally:
-        assert lab.control("plant", hint)["ok"]
+        assert lab.control("plant", repair)["ok"]
     assert [lab.carrier(host)[0] for host in HOSTS] == ["1", "1", "1"]
     assert ears.who_hears("a", "b") == "b"
 

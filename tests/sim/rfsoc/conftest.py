@@ -126,7 +126,7 @@ def programs() -> SimpleNamespace:
 
 @pytest.fixture(scope="session")
 def complex_trace():
-    """The first shot that `acquire_decimated` gave, as complex numbers, whichever axis I and Q are on."""
+    """Return the first shot that `acquire_decimated` gave, as complex numbers, whichever axis I and Q are on."""
 
     def converted(waveform: Any) -> Any:
         first = waveform[0]

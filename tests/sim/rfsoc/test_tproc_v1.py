@@ -16,7 +16,7 @@ NO_INPUT = {"read": lambda port, half, tick: pytest.fail("nothing is read here")
 
 
 def word(name, *, page=0, channel=0, oper=0, a=0, b=0, c=0, d=0, e=0, f=0, g=0, imm=0):
-    """An instruction of 64 bits; `imm` with sign."""
+    """Return an instruction of 64 bits; `imm` with sign."""
     registers = a << 41 | b << 36 | c << 31 | d << 26 | e << 21 | f << 16 | g << 11
     return OPCODES[name] << 56 | page << 53 | channel << 50 | oper << 46 | registers | imm & 0x7FFFFFFF
 
@@ -35,12 +35,12 @@ def run(*program, **limits):
 
 
 def stored(*program):
-    """What the program stores in memory, one word after the other, with sign."""
+    """Return what the program stores in memory, one word after the other, with sign."""
     return run(*program, END).counts["value"].tolist()
 
 
 def times(*program):
-    """When its words to channels take effect, in the order of time."""
+    """Return the time when its words to channels take effect, in the order of time."""
     result = run(*program, END)
     return sorted([*result.writes["time"].tolist(), *result.pins["time"].tolist()])
 

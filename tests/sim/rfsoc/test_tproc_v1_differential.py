@@ -28,7 +28,7 @@ LOWEST_BIT = {
 
 
 def word(name, **fields):
-    """An instruction of 64 bits; `imm` with sign."""
+    """Return an instruction of 64 bits; `imm` with sign."""
     bits = OPCODES[name] << 56
     for field, value in fields.items():
         bits |= (value & 0x7FFFFFFF if field == "imm" else value) << LOWEST_BIT[field]
@@ -66,7 +66,7 @@ class Channel:
         return (self.state == "read" and not self.queue) or (self.state == "wait" and self.held[1] > tick)
 
     def clock(self, tick, acknowledged):
-        """One tick; what takes effect in it, or None."""
+        """Run one tick; return what takes effect in it, or None."""
         if self.state == "read":
             if self.queue:
                 self.held = self.queue.popleft()
@@ -114,7 +114,7 @@ class Reference:
                 return
 
     def control(self):
-        """Each yield is the end of a tick."""
+        """Run the program; each yield is the end of a tick."""
         yield  # fetch
         while True:
             bits = self.program[self.pc]

@@ -62,7 +62,7 @@ def soccfg():
 
 
 def run(program, read=lambda *_: 0):
-    """The run of a program and the processor it ran on."""
+    """Return the run of a program and the processor it ran on."""
     if not getattr(program, "binprog", None):
         program.compile()
     processor = TprocV1(8192, 4096)

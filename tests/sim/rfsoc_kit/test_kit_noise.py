@@ -1,4 +1,4 @@
-"""How much noise the simulated kit says there is, in steps of 255 of a full product."""
+"""Noise that the simulated kit reports, in LSB of a full product."""
 
 from __future__ import annotations
 

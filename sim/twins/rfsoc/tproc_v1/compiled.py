@@ -1,4 +1,4 @@
-"""How the functions of the inner machine are compiled, where they are."""
+"""Compilation of the inner machine, where numba is installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMPILED = machine_code.AVAILABLE
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, compiled where numba is installed.
+    """Return the function, compiled where numba is installed.
 
     It must allocate nothing: that frees it from counting references to its arrays at each call of a part of it,
     which would take six times as long as the work.

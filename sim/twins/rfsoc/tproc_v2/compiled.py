@@ -18,7 +18,7 @@ _ready: list[Callable[..., int]] = []
 
 @cache
 def executor() -> Callable[..., int] | None:
-    """`machine.execute` for arrays of 64-bit integers, or None without numba.
+    """Return `machine.execute` for arrays of 64-bit integers, or None without numba.
 
     The functions of MODULES stay as they are: copies of them, each of which finds compiled copies under the names
     that it calls, are given to numba. It compiles on the first call.
@@ -41,5 +41,5 @@ def executor() -> Callable[..., int] | None:
 
 
 def ready() -> bool:
-    """Whether machine code is there already, so that even a short program may use it."""
+    """Return True if machine code is there already, so that even a short program may use it."""
     return bool(_ready)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from sim.models.network.circuits import simulate_circuits
 from sim.models.network.execution import Execution, simulate
+from sim.models.network.execution.circuits import simulate_circuits
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.fabrics.choice import ChosenFabric, fabric_by_name
 from testbed.design.topology.finder import find

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from sim.models.network.graph_file import read_task_graph
-from sim.models.network.taskgraph import TaskGraph
+from sim.models.network.taskgraph import TaskGraph, read_task_graph
 from testbed.design.workloads.imports.onnx_model import import_onnx
 from testbed.design.workloads.imports.traced import Imported
 from testbed.errors import WorkloadError

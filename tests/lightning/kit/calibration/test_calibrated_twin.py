@@ -160,7 +160,7 @@ def test_sums_of_two_products_and_their_signs(kit):
 
 @pytest.mark.parametrize("rin_db_hz", [-132.0, -138.0])
 def test_the_noise_model_finds_the_lasers_intensity_noise(kit, rin_db_hz):
-    from sim.twins.rfsoc.decimation import taps
+    from sim.twins.rfsoc.signals.decimation import taps
 
     soc, run = kit
     before = soc.knobs["rin_db_hz"]
