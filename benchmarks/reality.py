@@ -37,10 +37,10 @@ from testbed.design.topology.demand import AllReduceDemand, demand_of
 from testbed.design.topology.finder import find
 from testbed.design.topology.rings import ring_order, rings_of
 from testbed.lab.inventory import load_lab
-from testbed.lab.simulated import start_lab
-from testbed.measure.collective_rows import misplaced
-from testbed.measure.collective_spec import CollectiveSpec, Configuration, all_to_all
-from testbed.measure.collectives import run_collectives
+from testbed.lab.simulated.lifecycle import start_lab
+from testbed.measure.collectives.ranks import run_collectives
+from testbed.measure.collectives.rows import misplaced
+from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all
 from testbed.measure.model import CollectiveResult
 from testbed.operate.journal import Journal
 from testbed.operate.session import Design, LabSession, open_lab

@@ -23,7 +23,7 @@ from testbed.design.routing.routes import find_routes
 from testbed.lab.control import control
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
-from testbed.lab.simulated import start_lab
+from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.fibre_cut import FibreCut, cut_and_repair, looping_allreduce
 from testbed.operate.journal import Journal
 from testbed.operate.session import Design, LabSession, open_lab

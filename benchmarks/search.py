@@ -27,7 +27,7 @@ from testbed.design.search.chains.problem import Point
 from testbed.design.search.chains.worker_pool import crew
 from testbed.design.search.exhaustive import all_graphs, optimum
 from testbed.design.search.finalists import rank, simulated, wirings
-from testbed.design.search.setting import Setting
+from testbed.design.search.problem import Setting
 from testbed.design.search.strategies import StrategyProblem
 from testbed.design.topology.finder import Finding
 from testbed.design.workloads.catalogue import workload

@@ -27,7 +27,7 @@ from testbed.cli.output import CHANGES, DONE, ERROR, print_json, print_lines
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
-    from testbed.lab.simulated import HostsChoice
+    from testbed.lab.simulated.lifecycle import HostsChoice
     from testbed.operate.journal import Journal
     from testbed.operate.session import Design, LabSession
 
@@ -45,7 +45,7 @@ def _session(
     lab: Lab, hosts: HostsChoice | None = None, *, journal_dir: Path | None = None
 ) -> Iterator[LabSession]:
     """The lab opened: its switches, and its hosts where `hosts` says which; with a journal it may be changed."""
-    from testbed.lab.simulated import hosts_of
+    from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.session import open_lab
 
     modelled = hosts is None or hosts_of(lab, hosts) == "model"
@@ -62,7 +62,7 @@ def _journal_in(runs_dir: Path) -> Journal:
 
 def _heading(lab: Lab, design: Design, hosts: HostsChoice = "auto") -> str:
     from testbed.design.topology.circulants import as_json as topology_json
-    from testbed.lab.simulated import hosts_of
+    from testbed.lab.simulated.lifecycle import hosts_of
 
     topology = topology_json(design.topology)
     kind = "one-way links" if design.topology.simplex else "links"
@@ -76,7 +76,7 @@ def _heading(lab: Lab, design: Design, hosts: HostsChoice = "auto") -> str:
 
 def _about(lab: Lab, hosts: HostsChoice = "auto") -> dict[str, Any]:
     """What every document says first: which lab, and how real it is."""
-    from testbed.lab.simulated import hosts_of
+    from testbed.lab.simulated.lifecycle import hosts_of
 
     return {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab, hosts)}
 
@@ -99,7 +99,7 @@ def plan(
     from testbed.design.patching.wiring import patch_list
     from testbed.design.topology.circulants import as_json as topology_json
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import find_running
+    from testbed.lab.simulated.lifecycle import find_running
     from testbed.operate.plan import describe, plan_json
 
     lab = load_lab(lab_file)
@@ -137,7 +137,7 @@ def apply(
     """Patch the topology, install the hosts' routes, and prove both."""
     from testbed.cli.designs import chosen_design
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import find_running
+    from testbed.lab.simulated.lifecycle import find_running
     from testbed.operate.apply import require_permission
     from testbed.operate.plan import describe
 
@@ -186,7 +186,7 @@ def verify(
     """Compare switches, optical power and fibres with the plan. Exit code 2 when something differs."""
     from testbed.cli.designs import chosen_design
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import find_running
+    from testbed.lab.simulated.lifecycle import find_running
 
     lab = find_running(load_lab(lab_file))
     lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
@@ -232,7 +232,7 @@ def path(
     """Follow a packet from host A to host B: hops, NICs, switch ports, optical power."""
     from testbed.cli.designs import chosen_design
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import find_running
+    from testbed.lab.simulated.lifecycle import find_running
     from testbed.operate.path import describe_path, follow_path, node_named
 
     lab = load_lab(lab_file)

@@ -47,7 +47,7 @@ def demo(
 ) -> int:
     """Patch a topology, prove it, measure collectives, re-patch, measure again, write a report."""
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import at_rate
+    from testbed.lab.simulated.lifecycle import at_rate
     from testbed.measure.job import run_job
 
     # The second job is small: interpreted it is planned in a moment, translating would take half a minute.

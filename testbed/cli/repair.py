@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from testbed.lab.model import Lab
-    from testbed.measure.store import RunStore
+    from testbed.measure.results.store import RunStore
     from testbed.operate.loss import Sight
-    from testbed.operate.mended import Mended
     from testbed.operate.repair import LabRepair, Repaired
+    from testbed.operate.repair_record import Mended
     from testbed.operate.session import Design, LabSession
 
 REPAIR, REPAIR_BEGUN = "repair", "repair begun"
@@ -57,8 +57,8 @@ def repair(
     """Look for lost fibres and say how to mend the topology without them. Exit code 2 when something is lost."""
     from testbed.cli.designs import chosen_design
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import find_running, hosts_of
-    from testbed.measure.store import RunStore
+    from testbed.lab.simulated.lifecycle import find_running, hosts_of
+    from testbed.measure.results.store import RunStore
     from testbed.operate.apply import require_permission
     from testbed.operate.journal import journal_in
     from testbed.operate.repair import look_at, plan_lab_repair
@@ -96,7 +96,7 @@ def repair(
 
 def _earlier(store: RunStore, lab: Lab, design: Design, sight: Sight) -> Mended | None:
     """The repair of this topology that stands, if one does."""
-    from testbed.operate.mended import Mended
+    from testbed.operate.repair_record import Mended
 
     records = (Mended.from_json(lab, phase.data) for phase in store.phases_of(lab.name, REPAIR_BEGUN))
     return next((one for one in records if one and one.stands(lab, design.wiring, sight.seen)), None)
@@ -126,7 +126,7 @@ def _carry_out(
     session: LabSession, planned: LabRepair, standing: str, runs_dir: Path, *, as_json: bool
 ) -> Repaired:
     """Do it, with a run on record that says what was lost, what was done and how long it took."""
-    from testbed.measure.store import RunStore
+    from testbed.measure.results.store import RunStore
     from testbed.operate.repair import carry_out, demand_in_force
     from testbed.operate.repair_report import repair_json
 

@@ -10,7 +10,7 @@ from testbed.cli.options import DEFAULT_RUNS, AsJson, RunsDirectory
 from testbed.cli.output import DONE, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
-    from testbed.measure.records import RunSummary
+    from testbed.measure.results.records import RunSummary
 
 
 def register(app: typer.Typer) -> None:
@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 def runs(runs_dir: RunsDirectory = DEFAULT_RUNS, as_json: AsJson = False) -> int:
     """List the runs of a results directory, the newest first."""
-    from testbed.measure.store import RunStore
+    from testbed.measure.results.store import RunStore
 
     found = RunStore(runs_dir).list_runs()
     if as_json:
@@ -60,8 +60,8 @@ def report(
     as_json: AsJson = False,
 ) -> int:
     """Write a run's report anew from what is stored, and say where it is."""
-    from testbed.measure.report import write_report
-    from testbed.measure.store import RunStore
+    from testbed.measure.report.page import write_report
+    from testbed.measure.results.store import RunStore
 
     stored = RunStore(runs_dir).load(run_id)
     path = stored.summary.directory / "report.html"

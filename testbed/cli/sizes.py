@@ -21,7 +21,7 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     >>> parse_sizes("1KiB:4KiB")
     (1024, 2048, 4096)
     """
-    from testbed.measure.collectives import doubling_sizes
+    from testbed.measure.collectives.ranks import doubling_sizes
 
     smallest, _, largest = text.partition(":")
     sizes = [_parse_size(word) for word in (smallest, largest or smallest)]

@@ -13,7 +13,7 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Literal, NamedTuple
 
 from testbed.lab.document import Document, Location
-from testbed.lab.shape import FibreShape, LabShape, SwitchShape
+from testbed.lab.schema import FibreShape, LabShape, SwitchShape
 
 Direction = Literal["transmit", "receive"]
 

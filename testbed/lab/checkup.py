@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from testbed.lab.model import Lab
-from testbed.lab.simulated import lab_status
+from testbed.lab.simulated.lifecycle import lab_status
 
 _PROGRAMS = {
     "ip": "apt-get install iproute2",

@@ -16,7 +16,7 @@ import yaml
 from testbed.lab.checks import check, endpoint
 from testbed.lab.document import Document, parse_document, read_document
 from testbed.lab.model import FibreEnd, Lab, LabHost, LabNic, LabSwitch, LinkClass, SwitchTwin
-from testbed.lab.shape import FibreShape, HostShape, LabShape, SwitchShape, read_shape
+from testbed.lab.schema import FibreShape, HostShape, LabShape, SwitchShape, read_shape
 
 DEFAULT_PYTHON = "python3"
 

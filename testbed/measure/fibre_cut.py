@@ -19,9 +19,9 @@ from typing import cast
 
 from testbed.design.model import RingOrder
 from testbed.errors import CollectiveError, VerifyFailed
-from testbed.measure.collectives import CollectiveSpec, Configuration, run_collectives
+from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, run_collectives
 from testbed.measure.model import Timing
-from testbed.measure.records import Json
+from testbed.measure.results.records import Json
 from testbed.operate.repair import LabRepair, look_at, plan_lab_repair, reroute
 from testbed.operate.session import BroughtUp, Design, LabSession
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from testbed.design.topology.demand import AllReduceDemand
 from testbed.measure.model import Timing
-from testbed.measure.records import Comparison
+from testbed.measure.results.records import Comparison
 from testbed.measure.units import size_text
 
 

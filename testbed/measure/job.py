@@ -16,20 +16,20 @@ from testbed.design.sharing.second_topology import SecondTopology, plan_second
 from testbed.design.topology.circulants import as_json
 from testbed.design.topology.rings import rings_of
 from testbed.errors import VerifyFailed
+from testbed.lab.hosts.reachability import ping_all
 from testbed.lab.inventory import render_lab
-from testbed.lab.link_rate import LinkRate
 from testbed.lab.model import Lab
-from testbed.lab.reachability import ping_all
-from testbed.lab.simulated import start_lab
-from testbed.measure.collectives import CollectiveSpec, Configuration, Ranks
+from testbed.lab.simulated.lifecycle import start_lab
+from testbed.lab.simulated.link_rate import LinkRate
+from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
+from testbed.measure.current_topology import collect, node_configurations, record, ring_proof
 from testbed.measure.gain import RingGain, compare_topologies, group_name, largest_of_each, ring_gain
 from testbed.measure.model import Timing
-from testbed.measure.records import LINK_RATE, Repatch, StoredCircuit, StoredTopology
-from testbed.measure.report import write_report
-from testbed.measure.run import Run
+from testbed.measure.report.page import write_report
+from testbed.measure.results.records import LINK_RATE, Repatch, StoredCircuit, StoredTopology
+from testbed.measure.results.run import Run
+from testbed.measure.results.store import RunStore
 from testbed.measure.stall import Stall, tcp_stream
-from testbed.measure.standing import collect, node_configurations, record, ring_proof
-from testbed.measure.store import RunStore
 from testbed.operate.apply import require_permission
 from testbed.operate.journal import journal_in
 from testbed.operate.session import BroughtUp, Design, LabSession, design_for, lay_out, open_lab

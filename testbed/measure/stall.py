@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Any
 
 from testbed.errors import HostError
-from testbed.lab.fleet import Fleet, Launch
+from testbed.lab.hosts.fleet import Fleet, Launch
 from testbed.lab.model import LabHost
 
 STREAM_PORT = 29600

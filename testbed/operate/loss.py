@@ -25,7 +25,7 @@ from testbed.operate.model import Circuit
 from testbed.operate.plan import own_ports
 
 if TYPE_CHECKING:
-    from testbed.lab.fleet import Fleet
+    from testbed.lab.hosts.fleet import Fleet
 
 Fibre = Literal["transmit", "receive"]
 Verdict = Literal["lit", "transmit", "receive", "either", "unpatched"]

@@ -21,9 +21,9 @@ from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
 from testbed.operate.apply import demand_no_drift
 from testbed.operate.loss import Loss, Sight, look
-from testbed.operate.mended import Mended, differences
 from testbed.operate.model import LabPlan, VerifyReport
 from testbed.operate.plan import circuits_of
+from testbed.operate.repair_record import Mended, differences
 from testbed.operate.session import Design, LabSession, Note
 
 

@@ -9,9 +9,9 @@ from testbed.design.model import Link
 from testbed.design.repair.plan import Detour
 from testbed.lab.model import Lab
 from testbed.operate.loss import Loss, Sight
-from testbed.operate.mended import differences
 from testbed.operate.model import Circuit
 from testbed.operate.repair import LabRepair, not_in_force
+from testbed.operate.repair_record import differences
 from testbed.operate.session import Design
 
 

@@ -20,10 +20,10 @@ from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import AllReduceDemand, find_topology
 from testbed.design.topology.strides import Method
 from testbed.errors import JournalError, LabStartError, PlanFileError, TopologyError
-from testbed.lab.forwarding import forwarding_plan, install, read_macs
+from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs
 from testbed.lab.model import Lab
 from testbed.lab.shards import shard_of
-from testbed.lab.simulated import is_up
+from testbed.lab.simulated.lifecycle import is_up
 from testbed.operate.apply import apply_plan
 from testbed.operate.model import ApplyResult, LabPlan, VerifyReport
 from testbed.operate.plan import plan_lab
@@ -31,7 +31,7 @@ from testbed.operate.verify import verify_lab
 
 if TYPE_CHECKING:
     from testbed.design.plans.file import Plan
-    from testbed.lab.fleet import Fleet, SshFleet
+    from testbed.lab.hosts.fleet import Fleet, SshFleet
     from testbed.operate.journal import Journal
 
 Note = Callable[[str], None]
@@ -146,7 +146,7 @@ def open_lab(lab: Lab, journal: Journal | None, *, model_hosts: bool = False) ->
 
 
 def _fleet(lab: Lab) -> SshFleet:
-    from testbed.lab.fleet import SshFleet
+    from testbed.lab.hosts.fleet import SshFleet
 
     return SshFleet(lab)
 

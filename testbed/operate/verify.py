@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ocs_drivers.contract import OpticalSwitch
+from testbed.lab.hosts.probe import probe_links
 from testbed.lab.model import Lab
-from testbed.lab.probe import probe_links
-from testbed.operate.hearing import compare, links_heard
 from testbed.operate.light import judge_circuits, read_light
 from testbed.operate.model import Circuit, LabPlan, LinkFinding, VerifyReport
+from testbed.operate.probe_findings import compare, links_heard
 
 if TYPE_CHECKING:
-    from testbed.lab.fleet import Fleet
+    from testbed.lab.hosts.fleet import Fleet
 
 
 def verify_circuits(

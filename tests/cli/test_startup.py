@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from testbed.lab.inventory import load_lab, render_lab
-from testbed.lab.simulated import start_lab
+from testbed.lab.simulated.lifecycle import start_lab
 
 pytestmark = pytest.mark.process
 
@@ -120,7 +120,7 @@ def lab_file(tmp_path_factory):
 def test_the_status_of_labs_imports_nothing_of_labs(lab_file):
     imported = imported_by("testbed.cli", "sim", "status")
 
-    assert "testbed.lab.supervisor" in imported
+    assert "testbed.lab.simulated.supervisor" in imported
     assert too_much(imported, TYPER | RICH) == {}
 
 

@@ -22,9 +22,9 @@ from testbed.design.routing.routes import find_routes
 from testbed.errors import CollectiveError
 from testbed.lab.control import control
 from testbed.lab.inventory import load_lab
-from testbed.lab.simulated import start_lab
+from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.fibre_cut import FIBRE_CUT, cut_and_repair, looping_allreduce
-from testbed.measure.store import RunStore
+from testbed.measure.results.store import RunStore
 from testbed.operate.journal import Journal
 from testbed.operate.repair import carry_out, look_at, plan_lab_repair
 from testbed.operate.session import Design, LabSession, design_for, open_lab

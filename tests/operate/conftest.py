@@ -80,7 +80,7 @@ def _own_state(tmp_path_factory):
 @needs("process")
 def modelled(testbed12):
     """The 12-host lab as processes on the loopback network: a real twin on real sockets, no hosts."""
-    from testbed.lab.simulated import start_lab
+    from testbed.lab.simulated.lifecycle import start_lab
 
     with start_lab(testbed12, hosts="model") as lab:
         yield lab

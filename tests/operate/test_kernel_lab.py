@@ -24,15 +24,15 @@ from testbed.design.patching.wiring import parse_patch_list, wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.control import control
-from testbed.lab.fleet import SshFleet
-from testbed.lab.forwarding import forwarding_plan, install, read_macs
-from testbed.lab.probe import probe_links
-from testbed.lab.reachability import ping_all
-from testbed.lab.simulated import start_lab
+from testbed.lab.hosts.fleet import SshFleet
+from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs
+from testbed.lab.hosts.probe import probe_links
+from testbed.lab.hosts.reachability import ping_all
+from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.apply import apply_plan
-from testbed.operate.hearing import compare, links_heard
 from testbed.operate.journal import Journal
 from testbed.operate.plan import plan_lab
+from testbed.operate.probe_findings import compare, links_heard
 from testbed.operate.verify import verify_lab
 
 pytestmark = pytest.mark.kernel

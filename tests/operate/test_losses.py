@@ -15,9 +15,9 @@ from testbed.design.repair.plan import bought_pairs
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.workloads.sharding.sharding import Strategy, data_layout
+from testbed.lab.hosts.launch import Completed
 from testbed.lab.inventory import render_lab
-from testbed.lab.launch import Completed
-from testbed.measure.store import RunStore
+from testbed.measure.results.store import RunStore
 from testbed.operate.journal import Journal
 from testbed.operate.light import SwitchReading
 from testbed.operate.loss import Loss, judge_losses, read_carriers

@@ -21,9 +21,9 @@ from testbed.lab.inventory import render_lab
 from testbed.operate.journal import Journal
 from testbed.operate.light import SwitchReading
 from testbed.operate.loss import held_circuits, judge_losses
-from testbed.operate.mended import Mended
 from testbed.operate.plan import circuits_of
 from testbed.operate.repair import carry_out, look_at, plan_lab_repair, reroute
+from testbed.operate.repair_record import Mended
 from testbed.operate.repair_report import describe_repair, describe_unpatched
 from testbed.operate.session import Design, LabSession, design_for
 

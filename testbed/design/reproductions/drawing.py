@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from testbed.design.reproductions.picture import Panel, Picture
+from testbed.design.reproductions.plot import Panel, Picture
 
 _COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#8c8c8c")
 _MARKS = "osD^vXP"

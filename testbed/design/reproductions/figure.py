@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from testbed.design.reproductions.comparison import Comparison
-from testbed.design.reproductions.picture import Picture
+from testbed.design.reproductions.plot import Picture
 from testbed.design.reproductions.table import Table
 
 Scale = TypeVar("Scale")

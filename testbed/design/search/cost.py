@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.search.paths import Paths
+from testbed.design.search.problem import Setting
 from testbed.design.search.program import Computing, Program, Sending, Summing, Work
-from testbed.design.search.setting import Setting
 from testbed.design.workloads.iteration.traffic_model import Group
 
 Integers = NDArray[np.int64]

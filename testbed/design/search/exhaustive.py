@@ -17,7 +17,7 @@ from testbed.design.model import Topology
 from testbed.design.search.chains.problem import Point
 from testbed.design.search.cost import Costs
 from testbed.design.search.paths import paths_over
-from testbed.design.search.setting import Setting
+from testbed.design.search.problem import Setting
 from testbed.design.search.strategies import StrategyProblem
 from testbed.design.topology.hops import hop_table
 from testbed.errors import SearchError

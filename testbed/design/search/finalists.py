@@ -12,7 +12,7 @@ from sim.models.network.fluid import fluid_ring
 from testbed.design.fabrics.choice import fabric_by_name
 from testbed.design.search.chains.stop import Stop
 from testbed.design.search.edge_swap import SHORTER, Tries, improved, starts
-from testbed.design.search.setting import Setting
+from testbed.design.search.problem import Setting
 from testbed.design.search.strategies import Proposal, StrategyProblem
 from testbed.design.topology.finder import Finding
 from testbed.design.workloads.iteration.task_graph import iteration

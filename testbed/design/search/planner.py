@@ -14,8 +14,8 @@ from testbed.design.search.chains.stop import Stop
 from testbed.design.search.chains.worker_pool import Here, Job, crew, first_states, run_chains
 from testbed.design.search.edge_swap import exchanged
 from testbed.design.search.finalists import Ranked, ideal_switch_s, rank, wirings
+from testbed.design.search.problem import Setting
 from testbed.design.search.reasons import reasons
-from testbed.design.search.setting import Setting
 from testbed.design.search.strategies import Proposal, StrategyProblem, StrategyRecipe
 from testbed.design.topology.distance import mean_hops
 from testbed.design.topology.finder import Finding

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.search.setting import Setting
+from testbed.design.search.problem import Setting
 from testbed.design.workloads.iteration.task_graph import BUCKET_BYTES
 from testbed.design.workloads.iteration.traffic_model import Group
 from testbed.design.workloads.roofline import operator_seconds

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from testbed.design.search.finalists import Ranked
-from testbed.design.search.setting import Setting
+from testbed.design.search.problem import Setting
 from testbed.design.workloads.sharding.sharding import Layout
 
 _TOLD = 5e-4

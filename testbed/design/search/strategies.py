@@ -15,8 +15,8 @@ from testbed.design.search.chains.chain import Visit
 from testbed.design.search.chains.problem import Point
 from testbed.design.search.cost import Costs
 from testbed.design.search.paths import paths_over
+from testbed.design.search.problem import Setting
 from testbed.design.search.program import Program, Programs
-from testbed.design.search.setting import Setting
 from testbed.design.topology.demand import Demand
 from testbed.design.topology.finder import Finding, find
 from testbed.design.workloads.iteration.totals import traffic

@@ -16,7 +16,7 @@ from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.reproductions.comparison import NOTHING, Comparison, Published, markdown
 from testbed.design.reproductions.figure import silent
 from testbed.design.reproductions.page import page
-from testbed.design.reproductions.picture import Panel, Picture, Series, series_of
+from testbed.design.reproductions.plot import Panel, Picture, Series, series_of
 from testbed.design.reproductions.table import Table
 from testbed.design.reproductions.topoopt import MODULES, figure
 from testbed.design.reproductions.topoopt.back_to_back import PlacedJob, back_to_back

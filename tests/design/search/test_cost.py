@@ -7,8 +7,8 @@ from sim.models.network.latency import NO_LATENCY
 from testbed.design.fabrics.choice import fabric_of, ring_strides
 from testbed.design.search.cost import Costs
 from testbed.design.search.paths import paths_over
+from testbed.design.search.problem import Setting
 from testbed.design.search.program import Computing, Programs, Sending, Summing
-from testbed.design.search.setting import Setting
 from testbed.design.search.strategies import StrategyProblem
 from testbed.design.topology.finder import find
 from testbed.design.workloads.iteration.task_graph import iteration

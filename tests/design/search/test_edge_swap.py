@@ -5,7 +5,7 @@ import pytest
 
 from testbed.design.search import edge_swap as exchange_links
 from testbed.design.search.edge_swap import Tries, exchanged, improved, starts
-from testbed.design.search.setting import Setting
+from testbed.design.search.problem import Setting
 from testbed.design.search.strategies import FEW_NODES, StrategyProblem
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.hops import hop_table

@@ -5,7 +5,7 @@ import pytest
 
 from testbed.design.search.chains.chain import Rules, advance, begin
 from testbed.design.search.exhaustive import all_graphs, optimum
-from testbed.design.search.setting import Setting
+from testbed.design.search.problem import Setting
 from testbed.design.search.strategies import StrategyProblem
 from testbed.design.workloads.roofline import Cluster
 from testbed.errors import SearchError

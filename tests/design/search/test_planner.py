@@ -19,7 +19,7 @@ from testbed.design.search.finalists import (
     simulated_proposal,
     wirings,
 )
-from testbed.design.search.setting import Setting
+from testbed.design.search.problem import Setting
 from testbed.design.search.strategies import StrategyProblem
 from testbed.design.topology.finder import find
 from testbed.design.workloads.choice import WorkloadChoice

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from testbed.design.search.finalists import Ranked
+from testbed.design.search.problem import Setting
 from testbed.design.search.reasons import reasons
-from testbed.design.search.setting import Setting
 from testbed.design.topology.demand import demand_of
 from testbed.design.topology.finder import find
 from testbed.design.workloads.model import Operator, Workload

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.design.search.setting import Setting
+from testbed.design.search.problem import Setting
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.profile import profile_of
 from testbed.design.workloads.roofline import Cluster

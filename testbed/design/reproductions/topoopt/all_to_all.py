@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from testbed.design.reproductions.comparison import Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Picture, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.jobs import Job, all_to_all_job, all_to_all_run, run
 from testbed.design.reproductions.topoopt.setup import Scale

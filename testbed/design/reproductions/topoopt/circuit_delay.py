@@ -7,7 +7,7 @@ import numpy as np
 from testbed.design.fabrics.choice import fabric_by_name
 from testbed.design.reproductions.comparison import NOTHING, Comparison
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Picture, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.back_to_back import PlacedJob, back_to_back
 from testbed.design.reproductions.topoopt.jobs import Job, default_job, run, run_on

@@ -9,7 +9,7 @@ from testbed.design.fabrics.choice import fabric_by_name
 from testbed.design.model import Topology
 from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Picture, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.jobs import FABRICS, Job, job_of, run, run_on, servers
 from testbed.design.reproductions.topoopt.setup import Scale

@@ -15,7 +15,7 @@ from sim.models.network.fabrics.cost import (
 from testbed.design.fabrics.choice import equal_cost_fat_tree_gbps
 from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Picture, series_of
 from testbed.design.reproductions.table import Table
 from testbed.design.reproductions.topoopt.setup import Scale
 

@@ -18,7 +18,7 @@ from sim.models.network.fluid import fluid_ring
 from testbed.design.fabrics.choice import equal_cost_fat_tree_gbps
 from testbed.design.reproductions.comparison import Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Picture, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.back_to_back import PlacedJob, back_to_back
 from testbed.design.reproductions.topoopt.jobs import ROUNDING, default_job, run
