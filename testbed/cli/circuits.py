@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lightbed.errors import with_former_keys
 from testbed.cli.options import (
     DEFAULT_RUNS,
     AsJson,
@@ -138,7 +139,7 @@ def apply(
     from testbed.cli.designs import chosen_design
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import find_running
-    from testbed.operate.apply import require_permission
+    from testbed.operate.apply import check_permission
     from testbed.operate.plan import describe
 
     lab = find_running(load_lab(lab_file))
@@ -146,7 +147,7 @@ def apply(
     if not (lab.simulated or as_json or really_move == lab.name):
         with _session(lab) as session:
             print_lines([_heading(lab, design), *describe(lab, session.plan(design, take_over=take_over))])
-    require_permission(lab, really_move)
+    check_permission(lab, really_move)
     notes: list[str] = []
     with _session(lab, hosts, journal_dir=runs_dir) as session:
         brought = session.bring_up(
@@ -154,20 +155,19 @@ def apply(
         )
     findings = [asdict(finding) for finding in brought.verified.findings]
     if as_json:
-        print_json(
-            {
-                **_about(lab, hosts),
-                "operation": brought.apply.operation,
-                "changed": brought.plan.has_changes,
-                "circuits": len(brought.plan.circuits),
-                "dark_s": brought.apply.dark_s,
-                "total_s": brought.apply.total_s,
-                "journal_s": brought.apply.journal_s,
-                "verified": brought.verified.ok,
-                "findings": findings,
-                "notes": notes,
-            }
-        )
+        document = {
+            **_about(lab, hosts),
+            "operation": brought.apply.operation,
+            "changed": brought.plan.has_changes,
+            "circuits": len(brought.plan.circuits),
+            "outage_s": brought.apply.outage_s,
+            "total_s": brought.apply.total_s,
+            "journal_s": brought.apply.journal_s,
+            "verified": brought.verified.ok,
+            "findings": findings,
+            "notes": notes,
+        }
+        print_json(with_former_keys(document))
     else:
         print_lines([_heading(lab, design, hosts), *_finding_lines(findings)])
     return DONE if brought.verified.ok else ERROR
@@ -196,10 +196,10 @@ def verify(
     if as_json:
         print_json(
             {**_about(lab, hosts), "ok": report.ok, "circuits": report.circuits}
-            | {"links_heard": report.links_heard, "findings": findings}
+            | {"links_heard": report.links_received, "findings": findings}
         )
     else:
-        heard = f", {report.links_heard} links heard by probe" if report.links_heard else ""
+        heard = f", {report.links_received} links heard by probe" if report.links_received else ""
         print_lines(
             [
                 _heading(lab, design, hosts),

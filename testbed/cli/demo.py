@@ -169,7 +169,7 @@ def _show(result: JobResult) -> None:
     if result.repatch:
         repatch = result.repatch
         stall = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
-        print_lines([f"re-patch: {repatch.reason}", f"  dark for {repatch.dark_s * 1e3:.0f} ms{stall}"])
+        print_lines([f"re-patch: {repatch.reason}", f"  dark for {repatch.outage_s * 1e3:.0f} ms{stall}"])
         print_lines(
             [
                 f"  {c.label}: {c.before:.4g} -> {c.after:.4g} {c.unit} ({c.gain:.2f}x{note})"

@@ -67,7 +67,7 @@ def nccl(
     from testbed.cli.designs import chosen_design
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import find_running, hosts_of
-    from testbed.measure.current_topology import measure_nccl_tests, measure_standing
+    from testbed.measure.current_topology import measure_current, measure_nccl_tests
     from testbed.measure.nccl.launch import NcclSettings, NcclTest
     from testbed.measure.nccl.reading import import_nccl
     from testbed.measure.results.store import RunStore
@@ -97,7 +97,7 @@ def nccl(
             test = NcclTest(smallest_bytes=steps[0], largest_bytes=steps[-1], timeout_s=round(deadline_s))
             tested = measure_nccl_tests(session, design, run, settings, test)
             return _show_tests(tested, as_json=as_json)
-        result = measure_standing(
+        result = measure_current(
             session,
             design,
             run,

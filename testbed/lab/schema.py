@@ -1,6 +1,6 @@
-"""The shape of a lab file: its keys, their types and defaults. What they mean together is checked elsewhere.
+"""The schema of a lab file: its keys, their types and defaults. What they mean together is checked elsewhere.
 
-Pydantic finds what is wrong; `read_shape` says it in the words of the file, with line and hint.
+Pydantic finds what is wrong; `read_schema` says it in the words of the file, with line and hint.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ Decibels = Annotated[float, Field(ge=0)]
 TcpPort = Annotated[int, Field(ge=1, le=65535)]
 
 
-class Shape(BaseModel):
+class Schema(BaseModel):
     """No unknown keys, no silent conversions, no infinities."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-class FibreShape(Shape):
+class FibreSchema(Schema):
     """Where a fibre ends and what it loses."""
 
     port: Annotated[str, AfterValidator(_switch_port)]
@@ -99,10 +99,10 @@ class FibreShape(Shape):
         return int(self.port.rpartition(":")[2])
 
 
-Fibre = Annotated[FibreShape, BeforeValidator(_fibre)]
+Fibre = Annotated[FibreSchema, BeforeValidator(_fibre)]
 
 
-class NicShape(Shape):
+class NicSchema(Schema):
     """One interface."""
 
     name: Interface
@@ -111,7 +111,7 @@ class NicShape(Shape):
     receive: Fibre
 
 
-class SshShape(Shape):
+class SshSchema(Schema):
     """How hosts are reached; each value may be given for all hosts and again for one."""
 
     user: User | None = None
@@ -120,7 +120,7 @@ class SshShape(Shape):
     key: PathText | None = None
 
 
-class HostSshShape(Shape):
+class HostSshSchema(Schema):
     """What one host does differently."""
 
     user: User | None = None
@@ -128,17 +128,17 @@ class HostSshShape(Shape):
     python: PathText | None = None
 
 
-class HostShape(Shape):
+class HostSchema(Schema):
     """One host."""
 
     name: Name
     management: Address
     address: Address
-    nics: Annotated[list[NicShape], Field(min_length=1)]
-    ssh: HostSshShape = HostSshShape()
+    nics: Annotated[list[NicSchema], Field(min_length=1)]
+    ssh: HostSshSchema = HostSshSchema()
 
 
-class TwinShape(Shape):
+class TwinSchema(Schema):
     """How the simulated switch behaves."""
 
     tl1_port: TcpPort = 3082
@@ -147,7 +147,7 @@ class TwinShape(Shape):
     boot_mode: Literal["DARK", "RESTORE", "AUTOSAVE"] = "DARK"
 
 
-class SwitchShape(Shape):
+class SwitchSchema(Schema):
     """One optical switch."""
 
     name: Name
@@ -155,10 +155,10 @@ class SwitchShape(Shape):
     inputs: Annotated[int, Field(ge=1, le=100_000)]
     outputs: Annotated[int, Field(ge=1, le=100_000)]
     insertion_loss_db: Decibels = 1.2
-    twin: TwinShape | None = None
+    twin: TwinSchema | None = None
 
 
-class LinkShape(Shape):
+class LinkSchema(Schema):
     """What every link is."""
 
     rate_mbps: Annotated[float, Field(gt=0)]
@@ -168,36 +168,36 @@ class LinkShape(Shape):
     fit_rate: bool = False
 
 
-class LabShape(Shape):
+class LabSchema(Schema):
     """The whole file."""
 
     name: Name
     simulated: bool = False
     management: Network
-    link: LinkShape
-    switches: Annotated[list[SwitchShape], Field(min_length=1)]
-    ssh: SshShape = SshShape()
-    hosts: Annotated[list[HostShape], Field(min_length=1)]
+    link: LinkSchema
+    switches: Annotated[list[SwitchSchema], Field(min_length=1)]
+    ssh: SshSchema = SshSchema()
+    hosts: Annotated[list[HostSchema], Field(min_length=1)]
 
 
-_SHAPES: dict[tuple[str, ...], type[Shape]] = {
-    (): LabShape,
-    ("link",): LinkShape,
-    ("switches",): SwitchShape,
-    ("switches", "twin"): TwinShape,
-    ("ssh",): SshShape,
-    ("hosts",): HostShape,
-    ("hosts", "ssh"): HostSshShape,
-    ("hosts", "nics"): NicShape,
-    ("hosts", "nics", "transmit"): FibreShape,
-    ("hosts", "nics", "receive"): FibreShape,
+_SCHEMAS: dict[tuple[str, ...], type[Schema]] = {
+    (): LabSchema,
+    ("link",): LinkSchema,
+    ("switches",): SwitchSchema,
+    ("switches", "twin"): TwinSchema,
+    ("ssh",): SshSchema,
+    ("hosts",): HostSchema,
+    ("hosts", "ssh"): HostSshSchema,
+    ("hosts", "nics"): NicSchema,
+    ("hosts", "nics", "transmit"): FibreSchema,
+    ("hosts", "nics", "receive"): FibreSchema,
 }
 
 
-def read_shape(document: Document) -> LabShape:
-    """The document as a `LabShape`. Raises `LabFileError` for the first thing that does not fit."""
+def read_schema(document: Document) -> LabSchema:
+    """The document as a `LabSchema`. Raises `LabFileError` for the first thing that does not fit."""
     try:
-        return LabShape.model_validate(document.data)
+        return LabSchema.model_validate(document.data)
     except ValidationError as error:
         details = min(error.errors(), key=lambda each: _urgency(document, each))
         raise _explain(document, details) from None
@@ -215,11 +215,11 @@ def _explain(document: Document, details: ErrorDetails) -> LabFileError:
         return document.error(where, f"unknown key '{key}'{_suggestion(where)}", _allowed(where))
     if kind == "missing":
         return document.error(where, f"'{key}' is missing{_of(where)}", f"add '{key}: ...'")
-    what = _complaint(details)
+    what = _explanation(details)
     return document.error(where, f"'{_dotted(where)}': {what}", "correct the value")
 
 
-def _complaint(details: ErrorDetails) -> str:
+def _explanation(details: ErrorDetails) -> str:
     """What the value should have been, and what it is when that fits on a line."""
     message = details["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:] if message.startswith("Input") else message
@@ -231,8 +231,8 @@ def _complaint(details: ErrorDetails) -> str:
 
 
 def _keys(where: Location) -> list[str]:
-    shape = _SHAPES.get(tuple(part for part in where[:-1] if isinstance(part, str)))
-    return list(shape.model_fields) if shape else []
+    schema = _SCHEMAS.get(tuple(part for part in where[:-1] if isinstance(part, str)))
+    return list(schema.model_fields) if schema else []
 
 
 def _suggestion(where: Location) -> str:

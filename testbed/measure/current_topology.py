@@ -97,7 +97,7 @@ def ring_proof(result: CollectiveResult) -> dict[str, int]:
     return {"counters_as_planned": len(proving) - len(wrong), "counters_off_plan": len(wrong)}
 
 
-def measure_standing(
+def measure_current(
     session: LabSession,
     design: Design,
     run: Run,
@@ -109,7 +109,7 @@ def measure_standing(
     on_progress: Progress,
 ) -> CollectiveResult:
     """One ring, then all rings, on a topology that must be in force. Raises `VerifyFailed` when it is not."""
-    demand_in_force(session, design)
+    check_in_force(session, design)
     spec = CollectiveSpec(
         run.run_id, design.name, node_configurations(design, sizes), hosts=hosts, backend=backend
     )
@@ -135,14 +135,14 @@ def measure_nccl_tests(
     """
     if session.fleet is None:
         raise CollectiveError("nccl-tests run on hosts with GPUs; the hosts of this lab are only modelled")
-    demand_in_force(session, design)
+    check_in_force(session, design)
     rings = rings_of(design.topology)
     done = run_nccl(session.fleet, session.lab, replace(settings, channels=len(rings)), test)
     run.add_nccl(f"{design.name}-{test.program}", table_json(done.table))
     return NcclTestsResult(done.table, check_rings(rings, done.rings))
 
 
-def demand_in_force(session: LabSession, design: Design) -> None:
+def check_in_force(session: LabSession, design: Design) -> None:
     """Raise `VerifyFailed` unless switches, light and fibres are as the design wants them."""
     verified = session.verify(session.plan(design))
     if not verified.ok:

@@ -23,7 +23,7 @@ from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, run
 from testbed.measure.model import Timing
 from testbed.measure.results.records import Json
 from testbed.operate.repair import LabRepair, look_at, plan_lab_repair, reroute
-from testbed.operate.session import BroughtUp, Design, LabSession
+from testbed.operate.session import BringUpReport, Design, LabSession
 
 FIBRE_CUT = "fibre cut"
 NOTICE_TIMEOUT_S = 30.0
@@ -36,7 +36,7 @@ class FibreCut:
     """Seconds from the cut until it was noticed, the detours stood, an AllReduce ended again, and so on.
 
     `repatch_s` is the second stage alone, from its first read until its routes stood, of which the switches moved
-    `dark_s`; `repatch_stall_s` is how long no AllReduce ended meanwhile, and `usual_s` how long one usually takes.
+    `outage_s`; `repatch_stall_s` is how long no AllReduce ended meanwhile, and `usual_s` how long one usually takes.
     `rows` counts what was checked: each is three AllReduces, and every element of each was right.
     """
 
@@ -45,7 +45,7 @@ class FibreCut:
     back_s: float
     repatch_s: float
     repatch_stall_s: float
-    dark_s: float
+    outage_s: float
     usual_s: float
     rows: int
     findings: int
@@ -83,7 +83,7 @@ def cut_and_repair(
         back_s=back - began,
         repatch_s=brought.routes_s,
         repatch_stall_s=max(loop.gaps(again)),
-        dark_s=brought.apply.dark_s,
+        outage_s=brought.apply.outage_s,
         usual_s=statistics.median(loop.gaps(0.0, until=began)),
         rows=loop.rows - first,
         findings=len(brought.verified.findings),
@@ -100,7 +100,7 @@ def _notice(session: LabSession, design: Design, *, until: float) -> LabRepair:
     raise VerifyFailed("no fibre is seen to be lost: was the one that was cut part of this topology?")
 
 
-def _repatch(session: LabSession, planned: LabRepair) -> BroughtUp:
+def _repatch(session: LabSession, planned: LabRepair) -> BringUpReport:
     if planned.repatched is None:
         raise VerifyFailed(f"there is nothing to re-patch: {planned.repair.why}")
     return session.bring_up(planned.repatched)

@@ -30,9 +30,9 @@ from testbed.measure.results.records import LINK_RATE, Repatch, StoredCircuit, S
 from testbed.measure.results.run import Run
 from testbed.measure.results.store import RunStore
 from testbed.measure.stall import Stall, tcp_stream
-from testbed.operate.apply import require_permission
+from testbed.operate.apply import check_permission
 from testbed.operate.journal import journal_in
-from testbed.operate.session import BroughtUp, Design, LabSession, design_for, lay_out, open_lab
+from testbed.operate.session import BringUpReport, Design, LabSession, design_for, lay_out, open_lab
 
 # The groups of a job move much: small messages say nothing of them.
 GROUP_SIZES = (65536, 262144, 1 << 20, 4 << 20, 8 << 20)
@@ -113,7 +113,7 @@ def run_job(
     Raises `RefusedToMove` for a real lab that was not named, and the errors of every step; whatever was
     built is torn down and the run is on record as failed or interrupted.
     """
-    require_permission(lab, really_move)
+    check_permission(lab, really_move)
     narrator.phase("Starting the lab")
     with lab_at_hand(lab, hosts, narrator) as (here, mode, link_rate):
         store = RunStore(runs_dir)
@@ -125,7 +125,7 @@ def run_job(
                 open_lab(here, journal, model_hosts=mode == "model") as session,
                 _ranks_on(session, deadline_s) as ranks,
             ):
-                job = _Job(session, run, mode, tuple(sizes), narrator, deadline_s, ranks)
+                job = _MainJob(session, run, mode, tuple(sizes), narrator, deadline_s, ranks)
                 outcome = job.run()
     report = run.directory / "report.html"
     write_report(store.load(run.run_id), report)
@@ -149,13 +149,13 @@ def _ranks_on(session: LabSession, deadline_s: float) -> AbstractContextManager[
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class _MainJobOutcome:
     design: Design
     verified: bool
     repatch: Repatch | None
 
 
-class _Job:
+class _MainJob:
     """The steps of the main job on one open lab, and what they have in common."""
 
     def __init__(
@@ -179,7 +179,7 @@ class _Job:
         self.timings: list[Timing] = []
         self.off_plan = 0
 
-    def run(self) -> _Outcome:
+    def run(self) -> _MainJobOutcome:
         """Both topologies, one after the other."""
         first = design_for(self.lab, name="all-nodes rings")
         self.narrator.phase("Planning a topology for a second job")
@@ -190,21 +190,21 @@ class _Job:
         self.measure(first, groups, with_all_rings=True)
         if planned is None:
             self.narrator.note("no second topology: no group of these nodes is served better by another")
-            return _Outcome(first, brought.verified.ok and not self.off_plan, None)
+            return _MainJobOutcome(first, brought.verified.ok and not self.off_plan, None)
         name = ", ".join(group_name(group) for group in groups) or "second job"
         second = lay_out(self.lab, name, planned.topology)
         repatched, stall = self.repatch(second, planned)
         self.measure(second, groups, with_all_rings=False)
         repatch = self.record_repatch(first, repatched, planned, stall)
         verified = brought.verified.ok and repatched.verified.ok and not self.off_plan
-        return _Outcome(first, verified, repatch)
+        return _MainJobOutcome(first, verified, repatch)
 
     def groups_of(self, planned: SecondTopology | None) -> tuple[int, ...]:
         """Sizes of the groups in which the second job reduces, beside all hosts."""
         demands = planned.demands if planned else ()
         return tuple(demand.group for demand in demands if demand.group < len(self.lab.hosts))
 
-    def bring_up(self, design: Design, reason: str) -> BroughtUp:
+    def bring_up(self, design: Design, reason: str) -> BringUpReport:
         """Bring a design into force and put it on record. Raises `VerifyFailed` when light or fibres differ."""
         self.narrator.phase(f"Patching topology '{design.name}'")
         topology = as_json(design.topology)
@@ -226,7 +226,7 @@ class _Job:
         self.run_record.add_phase(f"apply {design.name}", _apply_figures(brought))
         return brought
 
-    def prove_routes(self, brought: BroughtUp) -> None:
+    def prove_routes(self, brought: BringUpReport) -> None:
         """Every host reaches every other; without real hosts there is nothing to ask."""
         if self.session.fleet is None:
             self.narrator.note("hosts are modelled: routes are computed, not installed")
@@ -281,7 +281,7 @@ class _Job:
         for group in groups:
             yield Configuration(group_name(group), rings_of(design.topology, group), sizes)
 
-    def repatch(self, second: Design, planned: SecondTopology) -> tuple[BroughtUp, Stall | None]:
+    def repatch(self, second: Design, planned: SecondTopology) -> tuple[BringUpReport, Stall | None]:
         """Bring the second design into force under a TCP stream between two hosts that stay neighbours."""
         fleet = self.session.fleet
         streaming = tcp_stream(fleet, *self.lab.hosts[:2]) if fleet else nullcontext()
@@ -292,7 +292,7 @@ class _Job:
         return brought, stall
 
     def record_repatch(
-        self, first: Design, brought: BroughtUp, planned: SecondTopology, stall: Stall | None
+        self, first: Design, brought: BringUpReport, planned: SecondTopology, stall: Stall | None
     ) -> Repatch:
         """What the re-patch cost and what it gave, for the record."""
         repatch = Repatch(
@@ -302,7 +302,7 @@ class _Job:
             circuits_moved=sum(
                 len(part.target.pairs - part.seen.connections.pairs) for part in brought.plan.switches
             ),
-            dark_s=brought.apply.dark_s,
+            outage_s=brought.apply.outage_s,
             total_s=brought.routes_s,
             stall_s=stall.longest_gap_s if stall else None,
             usual_gap_s=stall.median_gap_s if stall else None,
@@ -312,18 +312,18 @@ class _Job:
         )
         self.run_record.add_repatch(repatch)
         stalled = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
-        self.narrator.note(f"dark for {repatch.dark_s * 1e3:.0f} ms{stalled}")
+        self.narrator.note(f"dark for {repatch.outage_s * 1e3:.0f} ms{stalled}")
         return repatch
 
 
-def _apply_figures(brought: BroughtUp) -> dict[str, Any]:
+def _apply_figures(brought: BringUpReport) -> dict[str, Any]:
     return {
         "circuits": len(brought.plan.circuits),
         "changed": brought.plan.has_changes,
-        "dark_s": brought.apply.dark_s,
+        "outage_s": brought.apply.outage_s,
         "apply_s": brought.apply.total_s,
         "journal_s": brought.apply.journal_s,
         "routes_s": brought.routes_s,
-        "links_heard": brought.verified.links_heard,
+        "links_heard": brought.verified.links_received,
         "findings": len(brought.verified.findings),
     }

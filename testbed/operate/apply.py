@@ -30,7 +30,7 @@ Pair = tuple[int, int]
 T = TypeVar("T")
 
 
-def require_permission(lab: Lab, really_move: str | None) -> None:
+def check_permission(lab: Lab, really_move: str | None) -> None:
     """Let pass a simulated lab, and a real one whose name was given. Raises `RefusedToMove` otherwise."""
     if lab.simulated or really_move == lab.name:
         return
@@ -60,7 +60,7 @@ def apply_plan(
         result = ApplyResult(
             operation=operation,
             reports=reports,
-            dark_s=max((_device_s(report) for report in reports.values()), default=0.0),
+            outage_s=max((_device_s(report) for report in reports.values()), default=0.0),
             journal_s=journal.commit_s - commits_before_s,
             total_s=time.monotonic() - begin,
         )

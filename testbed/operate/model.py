@@ -50,13 +50,13 @@ class LabPlan:
 class ApplyResult:
     """One apply of a `LabPlan`: a report a switch, and where the time went.
 
-    `dark_s` is the longest time a switch took from the first byte of a write to its own "complete";
+    `outage_s` is the longest time a switch took from the first byte of a write to its own "complete";
     `journal_s` is the disk sync of the journal, `total_s` everything.
     """
 
     operation: str
     reports: dict[str, ApplyReport]
-    dark_s: float
+    outage_s: float
     journal_s: float
     total_s: float
 
@@ -78,7 +78,7 @@ class VerifyReport:
     """What verify looked at and what it found; empty findings mean as planned."""
 
     circuits: int
-    links_heard: int
+    links_received: int
     findings: tuple[LinkFinding, ...]
 
     @property

@@ -5,36 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from testbed.design.model import Link, Nic, Wiring
-from testbed.lab.hosts.probe import Frame, Heard, NicHearing
+from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
 from testbed.lab.model import Lab
 from testbed.operate.model import LinkFinding
 
-_DEAF = NicHearing(carrier=False, sent=0, frames=())
+_DEAF = NicReport(carrier=False, sent=0, frames=())
 
 
-def links_heard(lab: Lab, wiring: Wiring, heard: Heard) -> int:
+def links_received(lab: Lab, wiring: Wiring, heard: ProbeReport) -> int:
     """How many links carried a probe frame of this epoch from their source to their target."""
     return sum(
-        _frame(lab, link.source, heard.epoch) in _hearing(lab, heard, link.target).frames
+        _frame(lab, link.source, heard.epoch) in _nic_report(lab, heard, link.target).frames
         for link in wiring.links
     )
 
 
-def compare(lab: Lab, wiring: Wiring, heard: Heard) -> tuple[LinkFinding, ...]:
+def compare(lab: Lab, wiring: Wiring, heard: ProbeReport) -> tuple[LinkFinding, ...]:
     """Everything heard that is not as planned. Pure.
 
     Two links that hear each other's sources are one finding, `swapped`, that names both and their fibres: also
     when both run between the same two hosts, where every ping would still be answered.
     """
-    heard_instead = _heard_instead(lab, wiring, heard)
+    received_instead = _received_instead(lab, wiring, heard)
     findings: list[LinkFinding] = []
     for link in wiring.links:
-        if _frame(lab, link.source, heard.epoch) not in _hearing(lab, heard, link.target).frames:
-            findings += _judge_link(lab, wiring, heard, link, heard_instead)
-    return (*findings, *_strangers(lab, wiring, heard))
+        if _frame(lab, link.source, heard.epoch) not in _nic_report(lab, heard, link.target).frames:
+            findings += _judge_link(lab, wiring, heard, link, received_instead)
+    return (*findings, *_foreign_frames(lab, wiring, heard))
 
 
-def _hearing(lab: Lab, heard: Heard, nic: Nic) -> NicHearing:
+def _nic_report(lab: Lab, heard: ProbeReport, nic: Nic) -> NicReport:
     return heard.nics.get((lab.hosts[nic.node].name, lab.nic(nic).name), _DEAF)
 
 
@@ -42,12 +42,12 @@ def _frame(lab: Lab, nic: Nic, epoch: int) -> Frame:
     return Frame(lab.hosts[nic.node].name, lab.nic(nic).name, epoch)
 
 
-def _heard_instead(lab: Lab, wiring: Wiring, heard: Heard) -> dict[Link, Link]:
+def _received_instead(lab: Lab, wiring: Wiring, heard: ProbeReport) -> dict[Link, Link]:
     """Links whose target hears the source of another planned link instead of its own."""
     by_frame = {_frame(lab, link.source, heard.epoch): link for link in wiring.links}
     instead: dict[Link, Link] = {}
     for link in wiring.links:
-        frames = _hearing(lab, heard, link.target).frames
+        frames = _nic_report(lab, heard, link.target).frames
         others = [by_frame[frame] for frame in frames if frame in by_frame]
         if others and link not in others:
             instead[link] = others[0]
@@ -55,23 +55,23 @@ def _heard_instead(lab: Lab, wiring: Wiring, heard: Heard) -> dict[Link, Link]:
 
 
 def _judge_link(
-    lab: Lab, wiring: Wiring, heard: Heard, link: Link, heard_instead: dict[Link, Link]
+    lab: Lab, wiring: Wiring, heard: ProbeReport, link: Link, received_instead: dict[Link, Link]
 ) -> Iterator[LinkFinding]:
     """Why a link's own frame did not arrive."""
     subject, target = lab.link_label(link), lab.nic_label(link.target)
-    other = heard_instead.get(link)
-    if not _hearing(lab, heard, link.target).carrier:
+    other = received_instead.get(link)
+    if not _nic_report(lab, heard, link.target).carrier:
         yield LinkFinding(
             "no_carrier", subject, f"{target} receives no light{_silenced(lab, wiring, link.target)}"
         )
-    elif other is not None and heard_instead.get(other) == link:
+    elif other is not None and received_instead.get(other) == link:
         if link < other:  # the pair is one finding
             yield _swapped(lab, link, other)
     elif other is not None:
         what = f"{target} hears {lab.nic_label(other.source)} instead of {lab.nic_label(link.source)}"
         yield LinkFinding("swapped", subject, f"{what}; {_fibres(lab, link)}")
     elif not _is_consequence(lab, wiring, heard, link):
-        yield LinkFinding("not_heard", subject, _not_heard(lab, heard, link))
+        yield LinkFinding("not_heard", subject, _why_not_received(lab, heard, link))
 
 
 def _silenced(lab: Lab, wiring: Wiring, nic: Nic) -> str:
@@ -80,9 +80,9 @@ def _silenced(lab: Lab, wiring: Wiring, nic: Nic) -> str:
     return f" and so cannot send on {lab.link_label(outgoing)}" if outgoing else ""
 
 
-def _is_consequence(lab: Lab, wiring: Wiring, heard: Heard, link: Link) -> bool:
+def _is_consequence(lab: Lab, wiring: Wiring, heard: ProbeReport, link: Link) -> bool:
     """Whether the source could not send because its own receiver is dark, which has its own finding."""
-    return not _hearing(lab, heard, link.source).carrier and link.source in wiring.link_into
+    return not _nic_report(lab, heard, link.source).carrier and link.source in wiring.link_into
 
 
 def _swapped(lab: Lab, one: Link, other: Link) -> LinkFinding:
@@ -106,14 +106,14 @@ def _end(lab: Lab, nic: Nic, direction: str) -> str:
     return f"{end.switch}:{end.port}"
 
 
-def _not_heard(lab: Lab, heard: Heard, link: Link) -> str:
+def _why_not_received(lab: Lab, heard: ProbeReport, link: Link) -> str:
     source, target = lab.nic_label(link.source), lab.nic_label(link.target)
-    if not _hearing(lab, heard, link.source).carrier:
+    if not _nic_report(lab, heard, link.source).carrier:
         return f"{source} has no carrier itself and so cannot send"
     return f"{target} has light but hears nothing from {source}; {_fibres(lab, link)}"
 
 
-def _strangers(lab: Lab, wiring: Wiring, heard: Heard) -> Iterator[LinkFinding]:
+def _foreign_frames(lab: Lab, wiring: Wiring, heard: ProbeReport) -> Iterator[LinkFinding]:
     """Frames that no planned link explains: of another epoch or lab, or on a NIC that should be dark."""
     sources = {_frame(lab, link.source, heard.epoch): link for link in wiring.links}
     planned = {_frame(lab, link.target, heard.epoch)[:2]: link for link in wiring.links}

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.model import Link, Topology, Wiring
-from testbed.design.repair.plan import Repair, Standing, bought_pairs, plan_repair, routes_over
+from testbed.design.repair.plan import CurrentLinks, Repair, bought_pairs, plan_repair, routes_over
 from testbed.design.routing.routes import find_routes
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
@@ -23,7 +23,7 @@ from testbed.operate.apply import demand_no_drift
 from testbed.operate.loss import Loss, Sight, look
 from testbed.operate.model import LabPlan, VerifyReport
 from testbed.operate.plan import circuits_of
-from testbed.operate.repair_record import Mended, differences
+from testbed.operate.repair_record import RepairRecord, differences
 from testbed.operate.session import Design, LabSession, Note
 
 
@@ -40,21 +40,21 @@ class LabRepair:
     repair: Repair
     running: Design | None
     repatched: Design | None
-    is_mended: bool
+    is_repaired: bool
     strange: tuple[str, ...]
-    record: Mended
+    record: RepairRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
     """What it took, from the beginning of each stage until its routes stood.
 
-    `dark_s` is how long the switches moved; the figures of the second stage are 0 when there was none.
+    `outage_s` is how long the switches moved; the figures of the second stage are 0 when there was none.
     """
 
     reroute_s: float
     repatch_s: float
-    dark_s: float
+    outage_s: float
     verified: VerifyReport
 
 
@@ -67,7 +67,7 @@ def plan_lab_repair(
     lab: Lab,
     design: Design,
     sight: Sight,
-    earlier: Mended | None = None,
+    earlier: RepairRecord | None = None,
     sent: NDArray[np.float64] | None = None,
 ) -> LabRepair | None:
     """How to mend what was seen; None when no fibre is lost. Pure.
@@ -88,26 +88,26 @@ def plan_lab_repair(
             bought_pairs(design.topology, sent),
             planes=len(lab.switches),
             lost=_lost_with(design.wiring, losses),
-            standing=Standing(sight.held, sight.carrying),
+            current=CurrentLinks(sight.held, sight.carrying),
         )
     except TopologyError as error:
         if strange:
             raise DriftError(not_in_force(strange)) from error
         raise
-    is_mended = repair.restores and not differences(lab, repair.repatched, sight.seen)
-    moves = is_mended or repair.make or repair.remove
+    is_repaired = repair.restores and not differences(lab, repair.repatched, sight.seen)
+    moves = is_repaired or repair.make or repair.remove
     return LabRepair(
         sight,
         repair,
         _rerouted(design, repair),
         _design(f"{design.name}, repaired", design, repair.repatched) if moves else None,
-        is_mended,
-        () if is_mended else strange,
-        Mended(frozenset(design.wiring.links), losses, frozenset(repair.repatched.links)),
+        is_repaired,
+        () if is_repaired else strange,
+        RepairRecord(frozenset(design.wiring.links), losses, frozenset(repair.repatched.links)),
     )
 
 
-def _all_losses(sight: Sight, earlier: Mended | None) -> tuple[Loss, ...]:
+def _all_losses(sight: Sight, earlier: RepairRecord | None) -> tuple[Loss, ...]:
     """Each fibre once: a transmit fibre that was lost before is seen to be dark still."""
     known = {(loss.nic, loss.fibre): loss for loss in (*(earlier.losses if earlier else ()), *sight.losses)}
     return tuple(known.values())
@@ -152,19 +152,19 @@ def carry_out(session: LabSession, planned: LabRepair, note: Note = lambda _text
     or no longer what was seen. A lab that was mended before keeps its circuits, and its traffic is not led around
     them.
     """
-    demand_in_force(planned)
+    check_in_force(planned)
     target = planned.repatched or planned.running
     assert target is not None, "without detours and circuits there is no plan"
     plan = session.plan(target)
     demand_no_drift(session.lab, planned.sight.seen, {part.switch: part.seen for part in plan.switches})
-    reroute_s = 0.0 if planned.is_mended else reroute(session, planned, note)
+    reroute_s = 0.0 if planned.is_repaired else reroute(session, planned, note)
     if planned.repatched is None:
         return Repaired(reroute_s, 0.0, 0.0, _verify_detours(session, planned, plan, note))
     brought = session.carry_out(planned.repatched, plan, note)
-    return Repaired(reroute_s, brought.routes_s, brought.apply.dark_s, brought.verified)
+    return Repaired(reroute_s, brought.routes_s, brought.apply.outage_s, brought.verified)
 
 
-def demand_in_force(planned: LabRepair) -> None:
+def check_in_force(planned: LabRepair) -> None:
     """Let pass a repair of what stands. Raises `DriftError` when another topology is in force."""
     if planned.strange:
         raise DriftError(f"{not_in_force(planned.strange)}; nothing was done")
@@ -186,7 +186,7 @@ def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: 
 
     Raises `DriftError` when another topology is in force, and `HostError`.
     """
-    demand_in_force(planned)
+    check_in_force(planned)
     if planned.running is None:
         note("no detour joins all hosts: their traffic waits for the circuits")
         return 0.0

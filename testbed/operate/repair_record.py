@@ -18,7 +18,7 @@ from testbed.operate.plan import circuits_of, own_ports, pair_label, port_owners
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class RepairRecord:
     """Links of a topology, the fibres that were lost, and the links that the repair was to leave."""
 
     planned: frozenset[Link]
@@ -42,7 +42,7 @@ class Mended:
         }
 
     @classmethod
-    def from_json(cls, lab: Lab, data: Mapping[str, Any]) -> Mended | None:
+    def from_json(cls, lab: Lab, data: Mapping[str, Any]) -> RepairRecord | None:
         """What `to_json` made; None when it names hosts or NICs that this lab does not have."""
         nics = {lab.nic_label(nic): nic for nic in _nics(lab)}
 

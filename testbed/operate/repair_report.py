@@ -76,7 +76,7 @@ def _not_patched(lab: Lab, circuits: Iterable[Circuit]) -> Iterator[str]:
 
 def _detours(planned: LabRepair) -> tuple[Detour, ...]:
     """Those that are new: none for what the circuits of a repair carry already."""
-    if planned.is_mended:
+    if planned.is_repaired:
         return ()
     held = planned.sight.held
     return tuple(one for one in planned.repair.detours if one.lost in held or len(one.path) != 1)

@@ -48,7 +48,7 @@ class Design:
 
 
 @dataclass(frozen=True, slots=True)
-class BroughtUp:
+class BringUpReport:
     """What it took to bring a design into force; `routes_s` is the time from the first write until routes stood."""
 
     design: Design
@@ -139,7 +139,7 @@ def open_lab(lab: Lab, journal: Journal | None, *, model_hosts: bool = False) ->
     Without a journal the session only looks: nothing can be applied.
     Raises the transport errors of `ocs_drivers` and `HostError`.
     """
-    _demand_up(lab)
+    check_up(lab)
     with ExitStack() as stack:
         switches = {switch.name: stack.enter_context(open_switch(switch.address)) for switch in lab.switches}
         yield LabSession(lab, switches, None if model_hosts else stack.enter_context(_fleet(lab)), journal)
@@ -151,7 +151,7 @@ def _fleet(lab: Lab) -> SshFleet:
     return SshFleet(lab)
 
 
-def _demand_up(lab: Lab) -> None:
+def check_up(lab: Lab) -> None:
     """A lab file that says `simulated` moves nothing but a simulated lab that we started: no real light by a slip."""
     if lab.simulated and not is_up(lab):
         raise LabStartError(
@@ -204,11 +204,11 @@ class LabSession:
 
     def bring_up(
         self, design: Design, note: Note = lambda _text: None, *, take_over: bool = False
-    ) -> BroughtUp:
+    ) -> BringUpReport:
         """Plan, apply, route and verify one design; `note` is told what happens."""
         return self.carry_out(design, self.plan(design, take_over=take_over), note)
 
-    def carry_out(self, design: Design, plan: LabPlan, note: Note = lambda _text: None) -> BroughtUp:
+    def carry_out(self, design: Design, plan: LabPlan, note: Note = lambda _text: None) -> BringUpReport:
         """Apply a plan made for a design, route and verify. Raises what `apply` raises, and `HostError`."""
         note(f"{len(plan.circuits)} circuits planned, {'some' if plan.has_changes else 'nothing'} to change")
         started = time.monotonic()
@@ -221,4 +221,4 @@ class LabSession:
         note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
         verified = self.verify(plan)
         note(f"verified: {len(verified.findings)} findings on {verified.circuits} circuits")
-        return BroughtUp(design, plan, applied, verified, routes_s)
+        return BringUpReport(design, plan, applied, verified, routes_s)

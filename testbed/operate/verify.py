@@ -10,7 +10,7 @@ from testbed.lab.hosts.probe import probe_links
 from testbed.lab.model import Lab
 from testbed.operate.light import judge_circuits, read_light
 from testbed.operate.model import Circuit, LabPlan, LinkFinding, VerifyReport
-from testbed.operate.probe_findings import compare, links_heard
+from testbed.operate.probe_findings import compare, links_received
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
@@ -34,7 +34,7 @@ def verify_lab(
 ) -> VerifyReport:
     """The switches' own word and, with a fleet, the hosts' word on every fibre.
 
-    Without a fleet (hosts only modelled) `links_heard` is 0 and only the switches are asked. Raises the
+    Without a fleet (hosts only modelled) `links_received` is 0 and only the switches are asked. Raises the
     drivers' errors and `HostError`; what is merely not as planned is in the report.
     """
     findings = verify_circuits(lab, plan.circuits, switches)
@@ -42,4 +42,4 @@ def verify_lab(
         return VerifyReport(len(plan.circuits), 0, findings)
     heard = probe_links(fleet, lab, epoch)
     findings += compare(lab, plan.wiring, heard)
-    return VerifyReport(len(plan.circuits), links_heard(lab, plan.wiring, heard), findings)
+    return VerifyReport(len(plan.circuits), links_received(lab, plan.wiring, heard), findings)

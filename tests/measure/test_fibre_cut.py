@@ -63,7 +63,7 @@ def four(tmp_path_factory):
 @pytest.mark.skipif(
     not HOST_PYTHON.exists(), reason="needs torch on the simulated hosts: `make install` makes .venv-host"
 )
-def test_the_ring_is_closed_over_a_borrowed_link_and_then_patched_anew(four, tmp_path):
+def test_the_ring_is_closed_over_a_borrowed_link_and_then_patched_again(four, tmp_path):
     """One launch lives through a cut of duplex links, a change to one-way links, and a cut of those."""
     up, session = four
     found = []
@@ -88,8 +88,8 @@ def test_the_ring_is_closed_over_a_borrowed_link_and_then_patched_anew(four, tmp
         cut(one_way, "a/nic1:transmit")
     for times in found:
         assert 0 < times.noticed_s < times.rerouted_s < times.back_s
-        assert 0 < times.dark_s < times.repatch_s
-        assert times.repatch_stall_s >= times.dark_s
+        assert 0 < times.outage_s < times.repatch_s
+        assert times.repatch_stall_s >= times.outage_s
         assert times.rows >= 9, "three before, three between, three after; every sum was right"
         assert (times.findings, times.why) == (0, "the ring is closed by a link of its own again")
     stored = RunStore(tmp_path).load(run.run_id)
@@ -106,13 +106,13 @@ def test_hosts_prove_detours_and_a_second_loss_leaves_the_dead_receiver_alone(fo
     def mend(fibre, design, earlier=None):
         control(plant, {"do": "cut", "fibre": fibre})
         planned = None
-        while planned is None or planned.is_mended:  # until carrier is down
+        while planned is None or planned.is_repaired:  # until carrier is down
             planned = plan_lab_repair(session.lab, design, look_at(session, design), earlier)
         return planned, carry_out(session, planned).verified
 
     session.bring_up(rings)
     planned, verified = mend("b/nic1:receive", rings)
-    assert (planned.repatched, verified.links_heard, verified.findings) == (None, 10, ())
+    assert (planned.repatched, verified.links_received, verified.findings) == (None, 10, ())
     control(plant, {"do": "uncut", "fibre": "b/nic1:receive"})
 
     assert session.bring_up(standing).verified.ok
@@ -120,7 +120,7 @@ def test_hosts_prove_detours_and_a_second_loss_leaves_the_dead_receiver_alone(fo
     assert verified.ok
     assert plan_lab_repair(session.lab, standing, look_at(session, standing)) is None, "it shows no more"
     again = plan_lab_repair(session.lab, standing, look_at(session, standing), once.record)
-    assert again.is_mended
+    assert again.is_repaired
     twice, verified = mend("d/nic1:transmit", standing, once.record)
     assert verified.ok
     assert Nic(1, 0) not in {nic for link in twice.repatched.wiring.links for nic in link}

@@ -32,7 +32,7 @@ from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal
 from testbed.operate.plan import plan_lab
-from testbed.operate.probe_findings import compare, links_heard
+from testbed.operate.probe_findings import compare, links_received
 from testbed.operate.verify import verify_lab
 
 pytestmark = pytest.mark.kernel
@@ -110,7 +110,7 @@ def test_a_healthy_lab_verifies(bench, wiring):
     plan = bench.bring_up(wiring)
     report = verify_lab(bench.lab, plan, bench.switches, bench.fleet, epoch=next(epochs))
     assert report.findings == ()
-    assert report.links_heard == report.circuits == len(wiring.links)
+    assert report.links_received == report.circuits == len(wiring.links)
 
 
 def test_traffic_is_back_at_once_after_a_switch_change(bench):
@@ -181,7 +181,7 @@ def test_a_circuit_taken_down_by_a_raw_line_stops_exactly_its_link_and_verify_na
     label = bench.lab.link_label(circuit.link)
     assert [(finding.kind, finding.subject) for finding in findings] == [("no_carrier", label)]
     # The reverse link ends in a NIC that still has light; it is silent because its sender has none.
-    assert links_heard(bench.lab, RING, heard) == len(RING.links) - 2
+    assert links_received(bench.lab, RING, heard) == len(RING.links) - 2
     report = verify_lab(bench.lab, plan, bench.switches, bench.fleet, epoch=next(epochs))
     assert {(finding.kind, finding.subject) for finding in report.findings} == {
         ("missing_circuit", label),

@@ -15,8 +15,8 @@ skip_without("sqlalchemy")
 from testbed.design.model import Link, Nic
 from testbed.design.patching.wiring import parse_patch_list, wire
 from testbed.design.topology.circulants import find_topology
-from testbed.lab.hosts.probe import Frame, Heard, NicHearing
-from testbed.operate.probe_findings import compare, links_heard
+from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
+from testbed.operate.probe_findings import compare, links_received
 
 EPOCH = 7
 RING = wire(find_topology(12, 4))
@@ -38,24 +38,24 @@ def heard(lab, wiring, *, moved=None, dark=()):
         carries = target not in dark
         arrives = carries and source not in dark
         frames = (Frame(*label(lab, source), EPOCH),) if arrives else ()
-        nics[label(lab, target)] = NicHearing(carries, 3, frames)
-    return Heard(EPOCH, nics)
+        nics[label(lab, target)] = NicReport(carries, 3, frames)
+    return ProbeReport(EPOCH, nics)
 
 
 def kinds(findings):
     return [(finding.kind, finding.subject) for finding in findings]
 
 
-def test_all_heard_is_no_finding(testbed12):
+def test_all_received_is_no_finding(testbed12):
     everything = heard(testbed12, RING)
     assert compare(testbed12, RING, everything) == ()
-    assert links_heard(testbed12, RING, everything) == 48
+    assert links_received(testbed12, RING, everything) == 48
 
 
-def test_nothing_heard_names_every_link(testbed12):
-    nothing = Heard(EPOCH, {})
+def test_nothing_received_names_every_link(testbed12):
+    nothing = ProbeReport(EPOCH, {})
     assert [kind for kind, _ in kinds(compare(testbed12, RING, nothing))] == ["no_carrier"] * 48
-    assert links_heard(testbed12, RING, nothing) == 0
+    assert links_received(testbed12, RING, nothing) == 0
 
 
 def test_a_dark_receiver_is_one_finding_and_its_own_silence_is_told_with_it(testbed12):
@@ -65,10 +65,10 @@ def test_a_dark_receiver_is_one_finding_and_its_own_silence_is_told_with_it(test
     assert found[0].detail == "b/nic1 receives no light and so cannot send on b/nic1 -> a/nic1"
 
 
-def test_light_without_a_frame_is_not_heard(testbed12):
+def test_light_without_a_frame_is_not_received(testbed12):
     nics = dict(heard(testbed12, RING).nics)
-    nics["b", "nic1"] = NicHearing(carrier=True, sent=3, frames=())
-    (found,) = compare(testbed12, RING, Heard(EPOCH, nics))
+    nics["b", "nic1"] = NicReport(carrier=True, sent=3, frames=())
+    (found,) = compare(testbed12, RING, ProbeReport(EPOCH, nics))
     assert (found.kind, found.subject) == ("not_heard", "a/nic1 -> b/nic1")
     assert "look at the transmit fibre at ocs1:1 and the receive fibre at ocs1:53" in found.detail
 
@@ -98,8 +98,8 @@ def test_three_fibres_in_a_circle_are_three_findings(testbed12):
 def test_a_frame_of_another_epoch_or_lab_is_foreign(testbed12):
     nics = dict(heard(testbed12, RING).nics)
     own = nics["b", "nic1"].frames
-    nics["b", "nic1"] = NicHearing(True, 3, (*own, Frame("a", "nic1", EPOCH - 1), Frame("zz", "nic1", EPOCH)))
-    found = compare(testbed12, RING, Heard(EPOCH, nics))
+    nics["b", "nic1"] = NicReport(True, 3, (*own, Frame("a", "nic1", EPOCH - 1), Frame("zz", "nic1", EPOCH)))
+    found = compare(testbed12, RING, ProbeReport(EPOCH, nics))
     assert kinds(found) == [("foreign", "a/nic1 -> b/nic1"), ("foreign", "zz/nic1 -> b/nic1")]
     assert found[0].detail.startswith("a frame of epoch 6, not 7")
 
@@ -107,8 +107,8 @@ def test_a_frame_of_another_epoch_or_lab_is_foreign(testbed12):
 def test_a_frame_where_no_link_is_planned_is_an_extra_circuit(testbed12):
     wiring = parse_patch_list(["A1-B1"], 12, 4)
     nics = dict(heard(testbed12, wiring).nics)
-    nics["c", "nic1"] = NicHearing(True, 3, (Frame("d", "nic2", EPOCH),))
-    (found,) = compare(testbed12, wiring, Heard(EPOCH, nics))
+    nics["c", "nic1"] = NicReport(True, 3, (Frame("d", "nic2", EPOCH),))
+    (found,) = compare(testbed12, wiring, ProbeReport(EPOCH, nics))
     assert (found.kind, found.subject) == ("extra_circuit", "d/nic2 -> c/nic1")
 
 

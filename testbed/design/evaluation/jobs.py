@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from testbed.design.evaluation.simulation import TaskGraph, read_graph
 from testbed.design.model import Topology
 from testbed.design.plans.file import Plan, read_plan
-from testbed.design.workloads.choice import USUAL_DEVICE, WorkloadChoice
+from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
 from testbed.design.workloads.heat_map import draw_heat_map
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import traffic
@@ -26,8 +26,8 @@ from testbed.design.workloads.strategies.strategies import check_strategy
 from testbed.errors import PlanFileError, StrategyError, WorkloadError
 
 GRAPH_SUFFIX = ".npz"
-USUAL_NODES = 12
-USUAL_RATE_GBPS = 100.0
+DEFAULT_NODES = 12
+DEFAULT_RATE_GBPS = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Job:
         """The rate of a link: as asked, else that of its plan, else 100 Gbit/s."""
         if asked is not None:
             return asked
-        return self.plan.rate_gbps if self.plan else USUAL_RATE_GBPS
+        return self.plan.rate_gbps if self.plan else DEFAULT_RATE_GBPS
 
     def draw_heat_map(self, path: str | Path) -> None:
         """Who sends how much to whom. Raises `WorkloadError` without matplotlib, `OSError`."""
@@ -101,8 +101,8 @@ def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> J
     plan = None if is_named(strategy) else read_plan(strategy)
     if plan:
         choice = _as_planned(choice, plan, strategy)
-    choice = replace(choice, device=choice.device or USUAL_DEVICE)
-    servers = nodes or (plan.topology.nodes if plan else USUAL_NODES)
+    choice = replace(choice, device=choice.device or DEFAULT_DEVICE)
+    servers = nodes or (plan.topology.nodes if plan else DEFAULT_NODES)
     workload = choice.workload(servers)
     cluster = choice.cluster(servers)
     spread = (

@@ -82,7 +82,7 @@ def write_trace(done: Execution, folder: str | Path) -> tuple[Path, ...]:
 
 
 def draw_timeline(done: Execution, path: str | Path, title: str) -> None:
-    """The time line as a picture. Raises `WorkloadError` without matplotlib, `OSError`."""
+    """The time line as a plot. Raises `WorkloadError` without matplotlib, `OSError`."""
     from sim.models.network import timeline
 
     try:

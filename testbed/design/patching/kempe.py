@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 Edge = tuple[int, int]
 
-#: Moves per edge before the attempt ends; circulants of up to 40 nodes need fewer than 4.
+#: Resharding per edge before the attempt ends; circulants of up to 40 nodes need fewer than 4.
 MOVES_PER_EDGE = 100
 
 

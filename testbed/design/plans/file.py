@@ -32,7 +32,7 @@ FORMAT = "lightbed-plan/1"
 class Plan:
     """What was decided. Node i of topology and strategy is `hosts[i]`; without hosts, host i of any lab that fits.
 
-    `operators` are the names that the strategy's layouts are for. `predicted` are figures by name (`iteration_ms`,
+    `operators` are the names that the strategy's shardings are for. `predicted` are figures by name (`iteration_ms`,
     `bandwidth_tax`, ...), `why` sentences, `search` what finds the same plan again (seed, steps, chains).
     """
 
@@ -104,8 +104,8 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "strategy": {
             "microbatches": plan.strategy.microbatches,
             "operators": [
-                {"name": name, "way": layout.way, "grid": [list(row) for row in layout.grid]}
-                for name, layout in zip(plan.operators, plan.strategy.layouts, strict=True)
+                {"name": name, "way": sharding.way, "grid": [list(row) for row in sharding.grid]}
+                for name, sharding in zip(plan.operators, plan.strategy.shardings, strict=True)
             ],
         },
         "search": dict(plan.search),

@@ -50,7 +50,7 @@ def ends(link: Link) -> Edge:
     return link.source.node, link.target.node
 
 
-def exchange(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
+def swap_edges(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
     """The links of a wiring without the dead NICs that restores as many of their ring links as it can.
 
     What still works is never traded away. None when nothing can be restored.
@@ -175,5 +175,5 @@ class _Board:
         return board
 
     def newly_silent(self, lit: Collection[Nic]) -> bool:
-        """Whether a NIC that sends, and was lit, has lost its light by the exchange."""
+        """Whether a NIC that sends, and was lit, has lost its light by the edge swap."""
         return any(nic in lit and nic not in self.into for nic in self.out)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.model import Link, Nic, Routes, Topology, Wiring
-from testbed.design.repair.edge_swap import Losses, ends, exchange, restored
+from testbed.design.repair.edge_swap import Losses, ends, restored, swap_edges
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.strides import directed_strides
 from testbed.errors import TopologyError
@@ -50,7 +50,7 @@ class Repair:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CurrentLinks:
     """Links that are patched, and those of them that carry data: not all of a wiring's, say after an earlier repair."""
 
     held: frozenset[Link]
@@ -64,34 +64,34 @@ def plan_repair(
     *,
     planes: int = 1,
     lost: Collection[Link] | None = None,
-    standing: Standing | None = None,
+    current: CurrentLinks | None = None,
 ) -> Repair:
     """A repair for NICs whose fibre is lost; they are not used until it is replaced.
 
     `spare_pairs` are pairs of nodes whose links may be given up (bought for pairs: `Finding.links_of`
     and fillers), the least missed first. With `planes` above 1, interface i meets switch i only: the
-    link is restored in another plane by exchanging the ends of links that may be given up. `lost` are the
+    link is restored in another plane by swapping the ends of links that may be given up. `lost` are the
     links of the wiring that its dead NICs take with them, all of theirs unless given: a cut transmit fibre, say,
     darkens a far receiver and with it the NIC's own sending, while the dead NIC hears on. Detours lead over what
-    is `standing`; unless given, that is the wiring without the lost links.
+    is `current`; unless given, that is the wiring without the lost links.
     Raises `TopologyError` when a NIC has no link, or a node is cut off and no other NIC can join it again.
     """
     gone = frozenset(_links_of(wiring, dead) if lost is None else lost)
-    standing = standing or Standing(frozenset(wiring.links), frozenset(wiring.links) - gone)
+    current = current or CurrentLinks(frozenset(wiring.links), frozenset(wiring.links) - gone)
     rank = {edge: place for place, pair in enumerate(spare_pairs) for edge in _ways(wiring, pair)}
     losses = Losses(frozenset(dead), gone, rank, planes)
-    running = _with_links(wiring, standing.carrying)
-    links = exchange(wiring, losses)
-    if links is not None and _trades(wiring, losses, standing, links):
+    running = _with_links(wiring, current.carrying)
+    links = swap_edges(wiring, losses)
+    if links is not None and _trades(wiring, losses, current, links):
         links = None
     repatched = running if links is None else _with_links(wiring, links)
     detours = tuple(
-        _detour(link, running, repatched, rank) for link in wiring.links if link not in standing.carrying
+        _detour(link, running, repatched, rank) for link in wiring.links if link not in current.carrying
     )
     if links is None:
         return Repair(detours, running, running, (), (), False, _why_not(losses))
     remove = tuple(link for link in running.links if link not in links)
-    make = tuple(link for link in links if link not in standing.held)
+    make = tuple(link for link in links if link not in current.held)
     why = _why(losses.ring_links.total(), restored(wiring, losses, links).total())
     return Repair(detours, running, repatched, remove, make, True, why)
 
@@ -135,10 +135,10 @@ def _ways(wiring: Wiring, pair: Edge) -> tuple[Edge, ...]:
     return (pair,) if wiring.simplex else (pair, pair[::-1])
 
 
-def _trades(wiring: Wiring, losses: Losses, standing: Standing, links: Iterable[Link]) -> bool:
-    """Whether ring links that stand, say from an earlier repair, would be lost by an exchange."""
+def _trades(wiring: Wiring, losses: Losses, current: CurrentLinks, links: Iterable[Link]) -> bool:
+    """Whether ring links that stand, say from an earlier repair, would be lost by an edge swap."""
     rings = Counter(ends(link) for link in wiring.links if not losses.may_go(link))
-    worked = rings & Counter(map(ends, standing.carrying))
+    worked = rings & Counter(map(ends, current.carrying))
     return not worked <= Counter(map(ends, links))
 
 

@@ -1,4 +1,4 @@
-"""What a picture shows, as data: panels of lines, bars or steps. `drawing` makes the file."""
+"""What a plot shows, as data: panels of lines, bars or steps. `drawing` makes the file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class Plot:
     """Panels side by side, at most `wide` in a row."""
 
     title: str

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.search.paths import Paths
-from testbed.design.search.problem import Setting
+from testbed.design.search.problem import Problem
 from testbed.design.search.program import Computing, Program, Sending, Summing, Work
 from testbed.design.workloads.iteration.traffic_model import Group
 
@@ -45,12 +45,12 @@ class _Rows(NamedTuple):
 class Costs:
     """Costs of programs on one topology; what each piece of work puts on its links is remembered."""
 
-    def __init__(self, setting: Setting, paths: Paths) -> None:
+    def __init__(self, problem: Problem, paths: Paths) -> None:
         self._paths = paths
-        self._latency = setting.latency
-        self._cluster = setting.cluster
-        self._packet_s = setting.latency.packet_bytes * 8 / (setting.rate_gbps * 1e9)
-        if setting.latency.packet_bytes == 1:  # fluid: nothing is stored before it is forwarded
+        self._latency = problem.latency
+        self._cluster = problem.cluster
+        self._packet_s = problem.latency.packet_bytes * 8 / (problem.rate_gbps * 1e9)
+        if problem.latency.packet_bytes == 1:  # fluid: nothing is stored before it is forwarded
             self._packet_s = 0.0
         self._rows: dict[tuple[Work, int], _Rows] = {}
 

@@ -12,7 +12,7 @@ from testbed.errors import SearchError
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Problem:
     """A workload on the servers of a cluster, each with `degree` links of `rate_gbps`.
 
     `microbatches` are those of every strategy that is tried. Raises `SearchError` for a rate that is none,

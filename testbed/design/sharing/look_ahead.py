@@ -47,7 +47,7 @@ class LookAhead:
     flip: tuple[Nic, ...]
     after: TwoPlanes
 
-    def dark_s(self, flip_s: float) -> float:
+    def outage_s(self, flip_s: float) -> float:
         """How long the job's interfaces are dark: they flip all at once."""
         return flip_s if self.flip else 0.0
 
@@ -56,7 +56,7 @@ class LookAhead:
 
         24 duplex circuits of a panel at 60 s each are 24 minutes; the flip takes 10 ms.
         """
-        return max((len(self.remove) + len(self.make)) * circuit_s - self.dark_s(flip_s), 0.0)
+        return max((len(self.remove) + len(self.make)) * circuit_s - self.outage_s(flip_s), 0.0)
 
 
 def start(wiring: Wiring) -> TwoPlanes:

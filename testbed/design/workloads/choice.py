@@ -14,7 +14,7 @@ from testbed.design.workloads.roofline import DEVICES, Cluster
 from testbed.errors import WorkloadError
 
 FILE_SUFFIXES = (".onnx",)
-USUAL_DEVICE = "a100"
+DEFAULT_DEVICE = "a100"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class WorkloadChoice:
 
     def cluster(self, nodes: int) -> Cluster:
         """Servers of the device that was chosen. Raises `WorkloadError` for an unknown one, `OSError`."""
-        device = self.device or USUAL_DEVICE
+        device = self.device or DEFAULT_DEVICE
         if device not in DEVICES:
             raise WorkloadError(f"no device {device!r}: there are {', '.join(DEVICES)}")
         profile = read_profile(self.profile) if self.profile else None

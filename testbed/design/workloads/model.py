@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from testbed.errors import WorkloadError
 
 Way = Literal["data", "tensor", "place", "expert"]
-"""How an operator may be spread: see `layout.Layout`."""
+"""How an operator may be spread: see `sharding.Sharding`."""
 
 Edge = tuple[int, int]
 """Producer and consumer, by place among the operators."""

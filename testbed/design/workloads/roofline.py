@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from testbed.design.workloads.model import CUT_BY_HEADS, READ_BY_ROWS, Operator, Workload, is_whole
 from testbed.design.workloads.profile import Profile
 from testbed.design.workloads.sharding.resharding import row_samples
-from testbed.design.workloads.sharding.sharding import Layout, Strategy
+from testbed.design.workloads.sharding.sharding import Sharding, Strategy
 from testbed.errors import OutOfMemory, WorkloadError
 
 Floats = NDArray[np.float64]
@@ -139,23 +139,23 @@ def memory_use(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floa
 def _memories(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floats:
     """Bytes of each operator on each server, (operators, nodes)."""
     rows = [
-        operator_memory(operator, layout, workload.batch, cluster.nodes, training=workload.training)
-        for operator, layout in zip(workload.operators, strategy.layouts, strict=True)
+        operator_memory(operator, sharding, workload.batch, cluster.nodes, training=workload.training)
+        for operator, sharding in zip(workload.operators, strategy.shardings, strict=True)
     ]
     return np.array(rows).reshape(-1, cluster.nodes)
 
 
 @lru_cache(maxsize=1 << 14)
 def operator_memory(
-    operator: Operator, layout: Layout, batch: int, nodes: int, *, training: bool = True
+    operator: Operator, sharding: Sharding, batch: int, nodes: int, *, training: bool = True
 ) -> Floats:
     """Bytes that one operator takes on each server, (nodes,); do not write to it."""
-    servers, samples = np.array(layout.servers), row_samples(layout, batch)
-    cuts_outputs = layout.way in ("place", "expert") or operator.kind == CUT_BY_HEADS
-    outputs = operator.output_bytes * operator.routed * samples / (layout.shards if cuts_outputs else 1)
+    servers, samples = np.array(sharding.servers), row_samples(sharding, batch)
+    cuts_outputs = sharding.way in ("place", "expert") or operator.kind == CUT_BY_HEADS
+    outputs = operator.output_bytes * operator.routed * samples / (sharding.shards if cuts_outputs else 1)
     kept = training or operator.kind == CUT_BY_HEADS
     use = np.zeros(nodes)
-    use[servers] = (operator.parameter_bytes + operator.state_bytes) / layout.shards + kept * outputs
+    use[servers] = (operator.parameter_bytes + operator.state_bytes) / sharding.shards + kept * outputs
     use.flags.writeable = False
     return use
 

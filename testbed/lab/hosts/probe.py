@@ -28,7 +28,7 @@ class Frame(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class NicHearing:
+class NicReport:
     """What one NIC found: whether it has carrier, how many frames it could send, whom it heard."""
 
     carrier: bool
@@ -37,14 +37,14 @@ class NicHearing:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ProbeReport:
     """One probe of a whole lab: by (host, NIC), what was heard in `epoch`."""
 
     epoch: int
-    nics: Mapping[tuple[str, str], NicHearing]
+    nics: Mapping[tuple[str, str], NicReport]
 
 
-def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) -> Heard:
+def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) -> ProbeReport:
     """Run the probe on all hosts at once: nobody speaks before all listen, nobody stops before all spoke.
 
     `window_s` is how long hosts listen on after the last one has spoken. Raises `HostError` naming the hosts
@@ -61,7 +61,7 @@ def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) ->
             pass  # nobody says anything now; a host that ends is missed below
         launch.close_input()
         reports = _collect(launch, "heard", set(commands))
-    return Heard(epoch, _hearings(reports))
+    return ProbeReport(epoch, _nic_reports(reports))
 
 
 def _command(host: LabHost, path: str, epoch: int) -> str:
@@ -105,9 +105,9 @@ def _silence(launch: Launch, event: str, silent: list[str]) -> str:
     return f"{what}; it needs root, Python 3 and the NICs of the lab file"
 
 
-def _hearings(reports: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], NicHearing]:
+def _nic_reports(reports: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], NicReport]:
     return {
-        (host, nic): NicHearing(
+        (host, nic): NicReport(
             bool(found["carrier"]), int(found["sent"]), tuple(Frame(*frame) for frame in found["frames"])
         )
         for host, report in reports.items()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from testbed.lab.simulated.wiring_document import HostsMode
 
 HostsChoice = Literal["kernel", "model", "auto"]
-StandingHosts = Literal["real", "kernel", "model"]
+HostsInUse = Literal["real", "kernel", "model"]
 
 
 @dataclass(slots=True)
@@ -162,7 +162,7 @@ def candidate_subnets(own: IPv4Network, mode: HostsMode, *, move: bool) -> Itera
         yield from (subnet for subnet in first.subnets(new_prefix=prefix) if subnet != own)
 
 
-def hosts_of(lab: Lab, hosts: HostsChoice = "auto") -> StandingHosts:
+def hosts_of(lab: Lab, hosts: HostsChoice = "auto") -> HostsInUse:
     """What the hosts of a lab that is up are: `real`, or of a simulated one `kernel` or only modelled.
 
     `auto` goes by the addresses: modelled labs live on the loopback network, and nothing else does.

@@ -173,7 +173,7 @@ def _gain_tile(gain: RingGain) -> Markup:
 
 
 def _cost_tiles(repatch: Repatch) -> list[Markup]:
-    dark, dark_unit = seconds_text(repatch.dark_s).split(" ", 1)
+    dark, dark_unit = seconds_text(repatch.outage_s).split(" ", 1)
     tiles = [_tile("Dark time of the re-patch", dark, dark_unit, f"{repatch.circuits_moved} circuits moved")]
     if repatch.stall_s is not None:
         stall, stall_unit = seconds_text(repatch.stall_s).split(" ", 1)
@@ -264,7 +264,7 @@ def _topology_figure(topology: StoredTopology, names: Sequence[str], key: str) -
 def _repatch_section(stored: StoredRun, repatch: Repatch) -> Markup:
     costs = [
         ("Circuits moved", str(repatch.circuits_moved)),
-        ("Dark time, the switch’s own", seconds_text(repatch.dark_s)),
+        ("Dark time, the switch’s own", seconds_text(repatch.outage_s)),
         ("Whole change, until routes stood again", seconds_text(repatch.total_s)),
         ("Longest gap of a TCP stream across it", seconds_text(repatch.stall_s)),
         ("Usual gap of that stream", seconds_text(repatch.usual_gap_s)),

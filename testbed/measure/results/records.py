@@ -123,7 +123,7 @@ class Comparison:
 class Repatch:
     """A change of topology: from which to which, why the workload needs it, what it cost, what it gave.
 
-    `dark_s` is the switch's own time, `total_s` from the first read until routes stood again,
+    `outage_s` is the switch's own time, `total_s` from the first read until routes stood again,
     `stall_s` the longest gap of a TCP stream across the change and `usual_gap_s` its median gap
     (None where no stream was running).
     """
@@ -132,7 +132,7 @@ class Repatch:
     target: str
     reason: str
     circuits_moved: int
-    dark_s: float
+    outage_s: float
     total_s: float
     stall_s: float | None = None
     usual_gap_s: float | None = None

@@ -14,11 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-import sqlalchemy as sa
-
+from lightbed.errors import with_former_keys
 from testbed.measure.model import NicBytes, Timing
-from testbed.measure.results import database
-from testbed.measure.results.database import Database
+from testbed.measure.results.database import Database, phases, topologies
 from testbed.measure.results.parquet import lightbed_version, write_rows
 from testbed.measure.results.records import REPATCH, Json, Repatch, StoredCircuit, StoredTopology
 from testbed.measure.results.redaction import redact_document
@@ -58,12 +56,7 @@ class Run:
 
     def add_environment(self, name: str, value: Json) -> None:
         """Keep one fact of the environment (versions, seeds, kernel settings); the last one said counts."""
-        with self._database.writing() as connection:
-            connection.execute(
-                database.environment.insert()
-                .prefix_with("OR REPLACE")
-                .values(run=self.run_id, name=name, value=value)
-            )
+        self._database.set_environment(self.run_id, name, value)
 
     def add_versions(self, versions: Mapping[str, str]) -> None:
         """Keep what ran on the hosts beside our own versions."""
@@ -71,7 +64,7 @@ class Run:
 
     def add_topology(self, topology: StoredTopology) -> None:
         """Keep a topology, in the order it was used."""
-        self._append(database.topologies, topology=asdict(topology))
+        self._database.append(topologies, self.run_id, topology=asdict(topology))
 
     def add_circuits(self, topology: str, rows: Iterable[StoredCircuit]) -> None:
         """Keep the circuits that carry the topology of that name."""
@@ -80,12 +73,12 @@ class Run:
             for ordinal, row in enumerate(rows)
         ]
         if values:
-            with self._database.writing() as connection:
-                connection.execute(database.circuits.insert(), values)
+            self._database.insert_circuits(values)
 
     def add_phase(self, name: str, data: Mapping[str, Json]) -> None:
         """Keep the figures of something that happened: a name and JSON with units in its keys."""
-        self._append(database.phases, name=name, at=datetime.now(UTC).isoformat(), data=data)
+        now, kept = datetime.now(UTC).isoformat(), with_former_keys(dict(data))
+        self._database.append(phases, self.run_id, name=name, at=now, data=kept)
 
     def add_repatch(self, repatch: Repatch) -> None:
         """Keep a change of topology; the report gives it a section of its own."""
@@ -121,19 +114,10 @@ class Run:
         """Say how the run ended and let go of its lock; the first word counts."""
         if self._lock is None:
             return
-        with self._database.writing() as connection:
-            connection.execute(
-                database.runs.update()
-                .where(database.runs.c.id == self.run_id)
-                .values(status=status, error=error, finished=datetime.now(UTC).isoformat())
-            )
+        now = datetime.now(UTC).isoformat()
+        self._database.finish_run(self.run_id, status=status, error=error, finished=now)
         os.close(self._lock)
         self._lock = None
-
-    def _append(self, table: sa.Table, **values: object) -> None:
-        ordinal = sa.select(sa.func.count()).where(table.c.run == self.run_id).scalar_subquery()
-        with self._database.writing() as connection:
-            connection.execute(table.insert().values(run=self.run_id, ordinal=ordinal, **values))
 
 
 def own_versions() -> dict[str, str]:

@@ -20,13 +20,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
 
-import sqlalchemy as sa
-
+from lightbed.errors import FORMER_KEYS
 from testbed.errors import ResultsError
 from testbed.lab.model import Lab
 from testbed.measure.model import NicBytes, Timing
-from testbed.measure.results import database
-from testbed.measure.results.database import Database
+from testbed.measure.results.database import Database, Row
 from testbed.measure.results.parquet import read_rows
 from testbed.measure.results.records import (
     LabInfo,
@@ -40,6 +38,8 @@ from testbed.measure.results.redaction import redact_arguments
 from testbed.measure.results.run import Run, is_locked, own_versions, take_lock
 
 DATABASE = "lightbed.sqlite"
+
+_NAMES_NOW = {former: name for name, former in FORMER_KEYS.items()}
 
 
 class RunStore:
@@ -76,18 +76,15 @@ class RunStore:
         started, directory = self._new_directory()
         lock = take_lock(directory)
         run = Run(self._database, directory, simulated=simulated, lock=lock)
-        with self._database.writing() as connection:
-            connection.execute(
-                database.runs.insert().values(
-                    id=run.run_id,
-                    lab=info.name,
-                    lab_info=asdict(info),
-                    status="running",
-                    started=started.isoformat(),
-                    simulated=simulated,
-                    hosts=hosts,
-                )
-            )
+        self._database.insert_run(
+            id=run.run_id,
+            lab=info.name,
+            lab_info=asdict(info),
+            status="running",
+            started=started.isoformat(),
+            simulated=simulated,
+            hosts=hosts,
+        )
         run.add_environment("seeds", dict(seeds))
         run.add_environment("arguments", redact_arguments(sys.argv if arguments is None else arguments))
         run.add_environment("versions", own_versions())
@@ -95,45 +92,27 @@ class RunStore:
         return run
 
     def list_runs(self) -> tuple[RunSummary, ...]:
-        """All runs, the newest first; none when there is no database yet, or only a journal in it."""
-        if not self._database.holds_runs():
-            return ()
-        with self._database.reading() as connection:
-            rows = connection.execute(database.runs.select().order_by(database.runs.c.id.desc())).all()
-        return tuple(self._summary(row) for row in rows)
+        """Return all runs, the newest first; none when there is no database yet, or only a journal in it."""
+        return tuple(self._summary(row) for row in self._database.all_runs())
 
     def load(self, run_id: str) -> StoredRun:
         """Everything of one run, named by its id, by the unambiguous beginning of it, or by `last`."""
         summary = self._find(run_id)
-        of_run = summary.run_id
-        with self._database.reading() as connection:
-            info = connection.scalar(sa.select(database.runs.c.lab_info).where(database.runs.c.id == of_run))
-            environment = _select(connection, database.environment, of_run, database.environment.c.name)
-            topologies = _select(connection, database.topologies, of_run, database.topologies.c.ordinal)
-            as_added: sa.ColumnElement[object] = sa.literal_column("rowid")
-            circuits = _select(connection, database.circuits, of_run, as_added)
-            phases = _select(connection, database.phases, of_run, database.phases.c.ordinal)
+        rows = self._database.of_run(summary.run_id)
         return StoredRun(
             summary=summary,
-            lab=_lab_info(cast("Mapping[str, object]", info)),
-            environment={row.name: row.value for row in environment},
-            topologies=tuple(_topology(row.topology) for row in topologies),
-            circuits=_circuits_by_topology(circuits),
-            phases=tuple(StoredPhase(row.name, datetime.fromisoformat(row.at), row.data) for row in phases),
+            lab=_lab_info(rows.lab_info),
+            environment={row.name: row.value for row in rows.environment},
+            topologies=tuple(_topology(row.topology) for row in rows.topologies),
+            circuits=_circuits_by_topology(rows.circuits),
+            phases=tuple(map(_phase, rows.phases)),
             timings=read_rows(summary.directory / "timings.parquet", Timing),
             nic_bytes=read_rows(summary.directory / "nic_bytes.parquet", NicBytes),
         )
 
     def phases_of(self, lab: str, name: str) -> tuple[StoredPhase, ...]:
-        """What all runs on a lab kept under one name, the newest first."""
-        if not self._database.holds_runs():
-            return ()
-        runs, phases = database.runs, database.phases
-        asked = sa.select(phases).join(runs, runs.c.id == phases.c.run)
-        asked = asked.where(runs.c.lab == lab, phases.c.name == name).order_by(phases.c.at.desc())
-        with self._database.reading() as connection:
-            rows = connection.execute(asked).all()
-        return tuple(StoredPhase(row.name, datetime.fromisoformat(row.at), row.data) for row in rows)
+        """Return what all runs on a lab kept under one name, the newest first."""
+        return tuple(map(_phase, self._database.phases_of(lab, name)))
 
     def _find(self, run_id: str) -> RunSummary:
         runs = self.list_runs()
@@ -145,7 +124,7 @@ class RunStore:
         names = ", ".join(run.run_id for run in (found or runs)[:5]) or "none"
         raise ResultsError(f"{what} in {self.path}; it holds: {names}. List all with `testbed runs`")
 
-    def _summary(self, row: sa.Row[tuple[object, ...]]) -> RunSummary:
+    def _summary(self, row: Row) -> RunSummary:
         directory = self.path / row.id
         interrupted = row.status == "running" and not is_locked(directory)
         return RunSummary(
@@ -173,15 +152,15 @@ class RunStore:
                 return started, directory
 
 
-def _select(
-    connection: sa.Connection, table: sa.Table, run_id: str, *order: sa.ColumnElement[object]
-) -> Sequence[sa.Row[tuple[object, ...]]]:
-    return connection.execute(table.select().where(table.c.run == run_id).order_by(*order)).all()
-
-
 def _lab_info(data: Mapping[str, object]) -> LabInfo:
     lists = {name: tuple(cast("Sequence[object]", data[name])) for name in ("host_names", "nics", "switches")}
     return LabInfo(**{**data, **lists})  # type: ignore[arg-type]
+
+
+def _phase(row: Row) -> StoredPhase:
+    """Return a phase with its figures by the names of today, also where an earlier release wrote it."""
+    data = {_NAMES_NOW.get(key, key): value for key, value in row.data.items()}
+    return StoredPhase(row.name, datetime.fromisoformat(row.at), data)
 
 
 def _topology(data: Mapping[str, object]) -> StoredTopology:
@@ -191,7 +170,7 @@ def _topology(data: Mapping[str, object]) -> StoredTopology:
 
 
 def _circuits_by_topology(
-    rows: Sequence[sa.Row[tuple[object, ...]]],
+    rows: Sequence[Row],
 ) -> Mapping[str, tuple[StoredCircuit, ...]]:
     found: dict[str, list[StoredCircuit]] = {}
     for row in rows:

@@ -80,7 +80,7 @@ def test_whatever_fibre_is_lost_data_goes_on_and_rings_are_restored(planes, simp
 
 
 @pytest.mark.parametrize("simplex", [False, True], ids=["duplex", "one-way"])
-def test_two_fibres_at_once_are_mended_together(simplex):
+def test_two_fibres_at_once_are_repaired_together(simplex):
     seen = Counter()
     for seed in range(30):
         wiring, spare = a_lab(seed, simplex=simplex)
@@ -260,7 +260,7 @@ def test_the_next_job_is_patched_on_the_idle_plane_and_flipped_to():
     assert (ahead.onto_second, len(ahead.make), ahead.remove, len(ahead.flip)) == (True, 48, (), 48)
     assert planes.lit() == set(first.links)
     assert ahead.after.lit() == set(second.links)
-    assert ahead.dark_s(0.01) == 0.01
+    assert ahead.outage_s(0.01) == 0.01
     assert ahead.hidden_s(circuit_s=30.0, flip_s=0.01) == pytest.approx(48 * 30 - 0.01)
     back = look_ahead(ahead.after, first)  # its circuits are still there
     assert (back.onto_second, back.make, back.remove) == (False, (), ())

@@ -16,7 +16,7 @@ skip_without("pydantic")
 
 from testbed.errors import HostError
 from testbed.lab.hosts.fleet import Completed
-from testbed.lab.hosts.probe import Frame, NicHearing, probe_links
+from testbed.lab.hosts.probe import Frame, NicReport, probe_links
 from testbed.lab.hosts.reachability import ping_all
 from testbed.lab.inventory import parse_lab
 from testbed.node import ping, probe
@@ -130,8 +130,8 @@ def test_nobody_speaks_before_all_listen_and_nobody_stops_before_all_spoke(lab):
     assert fleet.said == ["go\n"]
     assert result.epoch == 7
     assert result.nics == {
-        ("a", "nic1"): NicHearing(False, 3, ()),
-        ("b", "nic1"): NicHearing(True, 3, (Frame("a", "nic1", 7),)),
+        ("a", "nic1"): NicReport(False, 3, ()),
+        ("b", "nic1"): NicReport(True, 3, (Frame("a", "nic1", 7),)),
     }
     assert fleet.commands["a"].endswith(" -IS private/probe.py --host a --epoch 7 nic1")
 

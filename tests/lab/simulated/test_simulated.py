@@ -181,7 +181,7 @@ def test_two_modelled_labs_at_once_have_networks_of_their_own(lab):
 
 
 @pytest.mark.process
-def test_a_subnet_in_use_is_refused_with_a_cure_and_moved_when_allowed(lab):
+def test_a_subnet_in_use_is_refused_with_a_hint_and_moved_when_allowed(lab):
     with start_lab(lab, hosts="model") as one:
         with pytest.raises(LabStartError, match=f"did not start: .*{one.lab.management}.*; ."):
             start_lab(one.lab, hosts="model")

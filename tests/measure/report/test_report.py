@@ -106,7 +106,7 @@ def fabricated(*, simulated: bool = True, hosts: str = "kernel", status: str = "
         target=groups.name,
         reason="The workload reduces in groups of four hosts, which lie three apart.",
         circuits_moved=48,
-        dark_s=0.0213,
+        outage_s=0.0213,
         total_s=0.61,
         stall_s=0.412,
         usual_gap_s=0.0009,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from testbed.design.reproductions.comparison import Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.jobs import Job, all_to_all_job, all_to_all_run, run
 from testbed.design.reproductions.topoopt.setup import Scale
@@ -95,7 +95,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     )
 
 
-def _draw(table: Table) -> Picture:
+def _draw(table: Table) -> Plot:
     panels = tuple(
         Panel(
             f"degree {degree:g}",
@@ -106,7 +106,7 @@ def _draw(table: Table) -> Picture:
         )
         for degree in table.values("degree")
     )
-    return Picture("DLRM with growing all-to-all, links of 100 Gbit/s", panels)
+    return Plot("DLRM with growing all-to-all, links of 100 Gbit/s", panels)
 
 
 FIGURE = Figure(12, "DLRM with growing all-to-all", _make, _compare, _draw)

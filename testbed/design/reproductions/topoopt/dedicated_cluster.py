@@ -9,7 +9,7 @@ from testbed.design.fabrics.choice import fabric_by_name
 from testbed.design.model import Topology
 from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.jobs import FABRICS, Job, job_of, run, run_on, servers
 from testbed.design.reproductions.topoopt.setup import Scale
@@ -132,7 +132,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     )
 
 
-def _draw(table: Table) -> Picture:
+def _draw(table: Table) -> Plot:
     degree = min(table.numbers("degree"))
     panels = tuple(
         Panel(
@@ -144,7 +144,7 @@ def _draw(table: Table) -> Picture:
         )
         for model in table.values("model")
     )
-    return Picture(f"Iteration time on a dedicated cluster, d = {degree:g}", panels)
+    return Plot(f"Iteration time on a dedicated cluster, d = {degree:g}", panels)
 
 
 FIGURE = Figure(11, "Models on a dedicated cluster", _make, _compare, _draw)

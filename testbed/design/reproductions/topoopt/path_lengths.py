@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sim.models.network.fabrics import Fabric
 from testbed.design.reproductions.comparison import NOTHING, Comparison
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
 from testbed.design.reproductions.topoopt.jobs import FABRICS, all_to_all_job
@@ -65,7 +65,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     )
 
 
-def _draw(table: Table) -> Picture:
+def _draw(table: Table) -> Plot:
     named = Table.of(
         ("fabric", "links", "share"),
         [
@@ -76,7 +76,7 @@ def _draw(table: Table) -> Picture:
     panel = Panel(
         "", "links of a path", "share of pairs", series_of(named, "fabric", "links", "share"), "steps"
     )
-    return Picture("Path lengths between servers", (panel,))
+    return Plot("Path lengths between servers", (panel,))
 
 
 FIGURE = Figure(14, "Path lengths", _make, _compare, _draw)

@@ -18,7 +18,7 @@ from sim.models.network.fluid import fluid_ring
 from testbed.design.fabrics.choice import equal_cost_fat_tree_gbps
 from testbed.design.reproductions.comparison import Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.plot import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.back_to_back import PlacedJob, back_to_back
 from testbed.design.reproductions.topoopt.jobs import ROUNDING, default_job, run
@@ -147,12 +147,12 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     )
 
 
-def _draw(table: Table) -> Picture:
+def _draw(table: Table) -> Plot:
     panels = tuple(
         Panel(title, "jobs of 16 servers", "iteration, ms", series_of(table, "fabric", "jobs", column))
         for title, column in (("mean", "mean_ms"), ("99th percentile", "p99_ms"))
     )
-    return Picture("Shared cluster of 432 servers", panels)
+    return Plot("Shared cluster of 432 servers", panels)
 
 
 FIGURE = Figure(16, "Shared cluster", _make, _compare, _draw)

@@ -1,6 +1,6 @@
 """Metropolis chains over strategies with topology search in the loop: TopoOpt's alternating optimisation, fused.
 
-As the released code does it: a random operator gets a random layout; a faster iteration is accepted, a slower one
+As the released code does it: a random operator gets a random sharding; a faster iteration is accepted, a slower one
 with probability exp(-alpha * difference in ms). When a strategy was accepted, or nothing changed for 50 steps, the
 topology is made anew for the present strategy, and accepted by the same rule with an alpha of its own. Every
 hundredth of the budget, at most every 1,000 steps, the chain returns to the best it has seen. Ours is that the
@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from testbed.design.search.chains.problem import Point, Problem
+from testbed.design.search.chains.objective import Objective, Point
 from testbed.errors import SearchError
 
 AlphaUnit = Literal["ms", "permille"]
@@ -62,12 +62,12 @@ class Rules:
         return max(1, min(1000, self.steps // 100))
 
 
-def unit_s(problem: Problem, rules: Rules) -> float:
+def unit_s(objective: Objective, rules: Rules) -> float:
     """The seconds that alphas are per."""
     if rules.per == "ms":
         return 1e-3
-    start = problem.start()
-    return problem.cost_s(start, start) * 1e-3
+    start = objective.start()
+    return objective.cost_s(start, start) * 1e-3
 
 
 class Visit(NamedTuple):
@@ -90,10 +90,10 @@ class ChainState:
     best: tuple[Visit, ...]
 
 
-def begin(problem: Problem, seed: int, number: int) -> ChainState:
+def begin(objective: Objective, seed: int, number: int) -> ChainState:
     """The state before the first step of chain `number`. Raises `SearchError` for a start that cannot be."""
-    start = problem.start()
-    at = Visit(problem.cost_s(start, start), start, start)
+    start = objective.start()
+    at = Visit(objective.cost_s(start, start), start, start)
     if not math.isfinite(at.cost_s):
         raise SearchError(
             "the strategy that the search would start from does not run: give more servers or memory"
@@ -102,14 +102,14 @@ def begin(problem: Problem, seed: int, number: int) -> ChainState:
     return ChainState(chance.bit_generator.state, 0, at, 0, 0, (at,))
 
 
-def advance(problem: Problem, rules: Rules, state: ChainState, steps: int) -> ChainState:
+def advance(objective: Objective, rules: Rules, state: ChainState, steps: int) -> ChainState:
     """The state so many steps later, or at the end of the chain when that comes first."""
     chance = np.random.default_rng()
     chance.bit_generator.state = state.chance
     steps = min(steps, rules.steps - state.step)
-    unit = unit_s(problem, rules) if steps > 0 else 0.0
+    unit = unit_s(objective, rules) if steps > 0 else 0.0
     for _ in range(steps):
-        state = _step(problem, rules, state, chance, unit)
+        state = _step(objective, rules, state, chance, unit)
     return replace(state, chance=chance.bit_generator.state)
 
 
@@ -133,20 +133,20 @@ def _rounded(visit: Visit) -> str:
 
 
 def _step(
-    problem: Problem, rules: Rules, state: ChainState, chance: np.random.Generator, unit: float
+    objective: Objective, rules: Rules, state: ChainState, chance: np.random.Generator, unit: float
 ) -> ChainState:
     at, best = state.at, state.best
     if state.step and state.step % rules.reset_every == 0:
         at = best[0]
-    point = problem.neighbour(at.point, chance)
-    moved = Visit(problem.cost_s(point, at.origin), point, at.origin)
+    point = objective.neighbour(at.point, chance)
+    moved = Visit(objective.cost_s(point, at.origin), point, at.origin)
     accepted = _accepts(at.cost_s, moved.cost_s, rules.alpha / unit, chance)
     unchanged = 0 if accepted else state.unchanged + 1
     if accepted:
         at = moved
         best = merge(best, at, rules.keep)
     if accepted or unchanged == rules.patience:
-        rewired = Visit(problem.cost_s(at.point, at.point), at.point, at.point)
+        rewired = Visit(objective.cost_s(at.point, at.point), at.point, at.point)
         unchanged = 0
         if _accepts(at.cost_s, rewired.cost_s, rules.topology_alpha / unit, chance):
             at = rewired

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sim.models.network.taskgraph import TaskGraphBuilder
-from testbed.design.workloads.sharding.resharding import Moves
+from testbed.design.workloads.sharding.resharding import Resharding
 
 Tasks = dict[int, list[int]]
 """Task numbers by server."""
 
 
-def send(builder: TaskGraphBuilder, moves: Moves, done: Tasks, ready: Tasks) -> None:
+def send(builder: TaskGraphBuilder, resharding: Resharding, done: Tasks, ready: Tasks) -> None:
     """Add to `ready` what has to happen before each target can go on."""
-    for source, target, size_bytes in zip(*(column.tolist() for column in moves), strict=True):
+    for source, target, size_bytes in zip(*(column.tolist() for column in resharding), strict=True):
         after = done[source]
         arrived = after if source == target else [builder.transfer(source, target, size_bytes, after=after)]
         ready.setdefault(target, []).extend(arrived)
 
 
-def exchange(builder: TaskGraphBuilder, moves: Moves, done: Tasks) -> Tasks:
+def exchange(builder: TaskGraphBuilder, resharding: Resharding, done: Tasks) -> Tasks:
     """All-to-all; each server goes on when all of its parts are there."""
-    done = settled(builder, {server: done.get(server, []) for server in set(moves.source.tolist())})
+    done = settled(builder, {server: done.get(server, []) for server in set(resharding.source.tolist())})
     ready: Tasks = {}
-    send(builder, moves, done, ready)
+    send(builder, resharding, done, ready)
     return settled(builder, ready)
 
 

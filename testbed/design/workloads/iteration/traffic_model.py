@@ -64,8 +64,8 @@ class Traffic:
 def traffic_of(graph: TaskGraph) -> Traffic:
     """The traffic of a task graph."""
     pairs = np.zeros((graph.nodes, graph.nodes))
-    moves = graph.kind == Kind.TRANSFER
-    np.add.at(pairs, (graph.source[moves], graph.target[moves]), graph.size_bytes[moves])
+    resharding = graph.kind == Kind.TRANSFER
+    np.add.at(pairs, (graph.source[resharding], graph.target[resharding]), graph.size_bytes[resharding])
     np.fill_diagonal(pairs, 0.0)
     allreduce: dict[Group, int] = {}
     for task in np.flatnonzero(graph.kind == Kind.ALLREDUCE):

@@ -1,4 +1,4 @@
-"""Where an operator runs: a grid of servers, replicas by shards; and a strategy, one layout an operator.
+"""Where an operator runs: a grid of servers, replicas by shards; and a strategy, one sharding an operator.
 
 | way | grid (replicas, shards) | parameters | samples | communication |
 |---|---|---|---|---|
@@ -26,7 +26,7 @@ Grid = tuple[Group, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Sharding:
     """`grid[r][s]` is the server that holds shard s of replica r. Hashable, so that costs can be remembered."""
 
     way: Way
@@ -34,8 +34,8 @@ class Layout:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Layouts are keys of every remembered cost; hashing 128 tuples each time would cost more than adding up.
-        # Only integers go in: the hash of a string differs between processes, and layouts travel between them.
+        # Shardings are keys of every remembered cost; hashing 128 tuples each time would cost more than adding up.
+        # Only integers go in: the hash of a string differs between processes, and shardings travel between them.
         object.__setattr__(self, "_hash", hash(self.grid))
 
     def __hash__(self) -> int:
@@ -59,28 +59,28 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One layout for each operator of a workload, and into how many microbatches an iteration is cut."""
+    """One sharding for each operator of a workload, and into how many microbatches an iteration is cut."""
 
-    layouts: tuple[Layout, ...]
+    shardings: tuple[Sharding, ...]
     microbatches: int = 1
 
-    def with_layout(self, place: int, layout: Layout) -> Strategy:
+    def with_sharding(self, place: int, sharding: Sharding) -> Strategy:
         """The same strategy, one operator laid out otherwise."""
-        changed = (*self.layouts[:place], layout, *self.layouts[place + 1 :])
+        changed = (*self.shardings[:place], sharding, *self.shardings[place + 1 :])
         return Strategy(changed, self.microbatches)
 
 
-def data_layout(servers: Sequence[int]) -> Layout:
+def data_sharding(servers: Sequence[int]) -> Sharding:
     """A replica on each server."""
-    return Layout("data", tuple((server,) for server in servers))
+    return Sharding("data", tuple((server,) for server in servers))
 
 
-def place_layout(servers: Sequence[int]) -> Layout:
+def place_sharding(servers: Sequence[int]) -> Sharding:
     """One copy, a slice of it on each server."""
-    return Layout("place", (tuple(servers),))
+    return Sharding("place", (tuple(servers),))
 
 
-def spaced_layout(way: Way, nodes: int, shards: int) -> Layout:
+def spaced_sharding(way: Way, nodes: int, shards: int) -> Sharding:
     """Replicas of `shards` evenly spaced servers {s, s + n/k, ...}, as rings of stride n/k join them.
 
     Raises `StrategyError` unless the shards divide the servers.
@@ -90,4 +90,8 @@ def spaced_layout(way: Way, nodes: int, shards: int) -> Layout:
             f"{shards} shards on {nodes} servers: the shards must divide the servers, both at least 1"
         )
     step = nodes // shards
-    return Layout(way, tuple(tuple(range(start, nodes, step)) for start in range(step)))
+    return Sharding(way, tuple(tuple(range(start, nodes, step)) for start in range(step)))
+
+
+# Former names, kept for one release.
+Layout, data_layout, place_layout, spaced_layout = Sharding, data_sharding, place_sharding, spaced_sharding

@@ -34,7 +34,7 @@ def pipeline_stages(
     """
     step_of = {place: step for step, places in enumerate(steps) for place in places}
     edges = sorted({(step_of[producer], step_of[consumer]) for producer, consumer in workload.edges})
-    stage_of = _visits([frozenset(strategy.layouts[places[0]].servers) for places in steps], edges)
+    stage_of = _visits([frozenset(strategy.shardings[places[0]].servers) for places in steps], edges)
     inside = {
         (a, b)
         for a, b in edges

@@ -9,7 +9,7 @@ import numpy as np
 
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.sharding.resharding import cut
-from testbed.design.workloads.sharding.sharding import Grid, Layout, Strategy
+from testbed.design.workloads.sharding.sharding import Grid, Sharding, Strategy
 
 
 def microbatch_samples(batch: int, microbatches: int) -> list[int]:
@@ -25,16 +25,16 @@ def trainable(workload: Workload) -> tuple[bool, ...]:
     return tuple(each and workload.training for each in needed)
 
 
-def replica_groups(layout: Layout) -> Grid:
+def replica_groups(sharding: Sharding) -> Grid:
     """For each shard the servers that hold a copy of it: who sums its gradients."""
-    return tuple(zip(*layout.grid, strict=True))
+    return tuple(zip(*sharding.grid, strict=True))
 
 
-def shard_bytes(operator: Operator, layout: Layout) -> tuple[int, ...]:
+def shard_bytes(operator: Operator, sharding: Sharding) -> tuple[int, ...]:
     """Bytes of gradients that each group of `replica_groups` sums."""
-    if layout.replicas == 1:
-        return (0,) * layout.shards
-    return tuple(np.diff(cut(operator.gradient_bytes, layout.shards)).tolist())
+    if sharding.replicas == 1:
+        return (0,) * sharding.shards
+    return tuple(np.diff(cut(operator.gradient_bytes, sharding.shards)).tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ def gradient_buckets(workload: Workload, strategy: Strategy, bucket_bytes: float
     opened: dict[Grid, Bucket] = {}
     buckets = []
     for place in reversed(range(len(workload.operators))):
-        layout = strategy.layouts[place]
-        sizes, groups = shard_bytes(workload.operators[place], layout), replica_groups(layout)
+        sharding = strategy.shardings[place]
+        sizes, groups = shard_bytes(workload.operators[place], sharding), replica_groups(sharding)
         if not any(sizes):
             continue
         bucket = opened.pop(groups, None)
@@ -78,7 +78,7 @@ def _joined(bucket: Bucket | None, place: int, sizes: tuple[int, ...], groups: G
 def fused_steps(
     workload: Workload, strategy: Strategy, buckets: Sequence[Bucket]
 ) -> tuple[tuple[int, ...], ...]:
-    """Neighbouring operators that run as one: same layout, one feeds only the other, which is fed by it alone.
+    """Neighbouring operators that run as one: same sharding, one feeds only the other, which is fed by it alone.
 
     Nothing is sent between them, and their gradients wait for each other anyway (one bucket, or none), so one task
     does what several would; the times differ only where another task that is ready would have run in between.
@@ -90,14 +90,14 @@ def fused_steps(
 
     def joins(first: int) -> bool:
         second = first + 1
-        layout = strategy.layouts[first]
+        sharding = strategy.shardings[first]
         alone = (first, second) in edges and fed_by.count(first) == 1 and feeds.count(second) == 1
         together = {bucket_of[place] for place in (first, second) if place in bucket_of}
         return (
             alone
-            and layout == strategy.layouts[second]
-            and layout.way in ("data", "tensor")
-            and not _sums_between(workload.operators[first], workload.operators[second], layout)
+            and sharding == strategy.shardings[second]
+            and sharding.way in ("data", "tensor")
+            and not _sums_between(workload.operators[first], workload.operators[second], sharding)
             and len(together) <= 1
         )
 
@@ -115,6 +115,6 @@ def single_steps(workload: Workload) -> tuple[tuple[int, ...], ...]:
     return tuple((place,) for place in range(len(workload.operators)))
 
 
-def _sums_between(first: Operator, second: Operator, layout: Layout) -> bool:
+def _sums_between(first: Operator, second: Operator, sharding: Sharding) -> bool:
     """Whether shards sum activations between the two, forward or backward."""
-    return layout.shards > 1 and bool(first.forward_reduce_bytes or second.backward_reduce_bytes)
+    return sharding.shards > 1 and bool(first.forward_reduce_bytes or second.backward_reduce_bytes)

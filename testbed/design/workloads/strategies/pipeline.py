@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from testbed.design.workloads.model import Workload
-from testbed.design.workloads.sharding.sharding import Strategy, data_layout
+from testbed.design.workloads.sharding.sharding import Strategy, data_sharding
 from testbed.design.workloads.strategies.strategies import check_copies
 from testbed.errors import StrategyError
 
@@ -28,12 +28,12 @@ def pipeline_parallel(workload: Workload, nodes: int, stages: int, microbatches:
         )
     work = [operator.forward_flops + operator.backward_flops for operator in workload.operators]
     ends = _even_cuts(work, stages)
-    layouts = [
-        data_layout(range(stage, nodes, stages))
+    shardings = [
+        data_sharding(range(stage, nodes, stages))
         for stage in range(stages)
         for _ in range(ends[stage], ends[stage + 1])
     ]
-    return Strategy(tuple(layouts), microbatches)
+    return Strategy(tuple(shardings), microbatches)
 
 
 def _even_cuts(weights: Sequence[float], pieces: int) -> list[int]:

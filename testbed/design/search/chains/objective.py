@@ -7,10 +7,10 @@ from typing import Protocol
 import numpy as np
 
 Point = tuple[int, ...]
-"""A strategy as numbers: for each operator the place of its layout among the legal ones."""
+"""A strategy as numbers: for each operator the place of its sharding among the legal ones."""
 
 
-class Problem(Protocol):
+class Objective(Protocol):
     """Points with a cost on topologies. Everything follows from the arguments, so that a chain can be repeated.
 
     A topology is named by its *origin*: the point for whose traffic it was made.
@@ -27,7 +27,7 @@ class Problem(Protocol):
 
 
 class Recipe(Protocol):
-    """What a problem is made from, small enough to be sent to another process."""
+    """What an objective is made from, small enough to be sent to another process."""
 
-    def problem(self) -> Problem:
-        """The problem, with everything that is remembered still to be found out."""
+    def objective(self) -> Objective:
+        """The objective, with everything that is remembered still to be found out."""
