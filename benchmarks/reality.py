@@ -3,7 +3,7 @@
 Five topologies are brought into force one after the other. On each, every case runs three times in turn, some
 iterations back to back each time; what is measured is the median of the three. The flow simulator predicts the same
 iterations from the wiring, the installed routes and constants that were fixed beforehand
-(`testbed.design.collectives.prediction`). Hosts share the processors of one machine: run it when nothing else
+(`testbed.design.collectives.performance`). Hosts share the processors of one machine: run it when nothing else
 does. Cases in which the processors and not the links were full are marked `cpu_limited`.
 
 Needs root. Arguments name topologies (functions here) to leave out all others; each case is told as it is measured.
@@ -22,10 +22,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.design.collectives.prediction import (
+from testbed.design.collectives.performance import (
     NAMESPACE_HOSTS,
-    allreduce_graph,
-    exchange_graph,
     hosts_fabric,
     predicted_s,
 )
@@ -176,10 +174,7 @@ class Case:
 
 def prediction(made: Design, configuration: Configuration, size: int, iterations: int, rate: float) -> float:
     fabric = hosts_fabric(made.wiring, made.routes, rate)
-    if configuration.pairs:
-        graph = exchange_graph(NODES, configuration.pairs, size, iterations)
-    else:
-        graph = allreduce_graph(NODES, configuration.rings, size, iterations)
+    graph = configuration.collective.graph(NODES, configuration, size, iterations)
     return predicted_s(graph, fabric) / iterations
 
 

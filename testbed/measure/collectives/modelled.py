@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import platform
 
-from testbed.design.collectives.performance import Network, allreduce_time_s
-from testbed.design.collectives.prediction import NAMESPACE_HOSTS, exchange_graph, hosts_fabric, predicted_s
 from testbed.design.model import Routes, Wiring
 from testbed.lab.model import Lab
 from testbed.measure.collectives.ranks import Progress
-from testbed.measure.collectives.rows import limit_mbps, sent_share
-from testbed.measure.collectives.spec import CollectiveSpec, Configuration
+from testbed.measure.collectives.spec import CollectiveSpec
 from testbed.measure.model import CollectiveResult, Timing
 
 
@@ -21,14 +18,15 @@ def model_collectives(
     cases = [(configuration, size) for configuration in spec.configurations for size in configuration.sizes]
     timings = []
     for number, (configuration, size) in enumerate(cases, start=1):
-        time_us = _time_s(lab, wiring, routes, configuration, size) * 1e6
+        collective, link = configuration.collective, lab.link
+        time_us = collective.time_s(wiring, routes, configuration, size, link.rate_mbps, link.mtu) * 1e6
         algbw = size * 8 / time_us
         timings.append(
             Timing(
                 run_id=spec.run_id,
                 topology=spec.topology,
                 configuration=configuration.name,
-                collective=configuration.collective,
+                collective=collective.name,
                 ranks=configuration.ranks,
                 rings=configuration.rings_per_node,
                 size_bytes=size,
@@ -37,8 +35,8 @@ def model_collectives(
                 min_us=time_us,
                 max_us=time_us,
                 algbw_mbps=algbw,
-                busbw_mbps=algbw * sent_share(configuration),
-                limit_mbps=limit_mbps(wiring, routes, configuration, lab.link.rate_mbps),
+                busbw_mbps=algbw * collective.bus_factor(configuration.ranks),
+                limit_mbps=collective.limit_mbps(wiring, routes, configuration, link.rate_mbps),
                 wrong=0,
                 cpu_limited=False,
                 simulated=True,
@@ -49,10 +47,3 @@ def model_collectives(
         )
         on_progress(number, len(cases), f"{spec.topology}, {configuration.name}, {size} B (modelled)")
     return CollectiveResult(tuple(timings), (), {"host_python": f"model ({platform.python_version()})"})
-
-
-def _time_s(lab: Lab, wiring: Wiring, routes: Routes, configuration: Configuration, size_bytes: int) -> float:
-    if not configuration.pairs:
-        return allreduce_time_s(wiring, routes, configuration.rings, size_bytes, Network(lab.link.rate_mbps))
-    fabric = hosts_fabric(wiring, routes, lab.link.rate_mbps, mtu_bytes=lab.link.mtu)
-    return predicted_s(exchange_graph(wiring.nodes, configuration.pairs, size_bytes), fabric, NAMESPACE_HOSTS)

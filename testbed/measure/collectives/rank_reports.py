@@ -91,13 +91,13 @@ class Diagnosis:
         self,
         lab: Lab,
         wiring: Wiring,
-        said: RankReports,
+        reports: RankReports,
         completed: Mapping[str, Completed],
         deadline_s: float,
     ) -> None:
         self.lab = lab
         self.wiring = wiring
-        self.said = said
+        self.reports = reports
         self.completed = completed
         self.deadline_s = deadline_s
         self.nodes = {host.name: node for node, host in enumerate(lab.hosts)}
@@ -107,10 +107,10 @@ class Diagnosis:
 
         When the deadline was too short even for that, it is the timeout of `failure`.
         """
-        if self.said.deadline_passed:
+        if self.reports.deadline_passed:
             return self.failure()
-        missing = [host for host in self.nodes if host not in self.said.ready]
-        names = [host for host in missing if host in self.said.never_began] or missing
+        missing = [host for host in self.nodes if host not in self.reports.ready]
+        names = [host for host in missing if host in self.reports.never_began] or missing
         words = "; ".join(f"{self._rank(host)}: {self._last_words(host)}" for host in names[:NAMED_AT_MOST])
         what = f"{len(names)} of {len(self.nodes)} ranks did not get ready"
         hint = "Does the Python of these hosts have torch? `testbed doctor LAB` looks"
@@ -118,8 +118,10 @@ class Diagnosis:
 
     def failure(self) -> CollectiveError:
         """Not all ranks finished: a timeout with the links that are dark, or what the first rank to fail said."""
-        silent = [host for host in self.nodes if host not in self.said.guards and host not in self.completed]
-        if silent and self.said.guards:
+        silent = [
+            host for host in self.nodes if host not in self.reports.guards and host not in self.completed
+        ]
+        if silent and self.reports.guards:
             words = ", ".join(map(self._place, silent[:NAMED_AT_MOST])) + _more(silent)
             return CollectiveTimeout(
                 f"the AllReduce did not finish: {words} cannot be reached any more. Look at the management network "
@@ -129,9 +131,9 @@ class Diagnosis:
         if dark:
             words = "; ".join(dark[:NAMED_AT_MOST]) + _more(dark)
             return CollectiveTimeout(f"the AllReduce did not finish: {words}. {self._end()}")
-        if self.said.deadline_passed:
-            late = [host for host in self.nodes if host not in self.said.ready]
-            lost = late or [host for host in self.nodes if host not in self.said.done]
+        if self.reports.deadline_passed:
+            late = [host for host in self.nodes if host not in self.reports.ready]
+            lost = late or [host for host in self.nodes if host not in self.reports.done]
             words = ", ".join(map(self._place, lost[:NAMED_AT_MOST])) + _more(lost)
             return CollectiveTimeout(
                 f"the AllReduce did not finish within {self.deadline_s:g} s: {words} waited although every NIC has "
@@ -143,7 +145,7 @@ class Diagnosis:
         """Each rank that its guard saw without carrier on a NIC that a link should light."""
         into = self.wiring.link_into
         for node, host in enumerate(self.lab.hosts):
-            dark_nics = self.said.guards.get(host.name, {}).get("dark_nics", ())
+            dark_nics = self.reports.guards.get(host.name, {}).get("dark_nics", ())
             for index, nic in enumerate(host.nics):
                 link = into.get(Nic(node, index))
                 if link is not None and nic.name in dark_nics:
@@ -151,12 +153,12 @@ class Diagnosis:
 
     def _culprit(self) -> str:
         """The rank that failed first: who was killed says nothing, and makes the others fail."""
-        for host in self.said.killed:
-            return f"{self._place(host)} was ended by signal {-self.said.guards[host]['status']}"
-        for host, words in self.said.errors.items():
+        for host in self.reports.killed:
+            return f"{self._place(host)} was ended by signal {-self.reports.guards[host]['status']}"
+        for host, words in self.reports.errors.items():
             return f"{self._place(host)}: {words}"
-        silent = [host for host in self.nodes if host not in self.said.guards]
-        for host in (*self.said.given_up, *silent, *self.nodes):
+        silent = [host for host in self.nodes if host not in self.reports.guards]
+        for host in (*self.reports.given_up, *silent, *self.nodes):
             return f"{self._place(host)}: {self._last_words(host)}"
         raise AssertionError("a launch without ranks cannot fail")
 
@@ -164,7 +166,7 @@ class Diagnosis:
         return f"rank {self.nodes[host]} ({host})"
 
     def _place(self, host: str) -> str:
-        return f"rank {self.nodes[host]} ({host}, at {self.said.last_at.get(host, 'the start')})"
+        return f"rank {self.nodes[host]} ({host}, at {self.reports.last_at.get(host, 'the start')})"
 
     def _last_words(self, host: str) -> str:
         completed = self.completed.get(host)
@@ -183,7 +185,9 @@ class Diagnosis:
 
     def _unconfirmed(self) -> str:
         """Hosts that did not confirm the end of their rank; their guards end it at the deadline at the latest."""
-        silent = [host for host in self.nodes if host not in self.said.guards and host not in self.completed]
+        silent = [
+            host for host in self.nodes if host not in self.reports.guards and host not in self.completed
+        ]
         return f"; no word of that from {', '.join(silent)}" if silent else ""
 
 

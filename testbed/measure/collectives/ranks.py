@@ -71,7 +71,7 @@ class Ranks:
         self._folder = ""
         self._launch: Launch | None = None
         self._resources = ExitStack()
-        self._said = RankReports()
+        self._reports = RankReports()
 
     def __enter__(self) -> Self:
         return self
@@ -98,13 +98,13 @@ class Ranks:
         Raises what `run_collectives` raises; all ranks are ended then.
         """
         try:
-            said = self._measure(wiring, routes, spec, on_progress, on_row)
+            reports = self._measure(wiring, routes, spec, on_progress, on_row)
         except BaseException:
             self.close()
             raise
         if not self._kept:
             self.close()
-        return _result(self._lab, wiring, routes, spec, said)
+        return _result(self._lab, wiring, routes, spec, reports)
 
     def _measure(
         self,
@@ -115,32 +115,32 @@ class Ranks:
         on_row: Callable[[Timing], None],
     ) -> RankReports:
         ends_at = time.monotonic() + self._deadline_s + GRACE_S
-        launch, said = self._started()
-        ready = _await_ready(launch, said, self._hosts, min(ends_at, time.monotonic() + READY_TIMEOUT_S))
+        launch, reports = self._started()
+        ready = _await_ready(launch, reports, self._hosts, min(ends_at, time.monotonic() + READY_TIMEOUT_S))
         if ready:
             ends_at = time.monotonic() + self._deadline_s + GRACE_S if self._kept else ends_at
-            job = _job(self._lab, spec, said, self._deadline_s) | {"more": self._kept}
+            job = _job(self._lab, spec, reports, self._deadline_s) | {"more": self._kept}
             launch.send(json.dumps(job) + "\n")
-            for row in _follow(launch, said, spec, ends_at, on_progress, kept=self._kept):
+            for row in _follow(launch, reports, spec, ends_at, on_progress, kept=self._kept):
                 on_row(timing_of(self._lab, wiring, routes, spec, row))
-            if self._kept and said.done == self._hosts:
-                return said
+            if self._kept and reports.done == self._hosts:
+                return reports
         launch.close_input()
         completed = _completed(launch)
         for host, line in launch.lines(0):
-            said.take(host, line)
-        diagnosis = Diagnosis(self._lab, wiring, said, completed, self._deadline_s)
+            reports.take(host, line)
+        diagnosis = Diagnosis(self._lab, wiring, reports, completed, self._deadline_s)
         if not ready:
             raise diagnosis.not_ready()
-        if said.done != self._hosts:
+        if reports.done != self._hosts:
             raise diagnosis.failure()
-        return said
+        return reports
 
     def _started(self) -> tuple[Launch, RankReports]:
         """The ranks that are there, or new ones, and the reports of their next job."""
         if self._launch is not None and set(self._launch.running) == self._hosts:
-            self._said = RankReports(ready=self._said.ready_again)
-            return self._launch, self._said
+            self._reports = RankReports(ready=self._reports.ready_again)
+            return self._launch, self._reports
         self.close()
         if not self._folder:
             names = ("guard.py", "collective.py")
@@ -148,8 +148,8 @@ class Ranks:
             self._folder = self._fleet.put(programs)
         commands = {host.name: self._command(host, node) for node, host in enumerate(self._lab.hosts)}
         self._launch = self._resources.enter_context(self._fleet.start(commands))
-        self._said = RankReports()
-        return self._launch, self._said
+        self._reports = RankReports()
+        return self._launch, self._reports
 
     def _command(self, host: LabHost, node: int) -> str:
         nics = [word for nic in host.nics for word in ("--nic", nic.name)]
@@ -158,15 +158,15 @@ class Ranks:
         return shlex.join([*guard, *(["--renew"] if self._kept else []), *nics, "--", *rank])
 
 
-def _await_ready(launch: Launch, said: RankReports, hosts: set[str], until: float) -> bool:
+def _await_ready(launch: Launch, reports: RankReports, hosts: set[str], until: float) -> bool:
     """Whether all ranks got ready; False as soon as one has ended instead."""
-    if said.ready.keys() == hosts:
+    if reports.ready.keys() == hosts:
         return True
-    for _event in _events(launch, said, until):
-        if said.ready.keys() == hosts:
+    for _event in _events(launch, reports, until):
+        if reports.ready.keys() == hosts:
             return True
-        gone = said.guards.keys() | (hosts - set(launch.running))
-        said.never_began = gone - said.ready.keys()
+        gone = reports.guards.keys() | (hosts - set(launch.running))
+        reports.never_began = gone - reports.ready.keys()
         if gone:
             return False
     return False
@@ -174,7 +174,7 @@ def _await_ready(launch: Launch, said: RankReports, hosts: set[str], until: floa
 
 def _follow(
     launch: Launch,
-    said: RankReports,
+    reports: RankReports,
     spec: CollectiveSpec,
     until: float,
     on_progress: Progress,
@@ -185,26 +185,26 @@ def _follow(
 
     Hangs up as soon as one is lost: the others would wait in vain.
     """
-    for event in _events(launch, said, until):
+    for event in _events(launch, reports, until):
         if event == "row":
-            row = said.rows[-1]
+            row = reports.rows[-1]
             text = f"{spec.topology}, {row['configuration']}, {row['size']} B"
-            on_progress(len(said.rows), spec.rows, text)
+            on_progress(len(reports.rows), spec.rows, text)
             yield row
-        if said.failed or (said.ready.keys() - said.done) - set(launch.running):
+        if reports.failed or (reports.ready.keys() - reports.done) - set(launch.running):
             launch.close_input()
-        elif kept and said.done == said.ready.keys():
+        elif kept and reports.done == reports.ready.keys():
             return
 
 
-def _events(launch: Launch, said: RankReports, until: float) -> Iterator[str]:
+def _events(launch: Launch, reports: RankReports, until: float) -> Iterator[str]:
     """Kinds of event as they come, an empty one now and then, until all have ended or the time has come."""
     while launch.running and (left_s := until - time.monotonic()) > 0:
         for host, line in launch.lines(min(LOOK_S, left_s)):
-            yield said.take(host, line)
+            yield reports.take(host, line)
         yield ""
     for host, line in launch.lines(0):
-        yield said.take(host, line)
+        yield reports.take(host, line)
 
 
 def _completed(launch: Launch) -> dict[str, Completed]:
@@ -215,12 +215,12 @@ def _completed(launch: Launch) -> dict[str, Completed]:
         return {}
 
 
-def _job(lab: Lab, spec: CollectiveSpec, said: RankReports, deadline_s: float) -> dict[str, Any]:
+def _job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: float) -> dict[str, Any]:
     first = lab.hosts[0]
     return {
         "nodes": len(lab.hosts),
-        "backend": _backend(spec, said.ready),
-        "store": f"{first.management}:{said.ready[first.name]['store_port']}",
+        "backend": _backend(spec, reports.ready),
+        "store": f"{first.management}:{reports.ready[first.name]['store_port']}",
         "addresses": [str(host.address) for host in lab.hosts],
         "nics": [[nic.name for nic in host.nics] for host in lab.hosts],
         "timeout_s": deadline_s,
@@ -241,7 +241,7 @@ def _described(configuration: Configuration) -> dict[str, Any]:
 
 def _backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]) -> str:
     """The backend that all ranks use. Raises `CollectiveError` when NCCL is asked for and a host or a case cannot."""
-    exchanges = [configuration.name for configuration in spec.configurations if configuration.pairs]
+    exchanges = [each.name for each in spec.configurations if not each.collective.on_gpus]
     if exchanges and spec.backend == "nccl":
         raise CollectiveError(
             f"{exchanges[0]}: transfers between pairs are measured with the backend 'gloo' only; choose it"
@@ -258,10 +258,10 @@ def _backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]) -> st
 
 
 def _result(
-    lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, said: RankReports
+    lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, reports: RankReports
 ) -> CollectiveResult:
-    timings = tuple(timing_of(lab, wiring, routes, spec, row) for row in said.rows)
-    nic_bytes = tuple(entry for row in said.rows for entry in nic_bytes_of(lab, wiring, routes, spec, row))
-    backend = _backend(spec, said.ready)
-    versions = {**next(iter(said.ready.values()))["versions"], "collective_backend": backend}
-    return CollectiveResult(timings, nic_bytes, versions, said.processor_s)
+    timings = tuple(timing_of(lab, wiring, routes, spec, row) for row in reports.rows)
+    nic_bytes = tuple(entry for row in reports.rows for entry in nic_bytes_of(lab, wiring, routes, spec, row))
+    backend = _backend(spec, reports.ready)
+    versions = {**next(iter(reports.ready.values()))["versions"], "collective_backend": backend}
+    return CollectiveResult(timings, nic_bytes, versions, reports.processor_s)

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from testbed.design.collectives.performance import (
-    exchange_limit_mbps,
-    exchange_loads,
-    link_limit_mbps,
-    link_loads,
-)
-from testbed.design.model import Link, Nic, Routes, Wiring
+from testbed.design.model import Nic, Routes, Wiring
 from testbed.errors import WrongResult
 from testbed.lab.model import Lab
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration
@@ -44,14 +38,15 @@ def timing_of(
             f"{configuration.name}, {row['size']} B: wrong elements: {who}; "
             "the network or a host corrupts data: do not trust this run"
         )
-    limit = limit_mbps(wiring, routes, configuration, lab.link.rate_mbps)
+    collective = configuration.collective
+    limit = collective.limit_mbps(wiring, routes, configuration, lab.link.rate_mbps)
     algbw = row["size"] * 8 / row["time_us"]
-    busbw = algbw * sent_share(configuration)
+    busbw = algbw * collective.bus_factor(configuration.ranks)
     return Timing(
         run_id=spec.run_id,
         topology=spec.topology,
         configuration=configuration.name,
-        collective=configuration.collective,
+        collective=collective.name,
         ranks=configuration.ranks,
         rings=configuration.rings_per_node,
         size_bytes=row["size"],
@@ -86,7 +81,7 @@ def nic_bytes_of(
 ) -> Iterator[NicBytes]:
     """What each NIC sent, and the payload that the collective puts on its link."""
     configuration = _configuration(spec, row)
-    shares = link_shares(wiring, routes, configuration)
+    shares = configuration.collective.link_shares(wiring, routes, configuration)
     for node, host in enumerate(lab.hosts):
         for index, nic in enumerate(host.nics):
             link = wiring.link_from.get(Nic(node, index))
@@ -99,29 +94,6 @@ def nic_bytes_of(
                 sent_bytes=row["sent_bytes"][node][nic.name],
                 expected_bytes=shares.get(link, 0.0) * row["size"] * row["iterations"] if link else 0.0,
             )
-
-
-def sent_share(configuration: Configuration) -> float:
-    """What a node sends in one iteration, in tensors: 2(n-1)/n of it in an AllReduce, all of it in an exchange."""
-    if configuration.pairs:
-        return 1.0
-    return 2 * (configuration.ranks - 1) / configuration.ranks
-
-
-def limit_mbps(wiring: Wiring, routes: Routes, configuration: Configuration, rate_mbps: float) -> float:
-    """The bus bandwidth that the links allow at large sizes."""
-    if configuration.pairs:
-        return exchange_limit_mbps(routes, configuration.pairs, rate_mbps)
-    return link_limit_mbps(wiring, routes, configuration.rings, rate_mbps)
-
-
-def link_shares(wiring: Wiring, routes: Routes, configuration: Configuration) -> Mapping[Link, float]:
-    """What passes over each link in one iteration, in tensors of a node."""
-    if configuration.pairs:
-        return exchange_loads(routes, configuration.pairs)
-    share = sent_share(configuration) / configuration.rings_per_node
-    loads = link_loads(wiring, routes, configuration.rings)
-    return {link: crossings * share for link, crossings in loads.items()}
 
 
 def misplaced(nic_bytes: Sequence[NicBytes]) -> tuple[NicBytes, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Literal
 
+from testbed.design.collectives.collective import Collective, collective_of
 from testbed.design.collectives.performance import Pair
 from testbed.design.model import RingOrder
 
@@ -29,11 +30,9 @@ class Configuration:
     pairs: tuple[Pair, ...] = ()
 
     @property
-    def collective(self) -> str:
-        """What it is: `all_reduce`, `all_to_all`, or `sendrecv` for any other pairs."""
-        if not self.pairs:
-            return "all_reduce"
-        return "all_to_all" if len(self.pairs) == self.ranks * (self.ranks - 1) else "sendrecv"
+    def collective(self) -> Collective:
+        """The collective whose rings or pairs these are."""
+        return collective_of(self)
 
     @property
     def ranks(self) -> int:

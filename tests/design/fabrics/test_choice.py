@@ -11,8 +11,9 @@ from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.evaluation.comparison import ROWS, compare_fabrics, rows_of
 from testbed.design.evaluation.jobs import Job, open_job
 from testbed.design.evaluation.simulation import figures, flowing, read_graph, simulate_on
+from testbed.design.fabrics import builders
 from testbed.design.fabrics.choice import fabric_by_name, fabric_of, ring_strides
-from testbed.design.fabrics.names import FABRICS
+from testbed.design.fabrics.table import ENTRIES, FABRICS
 from testbed.design.plans.file import Plan, write_plan
 from testbed.design.plans.planning import Servers
 from testbed.design.topology.circulants import find_topology
@@ -272,3 +273,8 @@ def test_a_damaged_task_graph_is_named(tmp_path):
 
     with pytest.raises(WorkloadError, match=r"bad\.npz"):
         read_graph(tmp_path / "bad.npz")
+
+
+def test_every_entry_of_the_table_has_its_builder():
+    assert all(callable(getattr(builders, entry.builder)) for entry in ENTRIES)
+    assert sum(entry.is_switched for entry in ENTRIES) == 3

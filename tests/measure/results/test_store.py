@@ -348,7 +348,7 @@ def test_secrets_on_the_command_line_are_not_kept(given: list[str], shown: tuple
 
 
 def test_figures_of_an_earlier_release_are_read_by_their_names_of_today(store):
-    with start(store) as run:
+    with begin(store) as run:
         run.add_phase("apply", {"outage_s": 0.5})
     with sqlite3.connect(store.database) as other:
         (kept,) = other.execute("SELECT data FROM phases").fetchone()

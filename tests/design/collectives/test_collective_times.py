@@ -6,11 +6,12 @@ import pytest
 
 from sim.models.network import wire_efficiency
 from sim.models.network.latency import NO_LATENCY, Latency
-from testbed.design.collectives.performance import exchange_limit_mbps, exchange_loads
-from testbed.design.collectives.prediction import (
+from testbed.design.collectives.performance import (
     NAMESPACE_HOSTS,
     allreduce_graph,
     exchange_graph,
+    exchange_limit_mbps,
+    exchange_loads,
     hosts_fabric,
     predicted_s,
 )
