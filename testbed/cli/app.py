@@ -37,7 +37,7 @@ COMMANDS = {
     ),
     "reproduce": (
         "reproduce",
-        "Make figures of a paper again: CSV, picture, and a table of published and own numbers.",
+        "Make figures of a paper again: CSV, plot, and a table of published and own numbers.",
     ),
     "runs": ("results", "List the runs of a results directory, the newest first."),
     "report": ("results", "Write a run's report anew from what is stored, and say where it is."),

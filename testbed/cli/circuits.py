@@ -45,7 +45,10 @@ def register(app: typer.Typer) -> None:
 def _session(
     lab: Lab, hosts: HostsChoice | None = None, *, journal_dir: Path | None = None
 ) -> Iterator[LabSession]:
-    """The lab opened: its switches, and its hosts where `hosts` says which; with a journal it may be changed."""
+    """Provide the lab opened: its switches, and its hosts where `hosts` says which.
+
+    With a journal it may be changed.
+    """
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.session import open_lab
 
@@ -76,7 +79,7 @@ def _heading(lab: Lab, design: Design, hosts: HostsChoice = "auto") -> str:
 
 
 def _about(lab: Lab, hosts: HostsChoice = "auto") -> dict[str, Any]:
-    """What every document says first: which lab, and how real it is."""
+    """Return what every document begins with: which lab, and how real it is."""
     from testbed.lab.simulated.lifecycle import hosts_of
 
     return {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab, hosts)}

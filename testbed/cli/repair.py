@@ -100,7 +100,7 @@ def repair(
 
 
 def _earlier(store: RunStore, lab: Lab, design: Design, sight: Sight) -> RepairRecord | None:
-    """The repair of this topology that stands, if one does."""
+    """Return the repair of this topology that stands, if one does."""
     from testbed.operate.repair_record import RepairRecord
 
     records = (RepairRecord.from_json(lab, phase.data) for phase in store.phases_of(lab.name, REPAIR_BEGUN))

@@ -72,7 +72,7 @@ def _figure(number: int) -> Figure[Scale]:
 def _write(
     wanted: Figure[Scale], table: Table, folder: Path, ending: str, narrator: Narrator
 ) -> dict[str, Any]:
-    """The files of a figure, and the document of it."""
+    """Return the files of a figure, and the document of it."""
     from testbed.design.reproductions.comparison import HEADER
     from testbed.design.reproductions.drawing import draw
     from testbed.design.reproductions.page import page

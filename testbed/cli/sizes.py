@@ -16,7 +16,7 @@ _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20}
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """`1KiB:8MiB` as doubling sizes in bytes. Raises `CollectiveError` that shows the form.
+    """Return `1KiB:8MiB` as doubling sizes in bytes. Raises `CollectiveError` that shows the form.
 
     >>> parse_sizes("1KiB:4KiB")
     (1024, 2048, 4096)

@@ -1,4 +1,4 @@
-"""What should be: topologies, wirings, routes, plans, and what they ought to reach. Pure; no lab is touched.
+"""The plan of a lab: topologies, wirings, routes, plans, and what they ought to reach. Pure; no lab is touched.
 
 | room | what lives there | imports of these |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""What a lab file must mean: names and addresses are unique, every fibre ends in a free port of the right side.
+"""Rules of a lab file: names and addresses are unique, every fibre ends in a free port of the right side.
 
 Each check takes the schema and the document (for line numbers) and raises `LabFileError` for the first fault.
 """
@@ -49,7 +49,7 @@ class _Use(NamedTuple):
 
 
 def check(document: Document, schema: LabSchema) -> None:
-    """All checks, in the order in which a person would want to hear of them."""
+    """Run all checks, in the order in which a person would want to hear of them."""
     _check_names(document, schema)
     _check_interfaces(document, schema)
     _check_switches(document, schema)
@@ -91,7 +91,7 @@ def _check_names(document: Document, schema: LabSchema) -> None:
 
 
 def _check_interfaces(document: Document, schema: LabSchema) -> None:
-    """What a kernel calls its interfaces is its own affair; a simulated one is named by us."""
+    """Check names of interfaces of simulated hosts; a real kernel calls its own as it likes."""
     for i, host in enumerate(schema.hosts if schema.simulated else ()):
         for k, nic in enumerate(host.nics):
             if not re.fullmatch(r"[a-z][a-z0-9]*", nic.name):
@@ -151,7 +151,7 @@ def _check_count(document: Document, index: int, switch: str, side: str, ports: 
 
 
 def _check_side(document: Document, switch: SwitchSchema, use: _Use) -> None:
-    """Transmit fibres end in inputs 1..N, receive fibres come from outputs N+1..N+M."""
+    """Check that transmit fibres end in inputs 1..N, receive fibres come from outputs N+1..N+M."""
     port, last = use.fibre.number, switch.inputs + switch.outputs
     inputs, outputs = f"1..{switch.inputs}", f"{switch.inputs + 1}..{last}"
     if not 1 <= port <= last:
@@ -182,7 +182,7 @@ def _check_ports_once(document: Document, uses: Iterable[_Use]) -> None:
 
 
 def _addresses(schema: LabSchema) -> Iterator[tuple[IPv4Address, str, Location, bool]]:
-    """Every address with its owner, its place in the file and whether it is a management address."""
+    """Yield every address with its owner, its place in the file and whether it is a management address."""
     for i, switch in enumerate(schema.switches):
         address = _numeric(switch.address)
         if address:

@@ -22,14 +22,14 @@ DEFAULT_PYTHON = "python3"
 
 
 def state_directory() -> Path:
-    """Where this user's state lives: `$XDG_STATE_HOME/lightbed`, usually `~/.local/state/lightbed`."""
+    """Return where this user's state lives: `$XDG_STATE_HOME/lightbed`, usually `~/.local/state/lightbed`."""
     configured = os.environ.get("XDG_STATE_HOME", "")
     base = Path(configured) if configured.startswith("/") else Path.home() / ".local" / "state"
     return base / "lightbed"
 
 
 def default_key() -> Path:
-    """The SSH client key used when the lab file names none."""
+    """Return the SSH client key used when the lab file names none."""
     return state_directory() / "id_ed25519"
 
 
@@ -39,7 +39,7 @@ def load_lab(path: str | Path) -> Lab:
 
 
 def parse_lab(text: str, path: str | Path) -> Lab:
-    """The same from text; `path` names the file in errors and anchors relative paths."""
+    """Return the same from text; `path` names the file in errors and anchors relative paths."""
     return _lab(parse_document(Path(path), text))
 
 
@@ -93,14 +93,14 @@ def _link(schema: LabSchema) -> LinkClass:
 
 
 def _anchored(program: str, path: Path) -> str:
-    """A path relative to the lab file made absolute; links are not followed, a venv lives by its own path."""
+    """Return a path relative to the lab file made absolute; links are not followed, a venv lives by its own path."""
     if "/" not in program:
         return program
     return os.path.normpath(path.absolute().parent / program)
 
 
 def relocate(lab: Lab, subnet: IPv4Network) -> Lab:
-    """The same simulated lab with every management address moved to the same place in another network.
+    """Return the same simulated lab with every management address moved to the same place in another network.
 
     Raises `ValueError` for a lab that is not simulated (its addresses are facts) and for a smaller network.
     """
@@ -119,7 +119,7 @@ def relocate(lab: Lab, subnet: IPv4Network) -> Lab:
 
 
 def with_rate(lab: Lab, rate_mbps: float) -> Lab:
-    """The same lab with links of a fixed rate, which stand for what they stood for."""
+    """Return the same lab with links of a fixed rate, which stand for what they stood for."""
     return replace(lab, link=replace(lab.link, rate_mbps=rate_mbps, fit_rate=False))
 
 
@@ -135,7 +135,7 @@ def _moved_switch(lab: Lab, switch: LabSwitch, subnet: IPv4Network) -> str:
 
 
 def render_lab(lab: Lab) -> str:
-    """The lab as YAML text that `parse_lab` reads back as an equal `Lab` (paths are written absolute)."""
+    """Return the lab as YAML text that `parse_lab` reads back as an equal `Lab` (paths are written absolute)."""
     document = {
         "name": lab.name,
         "simulated": lab.simulated,

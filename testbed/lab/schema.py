@@ -56,7 +56,7 @@ def _network(value: object) -> IPv4Network:
 
 
 def _fibre(value: object) -> object:
-    """`ocs1:17` is short for `{port: 'ocs1:17'}`."""
+    """Return `ocs1:17` is short for `{port: 'ocs1:17'}`."""
     return {"port": value} if isinstance(value, str) else value
 
 
@@ -83,7 +83,7 @@ class Schema(BaseModel):
 
 
 class FibreSchema(Schema):
-    """Where a fibre ends and what it loses."""
+    """End of a fibre, and its loss."""
 
     port: Annotated[str, AfterValidator(_switch_port)]
     loss_db: Decibels = DEFAULT_FIBRE_LOSS_DB
@@ -112,7 +112,7 @@ class NicSchema(Schema):
 
 
 class SshSchema(Schema):
-    """How hosts are reached; each value may be given for all hosts and again for one."""
+    """Access to hosts; each value may be given for all hosts and again for one."""
 
     user: User | None = None
     port: TcpPort | None = None
@@ -121,7 +121,7 @@ class SshSchema(Schema):
 
 
 class HostSshSchema(Schema):
-    """What one host does differently."""
+    """Access to one host, where it differs."""
 
     user: User | None = None
     port: TcpPort | None = None
@@ -139,7 +139,7 @@ class HostSchema(Schema):
 
 
 class TwinSchema(Schema):
-    """How the simulated switch behaves."""
+    """Behaviour of the simulated switch."""
 
     tl1_port: TcpPort = 3082
     control_port: TcpPort = 7025
@@ -159,7 +159,7 @@ class SwitchSchema(Schema):
 
 
 class LinkSchema(Schema):
-    """What every link is."""
+    """Properties of every link."""
 
     rate_mbps: Annotated[float, Field(gt=0)]
     represents_gbps: Annotated[float, Field(gt=0)] | None = None
@@ -195,7 +195,7 @@ _SCHEMAS: dict[tuple[str, ...], type[Schema]] = {
 
 
 def read_schema(document: Document) -> LabSchema:
-    """The document as a `LabSchema`. Raises `LabFileError` for the first thing that does not fit."""
+    """Return the document as a `LabSchema`. Raises `LabFileError` for the first thing that does not fit."""
     try:
         return LabSchema.model_validate(document.data)
     except ValidationError as error:
@@ -204,7 +204,7 @@ def read_schema(document: Document) -> LabSchema:
 
 
 def _urgency(document: Document, details: ErrorDetails) -> tuple[bool, int]:
-    """A misspelt key first: it is also why another one is missing. Then from top to bottom."""
+    """Return a misspelt key first: it is also why another one is missing. Then from top to bottom."""
     return details["type"] != "extra_forbidden", document.line(details["loc"])
 
 
@@ -220,7 +220,7 @@ def _explain(document: Document, details: ErrorDetails) -> LabFileError:
 
 
 def _explanation(details: ErrorDetails) -> str:
-    """What the value should have been, and what it is when that fits on a line."""
+    """Return what the value should have been, and what it is when that fits on a line."""
     message = details["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:] if message.startswith("Input") else message
     value: Any = details["input"]
@@ -249,6 +249,6 @@ def _of(where: Location) -> str:
 
 
 def _dotted(where: Location) -> str:
-    """`hosts[2].nics[0].address`, counted from 0 as in the file's lists."""
+    """Return `hosts[2].nics[0].address`, counted from 0 as in the file's lists."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)
     return text.removeprefix(".")

@@ -1,4 +1,4 @@
-"""How good is it: collectives, results of nccl-tests, what is kept of a run, reports.
+"""Measurements: collectives, results of nccl-tests, records of runs, reports.
 
 | room | what lives there |
 |---|---|

@@ -28,19 +28,19 @@ _NUMBERS = {2: "two", 3: "three", 4: "four", 6: "six", 8: "eight"}
 
 @dataclass(frozen=True, slots=True)
 class NcclTestsResult:
-    """What nccl-tests measured, and where NCCL's rings differ from the planned ones."""
+    """Timings by nccl-tests, and where NCCL's rings differ from the planned ones."""
 
     table: NcclTable
     rings: tuple[RingFinding, ...]
 
 
 def all_rings_name(rings: Sequence[RingOrder]) -> str:
-    """`four rings`: how a configuration over all rings of a topology is called."""
+    """Return `four rings`: how a configuration over all rings of a topology is called."""
     return f"{_NUMBERS.get(len(rings), str(len(rings)))} rings"
 
 
 def node_configurations(design: Design, sizes: tuple[int, ...]) -> tuple[Configuration, ...]:
-    """AllReduce over all nodes: on one ring, and split over all rings of the topology."""
+    """Return AllReduce over all nodes: on one ring, and split over all rings of the topology."""
     rings = rings_of(design.topology)
     one = Configuration(ONE_RING, rings[:1], sizes)
     return (one, Configuration(all_rings_name(rings), rings, sizes)) if len(rings) > 1 else (one,)
@@ -91,7 +91,7 @@ def record(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -
 
 
 def ring_proof(result: CollectiveResult) -> dict[str, int]:
-    """How many NIC counters, at sizes that can prove it, show the bytes of the planned rings, and how many do not."""
+    """Return how many NIC counters, at sizes that prove it, show the bytes of the planned rings, and how many not."""
     wrong = misplaced(result.nic_bytes)
     proving = [entry for entry in result.nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES]
     return {"counters_as_planned": len(proving) - len(wrong), "counters_off_plan": len(wrong)}
@@ -108,7 +108,7 @@ def measure_current(
     deadline_s: float,
     on_progress: Progress,
 ) -> CollectiveResult:
-    """One ring, then all rings, on a topology that must be in force. Raises `VerifyFailed` when it is not."""
+    """Return one ring, then all rings, on a topology that must be in force. Raises `VerifyFailed` when it is not."""
     check_in_force(session, design)
     spec = CollectiveSpec(
         run.run_id, design.name, node_configurations(design, sizes), hosts=hosts, backend=backend

@@ -52,7 +52,7 @@ class FibreCut:
     why: str
 
     def to_json(self) -> Mapping[str, Json]:
-        """The data of a phase named `FIBRE_CUT`."""
+        """Return the data of a phase named `FIBRE_CUT`."""
         return cast("Mapping[str, Json]", asdict(self))
 
 
@@ -117,7 +117,7 @@ class AllReduceLoop:
 
     @property
     def rows(self) -> int:
-        """How many rows have been measured; every element of every one was right."""
+        """Number of rows that have been measured; every element of every one was right."""
         return len(self._at)
 
     def follow(self, running: Future[None]) -> None:
@@ -126,7 +126,7 @@ class AllReduceLoop:
         running.add_done_callback(lambda _: self._wake())
 
     def take(self, _timing: Timing) -> None:
-        """One more row, in the thread that follows the ranks."""
+        """Take one more row, in the thread that follows the ranks."""
         self._at.append(time.monotonic())
         self._wake()
         if self._enough:
@@ -137,11 +137,11 @@ class AllReduceLoop:
         self._enough = True
 
     def wait(self, rows: int) -> None:
-        """Until so many rows have been measured."""
+        """Wait until so many rows have been measured."""
         self._wait_until(lambda: self.rows >= rows)
 
     def wait_after(self, moment: float) -> float:
-        """When the first row after a moment was measured."""
+        """Return when the first row after a moment was measured."""
         self._wait_until(lambda: bool(self._at) and self._at[-1] > moment)
         return next(at for at in self._at if at > moment)
 
@@ -159,7 +159,7 @@ class AllReduceLoop:
             raise CollectiveError("the AllReduce ended before the lab was mended: let it loop for longer")
 
     def gaps(self, since: float, until: float = math.inf) -> list[float]:
-        """The times between rows and the one before, of those measured in the interval."""
+        """Return the times between rows and the one before, of those measured in the interval."""
         return [after - before for before, after in pairwise(self._at) if since < after <= until]
 
 
@@ -176,7 +176,7 @@ def looping_allreduce(
     size_bytes: int = 1 << 18,
     deadline_s: float = 60.0,
 ) -> Iterator[AllReduceLoop]:
-    """An AllReduce over these rings that loops on all hosts while the body runs, at most until `deadline_s`.
+    """Provide an AllReduce over these rings that loops on all hosts while the body runs, at most until `deadline_s`.
 
     Raises `CollectiveError` when hosts are only modelled, and what `run_collectives` raises.
     """

@@ -39,16 +39,16 @@ GROUP_SIZES = (65536, 262144, 1 << 20, 4 << 20, 8 << 20)
 
 
 class Narrator(Protocol):
-    """Who is told how the job goes."""
+    """Receiver of a job's progress."""
 
     def phase(self, title: str) -> None:
-        """A new part of the job begins."""
+        """Note that a new part of the job begins."""
 
     def note(self, text: str) -> None:
-        """Something worth knowing happened."""
+        """Note that something worth knowing happened."""
 
     def tick(self, done: int, total: int, text: str) -> None:
-        """One of many like steps is done."""
+        """Note that one of many like steps is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class JobResult:
 def lab_at_hand(
     lab: Lab, hosts: Literal["auto", "kernel", "model"], narrator: Narrator
 ) -> Iterator[tuple[Lab, str, LinkRate | None]]:
-    """The lab ready to be opened, what its hosts are (`real`, `kernel` or `model`), and the rate if it was chosen.
+    """Provide the lab to be opened, what its hosts are (`real`, `kernel`, `model`), and the rate if it was chosen.
 
     A simulated lab is started (on the next free subnet if its own is taken) and torn down on leaving.
     """
@@ -144,7 +144,7 @@ def run_job(
 
 
 def _ranks_on(session: LabSession, deadline_s: float) -> AbstractContextManager[Ranks | None]:
-    """Ranks for all measurements of a job; none where hosts are only modelled."""
+    """Return ranks for all measurements of a job; none where hosts are only modelled."""
     return Ranks(session.fleet, session.lab, deadline_s) if session.fleet else nullcontext()
 
 
@@ -180,7 +180,7 @@ class _MainJob:
         self.off_plan = 0
 
     def run(self) -> _MainJobOutcome:
-        """Both topologies, one after the other."""
+        """Return both topologies, one after the other."""
         first = design_for(self.lab, name="all-nodes rings")
         self.narrator.phase("Planning a topology for a second job")
         planned = plan_second(first.topology, first.routes, self.lab.link.represents_gbps)
@@ -200,7 +200,7 @@ class _MainJob:
         return _MainJobOutcome(first, verified, repatch)
 
     def groups_of(self, planned: SecondTopology | None) -> tuple[int, ...]:
-        """Sizes of the groups in which the second job reduces, beside all hosts."""
+        """Return sizes of the groups in which the second job reduces, beside all hosts."""
         demands = planned.demands if planned else ()
         return tuple(demand.group for demand in demands if demand.group < len(self.lab.hosts))
 
@@ -227,7 +227,7 @@ class _MainJob:
         return brought
 
     def prove_routes(self, brought: BringUpReport) -> None:
-        """Every host reaches every other; without real hosts there is nothing to ask."""
+        """Prove that every host reaches every other; without real hosts there is nothing to ask."""
         if self.session.fleet is None:
             self.narrator.note("hosts are modelled: routes are computed, not installed")
             return
@@ -241,7 +241,7 @@ class _MainJob:
         self.narrator.note(f"all {hosts * (hosts - 1)} pairs of hosts reach each other")
 
     def measure(self, design: Design, groups: Sequence[int], *, with_all_rings: bool) -> None:
-        """One launch: the configurations of a topology, all sizes; rows go on record when it ends."""
+        """Measure the configurations of a topology, all sizes, in one launch; rows go on record when it ends."""
         self.narrator.phase(f"Measuring AllReduce on '{design.name}'")
         spec = CollectiveSpec(
             run_id=self.run_record.run_id,
@@ -268,14 +268,14 @@ class _MainJob:
             )
 
     def _keep(self, timing: Timing) -> None:
-        """A row is on record as soon as it is measured."""
+        """Put a row on record as soon as it is measured."""
         self.timings.append(timing)
         self.run_record.add_timings([timing])
 
     def configurations(
         self, design: Design, groups: Sequence[int], *, with_all_rings: bool
     ) -> Iterator[Configuration]:
-        """One ring, all rings of the topology, and the groups of the second job."""
+        """Yield one ring, all rings of the topology, and the groups of the second job."""
         yield from node_configurations(design, self.sizes)[: 2 if with_all_rings else 1]
         sizes = tuple(size for size in GROUP_SIZES if size in self.sizes) or self.sizes[-1:]
         for group in groups:
@@ -294,7 +294,7 @@ class _MainJob:
     def record_repatch(
         self, first: Design, brought: BringUpReport, planned: SecondTopology, stall: Stall | None
     ) -> Repatch:
-        """What the re-patch cost and what it gave, for the record."""
+        """Return what the re-patch cost and what it gave, for the record."""
         repatch = Repatch(
             source=first.name,
             target=brought.design.name,

@@ -1,4 +1,4 @@
-"""How long a change of circuits stalls a TCP stream that runs across it."""
+"""Stall that a change of circuits causes in a TCP stream that runs across it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Stream:
 
 @contextmanager
 def tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[Stream]:
-    """A steady stream from `source` to `target`, between their node addresses, flowing when the body begins.
+    """Provide a steady stream from `source` to `target`, between their node addresses, flowing when the body begins.
 
     Raises `HostError` when it does not come about.
     """
@@ -62,7 +62,7 @@ def tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[Strea
 
 
 def await_event(launch: Launch, event: str, name: str) -> dict[str, Any]:
-    """The first message of that kind. Raises `HostError` when it does not come."""
+    """Return the first message of that kind. Raises `HostError` when it does not come."""
     for _host, line in launch.lines(WAIT_S):
         message: dict[str, Any] = json.loads(line)
         if message.get("event") == event:

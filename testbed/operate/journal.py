@@ -119,7 +119,7 @@ class Journal:
 
     @contextmanager
     def operation(self, lab: str) -> Iterator[str]:
-        """One operation, by its id; ends as `done`, or as `failed` or `interrupted` by what is raised."""
+        """Open an operation, provide its id; it ends as `done`, or as `failed` or `interrupted` by what is raised."""
         operation = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
         begun = {"id": operation, "lab": lab, "owner": _this_process(), "started": _now(), "state": "running"}
         self._commit(sa.insert(_operations).values(begun))
@@ -167,7 +167,7 @@ class Journal:
         self._commit(sa.update(_steps).where(step).values(known))
 
     def unfinished(self) -> tuple[OpenStep, ...]:
-        """Steps begun and never concluded whose process is gone, oldest first."""
+        """Return steps begun and never concluded whose process is gone, oldest first."""
         query = (
             sa.select(_steps, _operations.c.lab, _operations.c.owner, _operations.c.state)
             .join(_operations)
@@ -193,7 +193,7 @@ class Journal:
         return settled
 
     def history(self, operation: str) -> tuple[Mapping[str, Any], ...]:
-        """The steps of an operation as stored, in order."""
+        """Return the steps of an operation as stored, in order."""
         query = (
             sa.select(_steps)
             .where(_steps.c.operation == operation)
@@ -203,7 +203,7 @@ class Journal:
             return tuple(dict(row) for row in connection.execute(query).mappings())
 
     def state(self, operation: str) -> str:
-        """`running`, `done`, `failed` or `interrupted`. Raises `KeyError` for an operation never begun."""
+        """Return `running`, `done`, `failed` or `interrupted`. Raises `KeyError` for an operation never begun."""
         query = sa.select(_operations.c.state).where(_operations.c.id == operation)
         with self._engine.connect() as connection:
             state = connection.execute(query).scalar_one_or_none()
@@ -220,7 +220,7 @@ class Journal:
 
 
 def journal_in(runs_dir: str | Path) -> Journal:
-    """The journal of a directory of runs; it shares the file with their results."""
+    """Return the journal of a directory of runs; it shares the file with their results."""
     return Journal(Path(runs_dir) / "lightbed.sqlite")
 
 
@@ -281,13 +281,13 @@ def _this_process() -> str:
 
 
 def _lives(owner: str) -> bool:
-    """Whether the very process that wrote `owner` still runs: numbers of processes are used again."""
+    """Return whether the very process that wrote `owner` still runs: numbers of processes are used again."""
     number, _, birth = owner.partition(" ")
     return bool(birth) and birth == _birth(int(number))
 
 
 def _birth(number: int) -> str:
-    """When a process began, in a form unique on this machine; empty when it does not exist.
+    """Return when a process began, in a form unique on this machine; empty when it does not exist.
 
     Its start in clock ticks since boot (proc(5), field 22 of `stat`) together with the boot's own id.
     """

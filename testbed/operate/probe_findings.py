@@ -1,4 +1,4 @@
-"""What the link probe heard, against the wiring: which fibre is dark, silent, swapped or somebody else's."""
+"""Findings of the link probe against the wiring: which fibre is dark, silent, swapped or somebody else's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEAF = NicReport(carrier=False, sent=0, frames=())
 
 
 def links_received(lab: Lab, wiring: Wiring, heard: ProbeReport) -> int:
-    """How many links carried a probe frame of this epoch from their source to their target."""
+    """Return how many links carried a probe frame of this epoch from their source to their target."""
     return sum(
         _frame(lab, link.source, heard.epoch) in _nic_report(lab, heard, link.target).frames
         for link in wiring.links
@@ -21,7 +21,7 @@ def links_received(lab: Lab, wiring: Wiring, heard: ProbeReport) -> int:
 
 
 def compare(lab: Lab, wiring: Wiring, heard: ProbeReport) -> tuple[LinkFinding, ...]:
-    """Everything heard that is not as planned. Pure.
+    """Return everything heard that is not as planned. Pure.
 
     Two links that hear each other's sources are one finding, `swapped`, that names both and their fibres: also
     when both run between the same two hosts, where every ping would still be answered.
@@ -43,7 +43,7 @@ def _frame(lab: Lab, nic: Nic, epoch: int) -> Frame:
 
 
 def _received_instead(lab: Lab, wiring: Wiring, heard: ProbeReport) -> dict[Link, Link]:
-    """Links whose target hears the source of another planned link instead of its own."""
+    """Return links whose target hears the source of another planned link instead of its own."""
     by_frame = {_frame(lab, link.source, heard.epoch): link for link in wiring.links}
     instead: dict[Link, Link] = {}
     for link in wiring.links:
@@ -57,7 +57,7 @@ def _received_instead(lab: Lab, wiring: Wiring, heard: ProbeReport) -> dict[Link
 def _judge_link(
     lab: Lab, wiring: Wiring, heard: ProbeReport, link: Link, received_instead: dict[Link, Link]
 ) -> Iterator[LinkFinding]:
-    """Why a link's own frame did not arrive."""
+    """Yield why a link's own frame did not arrive."""
     subject, target = lab.link_label(link), lab.nic_label(link.target)
     other = received_instead.get(link)
     if not _nic_report(lab, heard, link.target).carrier:
@@ -75,13 +75,13 @@ def _judge_link(
 
 
 def _silenced(lab: Lab, wiring: Wiring, nic: Nic) -> str:
-    """A NIC without carrier does not send either: say which link could not be tried for that reason."""
+    """Return a NIC without carrier does not send either: say which link could not be tried for that reason."""
     outgoing = wiring.link_from.get(nic)
     return f" and so cannot send on {lab.link_label(outgoing)}" if outgoing else ""
 
 
 def _is_consequence(lab: Lab, wiring: Wiring, heard: ProbeReport, link: Link) -> bool:
-    """Whether the source could not send because its own receiver is dark, which has its own finding."""
+    """Return whether the source could not send because its own receiver is dark, which has its own finding."""
     return not _nic_report(lab, heard, link.source).carrier and link.source in wiring.link_into
 
 
@@ -114,7 +114,7 @@ def _why_not_received(lab: Lab, heard: ProbeReport, link: Link) -> str:
 
 
 def _foreign_frames(lab: Lab, wiring: Wiring, heard: ProbeReport) -> Iterator[LinkFinding]:
-    """Frames that no planned link explains: of another epoch or lab, or on a NIC that should be dark."""
+    """Yield frames that no planned link explains: of another epoch or lab, or on a NIC that should be dark."""
     sources = {_frame(lab, link.source, heard.epoch): link for link in wiring.links}
     planned = {_frame(lab, link.target, heard.epoch)[:2]: link for link in wiring.links}
     for (host, nic), hearing in heard.nics.items():

@@ -29,7 +29,7 @@ from testbed.operate.session import Design, LabSession, Note
 
 @dataclass(frozen=True, slots=True)
 class LabRepair:
-    """What to do about what was seen: `running` holds until `repatched` does.
+    """A repair of a lab as planned: `running` holds until `repatched` does.
 
     `running` is None when what carries data does not join all hosts, `repatched` when nothing is to move.
     `strange` are circuits by which the switches differ from what the topology, or a repair of it, left there;
@@ -47,7 +47,7 @@ class LabRepair:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What it took, from the beginning of each stage until its routes stood.
+    """Durations of a repair, from the beginning of each stage until its routes stood.
 
     `outage_s` is how long the switches moved; the figures of the second stage are 0 when there was none.
     """
@@ -59,7 +59,7 @@ class Repaired:
 
 
 def look_at(session: LabSession, design: Design) -> Sight:
-    """What of a design in force is lost now. Raises the switches' errors and `HostError`."""
+    """Return what of a design in force is lost now. Raises the switches' errors and `HostError`."""
     return look(session.lab, circuits_of(session.lab, design.wiring), session.switches, session.fleet)
 
 
@@ -70,7 +70,7 @@ def plan_lab_repair(
     earlier: RepairRecord | None = None,
     sent: NDArray[np.float64] | None = None,
 ) -> LabRepair | None:
-    """How to mend what was seen; None when no fibre is lost. Pure.
+    """Return how to mend what was seen; None when no fibre is lost. Pure.
 
     Links of pairs are given up in the order of what they have `sent`, see `bought_pairs`. An `earlier` repair
     that stands adds what was lost then. Detours lead over links that carry data only.
@@ -108,13 +108,13 @@ def plan_lab_repair(
 
 
 def _all_losses(sight: Sight, earlier: RepairRecord | None) -> tuple[Loss, ...]:
-    """Each fibre once: a transmit fibre that was lost before is seen to be dark still."""
+    """Return each fibre once: a transmit fibre that was lost before is seen to be dark still."""
     known = {(loss.nic, loss.fibre): loss for loss in (*(earlier.losses if earlier else ()), *sight.losses)}
     return tuple(known.values())
 
 
 def _lost_with(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
-    """Links of a wiring that lost fibres take with them: a NIC in the dark does not send."""
+    """Return links of a wiring that lost fibres take with them: a NIC in the dark does not send."""
     into, out = wiring.link_into, wiring.link_from
     deaf = {loss.nic for loss in losses if loss.fibre == "receive"}
     deaf |= {out[loss.nic].target for loss in losses if loss.fibre == "transmit" and loss.nic in out}
@@ -133,7 +133,7 @@ def _rerouted(design: Design, repair: Repair) -> Design | None:
 
 
 def _with_idle_nics(lab: Lab, wiring: Wiring) -> Wiring:
-    """NICs that every host has and the topology left idle are the first to step in, where any can meet any."""
+    """Return NICs that every host has and the topology left idle are the first to step in, where any can meet any."""
     degree = min(len(host.nics) for host in lab.hosts) if len(lab.switches) == 1 else wiring.degree
     return Wiring(wiring.nodes, degree, wiring.simplex, wiring.links)
 
@@ -146,7 +146,7 @@ def _design(name: str, design: Design, wiring: Wiring) -> Design:
 
 
 def carry_out(session: LabSession, planned: LabRepair, note: Note = lambda _text: None) -> Repaired:
-    """Both stages, and the proof. Raises what `LabSession.bring_up` raises, and `HostError`.
+    """Return both stages, and the proof. Raises what `LabSession.bring_up` raises, and `HostError`.
 
     Raises `DriftError`, and does nothing, when the switches do not hold what the topology or a repair of it left,
     or no longer what was seen. A lab that was mended before keeps its circuits, and its traffic is not led around
@@ -171,7 +171,7 @@ def check_in_force(planned: LabRepair) -> None:
 
 
 def not_in_force(strange: tuple[str, ...]) -> str:
-    """What is said of circuits that neither the topology nor a repair of it explains, and what to do."""
+    """Return what is said of circuits that neither the topology nor a repair of it explains, and what to do."""
     missing = sum(word.startswith("-") for word in strange)
     shown = ", ".join(strange[:4]) + (", ..." if len(strange) > 4 else "")
     return (
@@ -182,7 +182,7 @@ def not_in_force(strange: tuple[str, ...]) -> str:
 
 
 def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: None) -> float:
-    """The first stage: routes around what is lost, over borrowed links; seconds until they stood.
+    """Return the first stage: routes around what is lost, over borrowed links; seconds until they stood.
 
     Raises `DriftError` when another topology is in force, and `HostError`.
     """
@@ -199,7 +199,10 @@ def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: 
 
 
 def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note: Note) -> VerifyReport:
-    """Whether every link that traffic was led over carries; circuits of lost fibres stand beside them, as known."""
+    """Return whether every link that traffic was led over carries.
+
+    Circuits of lost fibres stand beside them, as known.
+    """
     known = {session.lab.link_label(link) for link in planned.sight.held - planned.sight.carrying}
     report = session.verify(plan)
     findings = tuple(

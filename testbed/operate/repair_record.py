@@ -26,7 +26,7 @@ class RepairRecord:
     links: frozenset[Link]
 
     def to_json(self, lab: Lab) -> dict[str, Any]:
-        """For the run's record: NICs and links as people name them."""
+        """Return what the run's record keeps: NICs and links as people name them."""
         return {
             "planned": sorted(map(lab.link_label, self.planned)),
             "losses": [
@@ -43,7 +43,7 @@ class RepairRecord:
 
     @classmethod
     def from_json(cls, lab: Lab, data: Mapping[str, Any]) -> RepairRecord | None:
-        """What `to_json` made; None when it names hosts or NICs that this lab does not have."""
+        """Return what `to_json` made; None when it names hosts or NICs that this lab does not have."""
         nics = {lab.nic_label(nic): nic for nic in _nics(lab)}
 
         def link(label: str) -> Link:
@@ -60,7 +60,7 @@ class RepairRecord:
             return None
 
     def stands(self, lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> bool:
-        """Whether this is a repair of that wiring, and what the switches hold."""
+        """Return whether this is a repair of that wiring, and what the switches hold."""
         left = replace(wiring, links=tuple(self.links))
         return self.planned == frozenset(wiring.links) and not differences(lab, left, seen)
 
@@ -70,7 +70,7 @@ def _nics(lab: Lab) -> Iterator[Nic]:
 
 
 def differences(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> tuple[str, ...]:
-    """What is missing of a wiring (`-a/nic1 -> b/nic1`), and what else there is at ports of the lab's hosts (`+`)."""
+    """Return what a wiring lacks (`-a/nic1 -> b/nic1`), and what else there is at ports of the lab's hosts (`+`)."""
     ours, owners = own_ports(lab), port_owners(lab)
     wanted = {(c.switch, c.input_port, c.output_port) for c in circuits_of(lab, wiring)}
     found = {

@@ -49,7 +49,7 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class BringUpReport:
-    """What it took to bring a design into force; `routes_s` is the time from the first write until routes stood."""
+    """Report of bringing a design into force; `routes_s` is the time from the first write until routes stood."""
 
     design: Design
     plan: LabPlan
@@ -66,7 +66,7 @@ def design_for(
     method: Method = "geometric",
     demands: tuple[AllReduceDemand, ...] = (),
 ) -> Design:
-    """The topology for all hosts of a lab and all their NICs, wired and routed. Raises `TopologyError`."""
+    """Return the topology for all hosts of a lab and all their NICs, wired and routed. Raises `TopologyError`."""
     degree = degree_of(lab)
     return lay_out(
         lab, name, find_topology(len(lab.hosts), degree, simplex=simplex, method=method, demands=demands)
@@ -74,7 +74,7 @@ def design_for(
 
 
 def degree_of(lab: Lab) -> int:
-    """NICs of every host. Raises `TopologyError` when they differ."""
+    """Return NICs of every host. Raises `TopologyError` when they differ."""
     degrees = {len(host.nics) for host in lab.hosts}
     if len(degrees) != 1:
         raise TopologyError(
@@ -85,7 +85,7 @@ def degree_of(lab: Lab) -> int:
 
 
 def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
-    """The hosts that a plan is for, in its order; the others of the lab beside them.
+    """Return the hosts that a plan is for, in its order; the others of the lab beside them.
 
     Raises `PlanFileError` when the plan is for another lab, or does not fit this one.
     """
@@ -106,12 +106,12 @@ def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
 
 
 def design_of_plan(lab: Lab, plan: Plan) -> Design:
-    """The topology of a plan, laid onto the NICs of `lab_of_plan`. Raises `TopologyError`."""
+    """Return the topology of a plan, laid onto the NICs of `lab_of_plan`. Raises `TopologyError`."""
     return lay_out(lab, plan.workload.name, plan.topology)
 
 
 def lay_out(lab: Lab, name: str, topology: Topology) -> Design:
-    """A topology laid onto the NICs of all hosts of a lab, with routes. Raises `TopologyError`."""
+    """Return a topology laid onto the NICs of all hosts of a lab, with routes. Raises `TopologyError`."""
     wiring = wire(topology, planes=_planes(lab, topology.degree))
     return Design(name, topology, wiring, find_routes(wiring))
 
@@ -128,7 +128,7 @@ def check_fits(lab: Lab, degree: int, *, simplex: bool = False) -> None:
 
 
 def _planes(lab: Lab, degree: int) -> int:
-    """Switches that the links of a topology are spread over. Of fewer links than NICs, the first interfaces."""
+    """Return switches that the links of a topology are spread over. Of fewer links than NICs, the first interfaces."""
     return min(len(lab.switches), degree)
 
 
@@ -152,7 +152,7 @@ def _fleet(lab: Lab) -> SshFleet:
 
 
 def check_up(lab: Lab) -> None:
-    """A lab file that says `simulated` moves nothing but a simulated lab that we started: no real light by a slip."""
+    """Raise `LabStartError` unless a lab that says `simulated` is one that we started: no real light by a slip."""
     if lab.simulated and not is_up(lab):
         raise LabStartError(
             f"simulated lab '{lab.name}' is not up at {lab.management}: start it with `testbed sim up {lab.path}`, "
@@ -187,7 +187,7 @@ class LabSession:
         return apply_plan(self.lab, plan, self.switches, self.journal)
 
     def install_routes(self, design: Design) -> None:
-        """Addresses, routes and permanent neighbours of every host, over SSH."""
+        """Install addresses, routes and permanent neighbours of every host, over SSH."""
         if self.fleet is None:
             return
         if self._macs is None:
@@ -199,7 +199,7 @@ class LabSession:
         return verify_lab(self.lab, plan, self.switches, self.fleet, epoch=self._next_epoch())
 
     def _next_epoch(self) -> int:
-        """A number that no earlier probe of ours or of anybody else is likely to carry."""
+        """Return a number that no earlier probe of ours or of anybody else is likely to carry."""
         return secrets.randbits(31)
 
     def bring_up(

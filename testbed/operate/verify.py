@@ -32,7 +32,7 @@ def verify_lab(
     *,
     epoch: int = 0,
 ) -> VerifyReport:
-    """The switches' own word and, with a fleet, the hosts' word on every fibre.
+    """Return the switches' own word and, with a fleet, the hosts' word on every fibre.
 
     Without a fleet (hosts only modelled) `links_received` is 0 and only the switches are asked. Raises the
     drivers' errors and `HostError`; what is merely not as planned is in the report.

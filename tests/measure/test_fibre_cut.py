@@ -35,7 +35,7 @@ RING = RingOrder(1, (0, 1, 2, 3))
 
 
 def design(*, simplex):
-    """A ring of four, and the NICs left joined for pairs: two apart, and one-way links also three apart."""
+    """Return a ring of four, and the NICs left joined for pairs: two apart, and one-way links also three apart."""
     steps = (1, 2, 3) if simplex else (1, 3, 2)
     edges = tuple(sorted((node, (node + step) % 4) for node in range(4) for step in steps))
     topology = Topology(4, 3, simplex, (1,), edges)
@@ -46,7 +46,7 @@ def design(*, simplex):
 @pytest.fixture(scope="module")
 @needs("process", "socket")
 def four(tmp_path_factory):
-    """Four hosts of three NICs, with the interpreter that has torch."""
+    """Provide four hosts of three NICs, with the interpreter that has torch."""
     directory = tmp_path_factory.mktemp("four")
     lab = load_lab(ROOT / "labs" / "testbed12.yaml")
     hosts = tuple(replace(host, nics=host.nics[:3], python=str(HOST_PYTHON)) for host in lab.hosts[:4])

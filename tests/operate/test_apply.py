@@ -159,7 +159,7 @@ def test_without_a_written_intent_nothing_is_sent(testbed12, memory_switch, jour
 
 
 def two_planes(lab):
-    """The lab's NICs 1-2 on ocs1 and 3-4 on ocs2."""
+    """Return the lab's NICs 1-2 on ocs1 and 3-4 on ocs2."""
     second = replace(lab.switches[0], name="ocs2")
 
     def moved(end):
@@ -179,7 +179,7 @@ def two_planes(lab):
 
 
 def split_wiring():
-    """Links of the 12-host topology that stay on one side of `two_planes`."""
+    """Return links of the 12-host topology that stay on one side of `two_planes`."""
     links = tuple(link for link in WIRING.links if (link.source.index < 2) == (link.target.index < 2))
     return replace(WIRING, links=links)
 

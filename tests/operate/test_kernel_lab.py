@@ -45,7 +45,7 @@ epochs = itertools.count(1)
 
 
 def four_hosts(lab):
-    """The first four hosts of the 12-host lab with three NICs each, under a name of their own."""
+    """Return the first four hosts of the 12-host lab with three NICs each, under a name of their own."""
     python = str(Path(sys.executable).resolve())
     hosts = tuple(replace(host, nics=host.nics[:3], python=python) for host in lab.hosts[:4])
     return replace(lab, name=f"four-{os.getpid()}", hosts=hosts)
@@ -166,7 +166,7 @@ def test_the_management_interface_is_left_alone(bench):
 
 
 def raw_scpi(bench, line):
-    """One line to the switch by a bare socket, as a second operator would."""
+    """Send one line to the switch by a bare socket, as a second operator would."""
     host, port = bench.lab.switches[0].address.removeprefix("polatis+scpi://").split(":")
     with socket.create_connection((host, int(port)), timeout=5) as connection:
         connection.sendall(line + b";*OPC?\r\n")

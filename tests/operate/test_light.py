@@ -25,7 +25,7 @@ DARK = Power(-60.0, below_floor=True)
 
 
 def healthy(lab):
-    """Connections and powers as the lab file has them, to be spoilt by the test."""
+    """Return connections and powers as the lab file has them, to be spoilt by the test."""
     circuits = circuits_of(lab, WIRING)
     power = {}
     for circuit in circuits:

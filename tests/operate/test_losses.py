@@ -1,4 +1,4 @@
-"""What counts as a lost fibre, and what is done about it: by readings, and on a modelled lab with a real twin."""
+"""Lost fibres and their repair: by readings, and on a modelled lab with a real twin."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CIRCUITS = (Circuit(THERE, "ocs1", 1, 12), Circuit(BACK, "ocs1", 2, 11))
 
 
 def judged(*, held=((1, 12), (2, 11)), power=(), dark=()):
-    """The pair of circuits with these readings; monitors not named read light, dark NICs have no carrier."""
+    """Return the pair of circuits with these readings; monitors not named read light, dark NICs have no carrier."""
     readings = dict.fromkeys((1, 2, 11, 12), LIT) | dict(power)
     reading = SwitchReading(Snapshot(CrossConnects(dict(held)), 0.0), readings)
     carriers = {nic: nic not in dark for nic in (Nic(0, 0), Nic(1, 0))}

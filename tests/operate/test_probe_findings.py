@@ -1,4 +1,4 @@
-"""What the probe heard against the wiring: dark, silent, swapped and foreign, by construction."""
+"""Findings of the probe against the wiring: dark, silent, swapped and foreign, by construction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def label(lab, nic):
 
 
 def heard(lab, wiring, *, moved=None, dark=()):
-    """What is heard when fibres are as planned, except that `moved[target]` hears another source.
+    """Return what is heard when fibres are as planned, except that `moved[target]` hears another source.
 
     As in the kernel and on real NICs, one that receives no light does not send either.
     """

@@ -33,7 +33,7 @@ DARK, LIT = Power(-60.0, below_floor=True), Power(-2.0)
 
 @pytest.fixture
 def see(testbed12):
-    """What a look would see of a design with these links patched and these fibres cut."""
+    """Return what a look would see of a design with these links patched and these fibres cut."""
 
     def look(design, held, cut, *, monitors=True):
         snapshot = Snapshot(
@@ -111,7 +111,7 @@ def test_a_second_loss_is_repaired_from_what_the_first_repair_left(
 
 
 def uses(links, cut):
-    """Links that need a fibre that is cut."""
+    """Return links that need a fibre that is cut."""
     return [one for one in links if (one.source, "transmit") in cut or (one.target, "receive") in cut]
 
 
@@ -216,7 +216,7 @@ def session(modelled, switches, tmp_path):
 
 @pytest.fixture
 def cut(ask_twin):
-    """Cuts the transmit fibre of a/nic1 until the test ends."""
+    """Cut the transmit fibre of a/nic1 until the test ends."""
     yield lambda: ask_twin("cut", of="plant", fibre="a/nic1:transmit")
     ask_twin("uncut", of="plant", fibre="a/nic1:transmit")
 

@@ -1,4 +1,4 @@
-"""What a wiring should reach: loads of links, limits of bandwidth, and times of collectives on wired hosts.
+"""Performance of a wiring: loads of links, limits of bandwidth, and times of collectives on wired hosts.
 
 Everything is counted on the links that the rings really use, relays included. Two models of `sim.models.network` give
 times: a closed form for AllReduce on rings, and the flow simulator for any task graph. In the latter a link carries
@@ -50,7 +50,7 @@ RingPaths = tuple[tuple[Link, ...], ...]
 
 
 def ring_paths(wiring: Wiring, routes: Routes, rings: Sequence[RingOrder]) -> tuple[RingPaths, ...]:
-    """For each ring the links from every position to the next; equal rings take different parallel links."""
+    """Return for each ring the links from every position to the next; equal rings take different parallel links."""
     seen = Counter[RingOrder]()
     paths = []
     for ring in rings:
@@ -60,12 +60,12 @@ def ring_paths(wiring: Wiring, routes: Routes, rings: Sequence[RingOrder]) -> tu
 
 
 def link_loads(wiring: Wiring, routes: Routes, rings: Sequence[RingOrder]) -> Counter[Link]:
-    """How many ring hops pass over each link; 1 everywhere means that the rings share nothing."""
+    """Return how many ring hops pass over each link; 1 everywhere means that the rings share nothing."""
     return Counter(link for ring in ring_paths(wiring, routes, rings) for path in ring for link in path)
 
 
 def link_limit_mbps(wiring: Wiring, routes: Routes, rings: Sequence[RingOrder], rate_mbps: float) -> float:
-    """The bus bandwidth that the links allow to a large AllReduce split evenly over `rings`.
+    """Return the bus bandwidth that the links allow to a large AllReduce split evenly over `rings`.
 
     Rings that share no link reach their number times `rate_mbps`, the wire rate of a link.
     Raises `TopologyError` without rings.
@@ -77,7 +77,7 @@ def link_limit_mbps(wiring: Wiring, routes: Routes, rings: Sequence[RingOrder], 
 
 
 def exchange_loads(routes: Routes, pairs: Sequence[Pair]) -> dict[Link, float]:
-    """What an exchange puts on each link, in tensors of a node: each is split evenly over the node's targets."""
+    """Return what an exchange puts on each link, in tensors of a node: each is split evenly over the node's targets."""
     targets = Counter(source for source, _ in pairs)
     loads: dict[Link, float] = {}
     for source, target in pairs:
@@ -87,7 +87,7 @@ def exchange_loads(routes: Routes, pairs: Sequence[Pair]) -> dict[Link, float]:
 
 
 def exchange_limit_mbps(routes: Routes, pairs: Sequence[Pair], rate_mbps: float) -> float:
-    """A node's tensor over the time that the fullest link needs in an exchange of large tensors.
+    """Return a node's tensor over the time that the fullest link needs in an exchange of large tensors.
 
     Raises `TopologyError` without pairs.
     """
@@ -99,7 +99,7 @@ def exchange_limit_mbps(routes: Routes, pairs: Sequence[Pair], rate_mbps: float)
 def allreduce_time_s(
     wiring: Wiring, routes: Routes, rings: Sequence[RingOrder], size_bytes: int, network: Network
 ) -> float:
-    """Estimated time of an AllReduce of `size_bytes` in every group of the rings, groups side by side.
+    """Return estimated time of an AllReduce of `size_bytes` in every group of the rings, groups side by side.
 
     Raises `TopologyError` without rings.
     """
@@ -109,7 +109,7 @@ def allreduce_time_s(
 
 
 def bus_bandwidth_mbps(size_bytes: int, ranks: int, time_s: float) -> float:
-    """nccl-tests' bus bandwidth of an AllReduce: size / time * 2(n-1)/n.
+    """Return nccl-tests' bus bandwidth of an AllReduce: size / time * 2(n-1)/n.
 
     >>> bus_bandwidth_mbps(1_000_000, 2, 0.008)
     1000.0
@@ -120,7 +120,7 @@ def bus_bandwidth_mbps(size_bytes: int, ranks: int, time_s: float) -> float:
 def ring_traffic(
     wiring: Wiring, routes: Routes, rings: Sequence[RingOrder], size_bytes: float
 ) -> tuple[RingTraffic, ...]:
-    """The rings as the flow model takes them: links by number, each group's tensor split evenly."""
+    """Yield the rings as the flow model takes them: links by number, each group's tensor split evenly."""
     number = {link: index for index, link in enumerate(sorted(wiring.links))}
     sharing = Counter(frozenset(ring.order) for ring in rings)
 
@@ -148,7 +148,7 @@ NAMESPACE_HOSTS = Latency(
 
 
 def hosts_fabric(wiring: Wiring, routes: Routes, rate_mbps: float, *, mtu_bytes: int = MTU_BYTES) -> Fabric:
-    """The wired links at their payload rate, parallel ones apart, and the installed routes as paths.
+    """Return the wired links at their payload rate, parallel ones apart, and the installed routes as paths.
 
     Links are numbered as sorted.
     """
@@ -174,7 +174,7 @@ def hosts_fabric(wiring: Wiring, routes: Routes, rate_mbps: float, *, mtu_bytes:
 def allreduce_graph(
     nodes: int, rings: Sequence[RingOrder], size_bytes: int, iterations: int = 1
 ) -> TaskGraph:
-    """AllReduces back to back: every node's tensor is split evenly over the rings that hold it."""
+    """Return AllReduces back to back: every node's tensor is split evenly over the rings that hold it."""
     sharing = Counter(frozenset(ring.order) for ring in rings)
     steps = _Steps(nodes)
     for _ in range(iterations):
@@ -189,7 +189,7 @@ def allreduce_graph(
 
 
 def exchange_graph(nodes: int, pairs: Sequence[Pair], size_bytes: int, iterations: int = 1) -> TaskGraph:
-    """Transfers of all pairs at once, back to back: a node's tensor is split evenly over its targets."""
+    """Return transfers of all pairs at once, back to back: a node's tensor is split evenly over its targets."""
     targets = {source: sorted(t for s, t in pairs if s == source) for source, _ in pairs}
     steps = _Steps(nodes)
     for _ in range(iterations):
@@ -202,7 +202,7 @@ def exchange_graph(nodes: int, pairs: Sequence[Pair], size_bytes: int, iteration
 
 
 def predicted_s(graph: TaskGraph, fabric: Fabric, latency: Latency = NAMESPACE_HOSTS) -> float:
-    """Seconds until the last host is done with all iterations of the graph."""
+    """Return seconds until the last host is done with all iterations of the graph."""
     return simulate(graph, fabric, latency=latency).iteration_s
 
 
@@ -215,15 +215,15 @@ class _Steps:
         self._now: list[list[int]] = [[] for _ in range(nodes)]
 
     def before(self, nodes: Iterable[int]) -> list[int]:
-        """What these nodes did in the last iteration."""
+        """Return what these nodes did in the last iteration."""
         return sorted({task for node in nodes for task in self._last[node]})
 
     def add(self, nodes: Iterable[int], task: int) -> None:
-        """The task is one of these nodes' in this iteration."""
+        """Count the task among those of these nodes in this iteration."""
         for node in nodes:
             self._now[node].append(task)
 
     def end_iteration(self) -> None:
-        """What is added from now on waits."""
+        """Begin the next iteration: what is added from now on waits."""
         self._last = [now or last for now, last in zip(self._now, self._last, strict=True)]
         self._now = [[] for _ in self._now]

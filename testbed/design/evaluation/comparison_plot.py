@@ -10,7 +10,7 @@ from testbed.errors import WorkloadError
 
 
 def draw_comparison(rows: Sequence[Row], path: str | Path, title: str) -> None:
-    """Bars of iteration times, with cost, as a plot. Raises `WorkloadError` without matplotlib, `OSError`."""
+    """Draw bars of iteration times, with cost, as a plot. Raises `WorkloadError` without matplotlib, `OSError`."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:

@@ -49,15 +49,18 @@ class ChosenFabric:
     rounding: float = 0.0
 
     def as_fluid(self) -> ChosenFabric:
-        """The same with all rounds of a ring flowing as one: many times faster, see `sim.models.network.fluid`."""
+        """Return the same with all rounds of a ring flowing as one.
+
+        Many times faster, see `sim.models.network.fluid`.
+        """
         return replace(self, allreduce=fluid(self.allreduce))
 
     def as_ranked(self) -> ChosenFabric:
-        """The same as a search ranks its finalists: rings fluid, ends rounded by 1 % of a flow's duration."""
+        """Return the same as a search ranks its finalists: rings fluid, ends rounded by 1 % of a flow's duration."""
         return replace(self.as_fluid(), rounding=RANKED_ROUNDING)
 
     def run(self, graph: TaskGraph, *, latency: Latency | None = None, trace: bool = False) -> Execution:
-        """One iteration. Raises `Stalled`, and `ValueError` for a graph of more nodes."""
+        """Run one iteration. Raises `Stalled`, and `ValueError` for a graph of more nodes."""
         if self.circuits is not None:
             return simulate_circuits(
                 graph, self.circuits, latency=latency, allreduce=self.allreduce, trace=trace
@@ -163,7 +166,7 @@ def _alone(asked: FabricRequest) -> ChosenFabric:
 
 
 def fabric_of(topology: Topology, rate_gbps: float, *, seed: int = 0) -> Fabric:
-    """Direct connect as a topology says; of a circulant the routes load all strides alike."""
+    """Return direct connect as a topology says; of a circulant the routes load all strides alike."""
     nodes = topology.nodes
     steps = directed_strides(nodes, topology.strides, simplex=topology.simplex) if nodes > 1 else ()
     if steps and topology.edges == circulant_edges(nodes, steps):
@@ -172,13 +175,13 @@ def fabric_of(topology: Topology, rate_gbps: float, *, seed: int = 0) -> Fabric:
 
 
 def equal_cost_fat_tree_gbps(nodes: int, degree: int, rate_gbps: float) -> float:
-    """The rate of a host's link at which a full-bisection Fat-tree costs what direct connect does."""
+    """Return the rate of a host's link at which a full-bisection Fat-tree costs what direct connect does."""
     budget = patch_panel_cost(nodes, degree, rate_gbps).total_usd
     return equal_cost_rate_gbps(budget, lambda rate: fat_tree_cost(nodes, rate))
 
 
 def ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, ...]:
-    """Strides over the positions of an ascending group, on whose rings its AllReduces are split.
+    """Return strides over the positions of an ascending group, on whose rings its AllReduces are split.
 
     Links of the topology where it has such rings, see `position_strides`; else one ring, each way when duplex.
 
@@ -193,7 +196,7 @@ def ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, ...]:
 
 
 def rings_over(topology: Topology) -> Algorithm:
-    """AllReduce split evenly over the rings that a topology has for the group."""
+    """Return AllReduce split evenly over the rings that a topology has for the group."""
 
     def run(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         ordered = sorted(members)
@@ -203,7 +206,7 @@ def rings_over(topology: Topology) -> Algorithm:
 
 
 def spread_rings(count: int) -> Algorithm:
-    """AllReduce split over up to `count` rings of different strides, where links follow no stride."""
+    """Return AllReduce split over up to `count` rings of different strides, where links follow no stride."""
 
     def run(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         size = len(members)

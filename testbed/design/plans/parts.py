@@ -25,7 +25,7 @@ MOST_NICS = 1024
 
 
 def read_topology(part: PlanReader) -> Topology:
-    """The topology, connected, no NIC used twice, every stride a ring. Raises `PlanFileError`."""
+    """Return the topology, connected, no NIC used twice, every stride a ring. Raises `PlanFileError`."""
     nodes, degree = part.count("nodes"), part.count("degree", MOST_NICS)
     simplex = part.flag("simplex")
     links = [_link(part, place, link, nodes) for place, link in enumerate(part.items("links"))]
@@ -39,7 +39,7 @@ def read_topology(part: PlanReader) -> Topology:
 
 
 def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strategy]:
-    """The operators' names, and how they are laid out on so many nodes. Raises `PlanFileError`."""
+    """Return the operators' names, and how they are laid out on so many nodes. Raises `PlanFileError`."""
     names, shardings = [], []
     for place, entry in enumerate(part.items("operators")):
         operator = PlanReader(part.source, f"{part.where}.operators[{place}]", entry)
@@ -82,7 +82,7 @@ def _check_connected(part: PlanReader, topology: Topology) -> None:
 
 
 def _unreached(nodes: int, edges: Iterable[Edge]) -> int | None:
-    """The first node that no path from node 0 leads to."""
+    """Return the first node that no path from node 0 leads to."""
     targets: dict[int, list[int]] = {}
     for source, target in edges:
         targets.setdefault(source, []).append(target)

@@ -21,7 +21,7 @@ from testbed.design.workloads.choice import WorkloadChoice
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Where the job is to run: `hosts` in the order of nodes when a lab is meant, whose name is `lab`.
+    """Servers of a job: `hosts` in the order of nodes when a lab is meant, whose name is `lab`.
 
     Raises `TopologyError` for a rate that no link has.
     """
@@ -39,7 +39,7 @@ class Servers:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long and on what to search; see `search.optimise`, and `default_walk` for what is not said."""
+    """Length and means of a search; see `search.optimise`, and `default_walk` for what is not said."""
 
     seed: int = 0
     steps: int | None = None
@@ -51,7 +51,7 @@ class Effort:
 
 
 def default_walk(nodes: int) -> tuple[int, int]:
-    """Steps of each chain, and chains: the published 4,000 steps, on few servers shared out among four chains.
+    """Return steps of each chain, and chains: the published 4,000 steps, on few servers shared out among four chains.
 
     There a chain finds in 1,000 steps what it will find, and chains differ by more than that.
 
@@ -103,7 +103,7 @@ def make_plan(
 
 
 def path_lengths(topology: Topology) -> dict[str, int]:
-    """How many ordered pairs of nodes are so many hops apart.
+    """Return how many ordered pairs of nodes are so many hops apart.
 
     >>> from testbed.design.topology.circulants import find_topology
     >>> path_lengths(find_topology(12, 4))

@@ -1,4 +1,4 @@
-"""What to do when a fibre is lost: close the ring over other links at once, then patch anew.
+"""Plan of a repair for lost fibres: close the ring over other links at once, then patch again.
 
 A plan, nothing moves here. First step, in force as soon as routes are changed: data of a lost link takes
 the shortest way over the links that are left, over links bought for pairs before those of rings. Second
@@ -66,7 +66,7 @@ def plan_repair(
     lost: Collection[Link] | None = None,
     current: CurrentLinks | None = None,
 ) -> Repair:
-    """A repair for NICs whose fibre is lost; they are not used until it is replaced.
+    """Return a repair for NICs whose fibre is lost; they are not used until it is replaced.
 
     `spare_pairs` are pairs of nodes whose links may be given up (bought for pairs: `Finding.links_of`
     and fillers), the least missed first. With `planes` above 1, interface i meets switch i only: the
@@ -97,7 +97,7 @@ def plan_repair(
 
 
 def bought_pairs(topology: Topology, sent: NDArray[np.float64] | None = None) -> tuple[Edge, ...]:
-    """Pairs of nodes joined beside the rings: their links may be given up to mend a ring, the least missed first.
+    """Return pairs joined outside the rings, whose links may be given up to repair one, the least missed first.
 
     `sent[source, target]` are the bytes that a link is missed for, both ways of a duplex one; fillers come first.
     Pairs that send the same are in the order of their nodes, and so are all when nothing is known.
@@ -112,7 +112,7 @@ def bought_pairs(topology: Topology, sent: NDArray[np.float64] | None = None) ->
 
 
 def routes_over(routes: Routes, detours: Iterable[Detour]) -> Routes:
-    """Shortest routes in which the data of each lost link takes its detour.
+    """Return shortest routes in which the data of each lost link takes its detour.
 
     A detour is a shortest path, so that first links towards its end still lead there.
     """
@@ -136,7 +136,7 @@ def _ways(wiring: Wiring, pair: Edge) -> tuple[Edge, ...]:
 
 
 def _trades(wiring: Wiring, losses: Losses, current: CurrentLinks, links: Iterable[Link]) -> bool:
-    """Whether ring links that stand, say from an earlier repair, would be lost by an edge swap."""
+    """Return whether ring links that stand, say from an earlier repair, would be lost by an edge swap."""
     rings = Counter(ends(link) for link in wiring.links if not losses.may_go(link))
     worked = rings & Counter(map(ends, current.carrying))
     return not worked <= Counter(map(ends, links))
@@ -160,7 +160,7 @@ def _why_not(losses: Losses) -> str:
 
 
 def _detour(lost: Link, running: Wiring, repatched: Wiring, spare: Collection[Edge]) -> Detour:
-    """Over what runs, or none where only the re-patch joins the nodes again."""
+    """Return the detour over what runs, or none where only the re-patch joins the nodes again."""
     path = _shortest(running, lost, spare)
     if path is None and _shortest(repatched, lost, spare) is None:
         raise TopologyError(
@@ -171,7 +171,7 @@ def _detour(lost: Link, running: Wiring, repatched: Wiring, spare: Collection[Ed
 
 
 def _shortest(wiring: Wiring, lost: Link, spare: Collection[Edge]) -> tuple[Link, ...] | None:
-    """Fewest hops, then fewest links of rings, then the smaller links; None when there is no way."""
+    """Return fewest hops, then fewest links of rings, then the smaller links; None when there is no way."""
     outgoing: dict[int, list[Link]] = defaultdict(list)
     for link in sorted(wiring.links):
         outgoing[link.source.node].append(link)

@@ -91,7 +91,7 @@ def _label(axis: Any, panel: Panel) -> None:
 
 
 def _legend(figure: Any, plot: Plot, high: int) -> None:
-    """One legend under all panels when they show the same series, else one in each."""
+    """Draw one legend under all panels when they show the same series, else one in each."""
     named = {tuple(series.name for series in panel.series) for panel in plot.panels}
     if len(named) == 1:
         handles, labels = figure.axes[0].get_legend_handles_labels()

@@ -27,4 +27,4 @@ class Figure(Generic[Scale]):
 
 
 def silent(_done: int, _total: int, _text: str) -> None:
-    """Progress for those who do not watch."""
+    """Ignore progress."""

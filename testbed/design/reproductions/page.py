@@ -12,7 +12,7 @@ Scale = TypeVar("Scale")
 
 
 def page(figure: Figure[Scale], table: Table, plot: str) -> str:
-    """Title, plot (a file beside the page) and comparison; the numbers are in the CSV beside it."""
+    """Return the page: title, plot (a file beside the page) and comparison; the numbers are in the CSV beside it."""
     return (
         f"# Figure {figure.number}: {figure.title}\n\n"
         f"![{figure.title}]({plot})\n\n"

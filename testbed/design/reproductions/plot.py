@@ -1,4 +1,4 @@
-"""What a plot shows, as data: panels of lines, bars or steps. `drawing` makes the file."""
+"""Plots as data: panels of lines, bars or steps. `drawing` makes the file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Plot:
 
 
 def series_of(table: Table, name: str, across: str, up: str) -> tuple[Series, ...]:
-    """A series for each value of the column `name`."""
+    """Return a series for each value of the column `name`."""
     parts = [(str(value), table.where(**{name: value})) for value in table.values(name)]
     return tuple(
         Series(title, tuple(record[across] for record in part.records), part.numbers(up))

@@ -34,13 +34,13 @@ and plans stay regular where nothing is to be gained."""
 
 
 class Tries:
-    """How many topologies may still be tried."""
+    """Number of topologies that may still be tried."""
 
     def __init__(self, left: int = MOST_TRIES) -> None:
         self.left = left
 
     def take(self) -> bool:
-        """Whether one more may be tried, which is then counted."""
+        """Return whether one more may be tried, which is then counted."""
         self.left -= 1
         return self.left >= 0
 
@@ -48,7 +48,7 @@ class Tries:
 def with_edge_swaps(
     objective: StrategyObjective, proposals: Sequence[Proposal], stop: Stop | None = None
 ) -> tuple[Proposal, ...]:
-    """Those of the strategies that cost less in closed form on another topology, on that topology.
+    """Return those of the strategies that cost less in closed form on another topology, on that topology.
 
     The first strategies come first, while `MOST_TRIES` last. A `stop` ends it with what was found until then.
     """
@@ -62,7 +62,7 @@ def with_edge_swaps(
 
 
 def starts(objective: StrategyObjective, strategy: Strategy) -> Iterator[Proposal]:
-    """The strategy on what TopologyFinder makes for it, with every possible number of links for pairs."""
+    """Yield the strategy on what TopologyFinder makes for it, with every possible number of links for pairs."""
     problem, point = objective.problem, objective.point(strategy)
     demand = objective.demand(point)
     for degree in problem.matching_degrees if problem.nodes > 1 else ():
@@ -71,7 +71,7 @@ def starts(objective: StrategyObjective, strategy: Strategy) -> Iterator[Proposa
 
 
 def improved(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
-    """The strategy after all edge swaps that help, or as many as there are tries for; no chance is involved.
+    """Return the strategy after all edge swaps that help, or as many as there are tries for; no chance is involved.
 
     The first that helps is made, and the next ones are looked for behind it, until a whole turn brings nothing.
     Where no bytes pass between pairs, and beyond `FEW_NODES` servers, nothing is tried.
@@ -104,12 +104,12 @@ def _shorter(other: Proposal, than: Proposal) -> bool:
 
 
 def _as_link(pair: Edge, *, simplex: bool) -> Edge:
-    """Duplex pairs are written smaller node first."""
+    """Return duplex pairs are written smaller node first."""
     return pair if simplex else (min(pair), max(pair))
 
 
 def _neighbours(finding: Finding, wanted: frozenset[Edge]) -> Iterator[Finding]:
-    """All topologies that are one edge swap away, in a fixed order."""
+    """Yield all topologies that are one edge swap away, in a fixed order."""
     simplex = finding.topology.simplex
     rounds = tuple(
         (*bought, *filled) for bought, filled in zip(finding.matchings, finding.fillers, strict=True)
@@ -124,7 +124,7 @@ def _neighbours(finding: Finding, wanted: frozenset[Edge]) -> Iterator[Finding]:
 
 
 def _edge_swaps(links: Round, *, simplex: bool) -> Iterator[Round]:
-    """The links with the ends of two of them swapped: in one way when they lead one way, else in two."""
+    """Yield the links with the ends of two of them swapped: in one way when they lead one way, else in two."""
     for one, other in combinations(range(len(links)), 2):
         (a, b), (c, d) = links[one], links[other]
         crossed = [((a, d), (c, b))] if simplex else [((a, d), (b, c)), ((a, c), (b, d))]
@@ -135,7 +135,7 @@ def _edge_swaps(links: Round, *, simplex: bool) -> Iterator[Round]:
 
 
 def _other_strides(topology: Topology) -> Iterator[tuple[int, ...]]:
-    """The strides with one of them replaced by another that makes rings of the same groups."""
+    """Yield the strides with one of them replaced by another that makes rings of the same groups."""
     nodes, strides = topology.nodes, topology.strides
     last = nodes - 1 if topology.simplex else nodes // 2
     for place, stride in enumerate(strides):
@@ -147,7 +147,7 @@ def _other_strides(topology: Topology) -> Iterator[tuple[int, ...]]:
 def _of(
     finding: Finding, strides: tuple[int, ...], rounds: tuple[Round, ...], wanted: frozenset[Edge]
 ) -> Finding:
-    """The finding with these strides and rounds of links for pairs."""
+    """Return the finding with these strides and rounds of links for pairs."""
     old = finding.topology
     rings = circulant_edges(old.nodes, directed_strides(old.nodes, strides, simplex=old.simplex))
     extra = [link for links in rounds for link in links]

@@ -39,7 +39,7 @@ class Optimum:
 
 
 def optimum(problem: Problem) -> Optimum:
-    """The cheapest strategy and topology of all.
+    """Return the cheapest strategy and topology of all.
 
     Raises `SearchError` for one-way links, where there is no graph, and for more than `MOST` pairs to try.
     """
@@ -74,7 +74,7 @@ def optimum(problem: Problem) -> Optimum:
 
 
 def all_graphs(nodes: int, degree: int) -> Iterator[Topology]:
-    """Every connected duplex graph in which each node has exactly `degree` links, parallel ones included.
+    """Yield every connected duplex graph in which each node has exactly `degree` links, parallel ones included.
 
     >>> [len(list(all_graphs(nodes, 2))) for nodes in (3, 4, 5)]  # cycles through all nodes: (n-1)!/2
     [1, 3, 12]
@@ -86,7 +86,7 @@ def all_graphs(nodes: int, degree: int) -> Iterator[Topology]:
 
 
 def _completed(nodes: int, free: list[int], node: int, other: int) -> Iterator[tuple[Edge, ...]]:
-    """All ways to use up the links that are `free`, from the pair (node, other) on."""
+    """Yield all ways to use up the links that are `free`, from the pair (node, other) on."""
     if node == nodes - 1 or other == nodes:
         if node == nodes - 1:
             if not free[node]:
@@ -103,7 +103,7 @@ def _completed(nodes: int, free: list[int], node: int, other: int) -> Iterator[t
 
 
 def _strides(nodes: int, edges: tuple[Edge, ...]) -> tuple[int, ...]:
-    """The strides that the graph holds from every node, parallel ones as often."""
+    """Return the strides that the graph holds from every node, parallel ones as often."""
     copies = Counter(edges)
     held: list[int] = []
     for stride in range(1, nodes // 2 + 1):

@@ -33,7 +33,7 @@ class Ranked:
 def rank(
     problem: Problem, proposals: Sequence[Proposal], executor: Executor, stop: Stop | None = None
 ) -> tuple[Ranked, ...]:
-    """Every strategy simulated, the fastest first; of equals the one that came first.
+    """Return every strategy simulated, the fastest first; of equals the one that came first.
 
     Ends of flows are rounded here, by 1 % of their duration: so many simulations have to be quick. A strategy that is
     proposed on several topologies counts on the fastest of them. A `stop` ends it with those that are ready; when
@@ -59,7 +59,7 @@ def rank(
 
 
 def wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None = None) -> tuple[Ranked, ...]:
-    """A strategy with every possible number of links for pairs: the one to take, then the others, fastest first.
+    """Return a strategy with every possible number of links for pairs: the one to take, then the others, fastest first.
 
     The one to take has the fewest links for pairs of those that are as fast as the fastest, to `SHORTER`. Links for
     pairs are so bought exactly when the simulated iteration, of exact ends, gets shorter by more than that. With each
@@ -91,7 +91,7 @@ def wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None = None
 
 
 def simulated(problem: Problem, strategy: Strategy, finding: Finding, *, rounded: bool = False) -> Execution:
-    """One iteration on the topology, rings fluid: on links that carry nothing else as exact as in rounds.
+    """Run one iteration on the topology, rings fluid: on links that carry nothing else as exact as in rounds.
 
     `rounded` lets flows end up to 1 % of their duration late, which takes less time to simulate.
     """
@@ -103,7 +103,7 @@ def simulated(problem: Problem, strategy: Strategy, finding: Finding, *, rounded
 
 
 def simulated_proposal(problem: Problem, proposal: Proposal, rounded: bool = False) -> Ranked:
-    """A proposal with what it takes when simulated."""
+    """Return a proposal with what it takes when simulated."""
     done = simulated(problem, proposal.strategy, proposal.finding, rounded=rounded)
     return Ranked(
         proposal.strategy, proposal.finding, proposal.closed_form_s, done.iteration_s, done.bandwidth_tax
@@ -111,7 +111,7 @@ def simulated_proposal(problem: Problem, proposal: Proposal, rounded: bool = Fal
 
 
 def ideal_switch_s(problem: Problem, strategy: Strategy) -> float:
-    """The same iteration on a switch that never blocks, with one link of degree times the rate a server."""
+    """Return the same iteration on a switch that never blocks, with one link of degree times the rate a server."""
     fabric = ideal_switch(problem.nodes, problem.degree * problem.rate_gbps)
     graph = iteration(problem.workload, strategy, problem.cluster)
     return simulate(graph, fabric, latency=problem.latency, allreduce=fluid_ring).iteration_s

@@ -27,7 +27,7 @@ from testbed.errors import SearchError
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a search is: steps of all chains together, and the least cost so far in closed form."""
+    """Progress of a search: steps of all chains together, and the least cost so far in closed form."""
 
     steps: int
     of: int
@@ -36,7 +36,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What the plan will do: `iteration_s` by simulation, `closed_form_s` by the chain's cost.
+    """Predicted times of a plan: `iteration_s` by simulation, `closed_form_s` by the chain's cost.
 
     `bandwidth_tax` is bytes on links over bytes sent; `mean_hops` between any two servers; `ideal_switch_s` the
     same strategy on a switch that never blocks, with one link of degree times the rate a server.
@@ -90,7 +90,7 @@ def optimise(
     alpha_per: AlphaUnit = "ms",
     latency: Latency | None = None,
 ) -> Found:
-    """The best strategy and topology found for a workload on `cluster.nodes` servers of `degree` links each.
+    """Return the best strategy and topology found for a workload on `cluster.nodes` servers of `degree` links each.
 
     `chains` walk `steps` steps each, in this process, in `workers` processes, or on the workers of a Dask
     `scheduler` ("tcp://..."); the answer depends on workload, servers, options, `seed` and `chains` alone. The best
@@ -134,7 +134,7 @@ def optimise(
 
 
 def _best(states: Sequence[ChainState], rules: Rules) -> tuple[Visit, ...]:
-    """The best of all chains."""
+    """Return the best of all chains."""
     best: tuple[Visit, ...] = ()
     for state in states:
         for visit in state.best:
@@ -145,7 +145,7 @@ def _best(states: Sequence[ChainState], rules: Rules) -> tuple[Visit, ...]:
 def _ranking(
     objective: StrategyObjective, visits: Sequence[Visit], executor: Executor, stop: Stop
 ) -> tuple[Ranked, ...]:
-    """What the chains found best, also with edges swapped, by simulated time."""
+    """Return what the chains found best, also with edges swapped, by simulated time."""
     proposals: list[Proposal] = []
     with stop:
         proposals.extend(map(objective.proposal, visits))
@@ -160,7 +160,7 @@ def _conclude(
     rules: Rules,
     stop: Stop,
 ) -> Found:
-    """The fastest of the ranking with the links for pairs that serve it best, and what is to be said about it."""
+    """Return the fastest with the links for pairs that serve it best, and the reasons for it."""
     problem = objective.problem
     wired = wirings(objective, ranking[0], stop)
     chosen = wired[0]
@@ -185,7 +185,7 @@ def _conclude(
 
 
 def _ideal_s(problem: Problem, chosen: Ranked, stop: Stop) -> float:
-    """The time on an ideal switch; the first Ctrl-C makes it begin again, since a plan without it cannot be read."""
+    """Return the time on an ideal switch; the first Ctrl-C starts it again, since a plan without it cannot be read."""
     with stop:
         return ideal_switch_s(problem, chosen.strategy)
     return ideal_switch_s(problem, chosen.strategy)

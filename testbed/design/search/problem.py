@@ -1,4 +1,4 @@
-"""What is searched for, and on what: all that a search depends on besides its seed."""
+"""The problem of a search: all that a search depends on besides its seed."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Problem:
 
     @property
     def nodes(self) -> int:
-        """How many servers there are."""
+        """Number of servers."""
         return self.cluster.nodes
 
     @property
     def matching_degrees(self) -> tuple[int, ...]:
-        """How many links of a server may go to pairs; what is left are rings, which duplex come in twos."""
+        """Numbers of links of a server that may go to pairs; what is left are rings, which duplex come in twos."""
         least = 1 if self.simplex or self.degree == 1 else 2
         rings = range(self.degree - 1, least - 1, -1)
         return (0, *(self.degree - count for count in rings if self.simplex or count % 2 == 0))

@@ -115,7 +115,7 @@ class Programs:
         self._gradients = lru_cache(_REMEMBERED)(self._find_gradients)
 
     def program(self, shardings: Sequence[Sharding]) -> Program:
-        """The program of a strategy of these shardings."""
+        """Return the program of a strategy of these shardings."""
         items = list(self._forward(shardings))
         if self._problem.workload.training:
             items += self._backward(shardings)
@@ -150,7 +150,7 @@ class Programs:
     def _begin_backward(
         self, shardings: Sequence[Sharding], place: int, microbatch: int, samples: int
     ) -> Iterator[Item]:
-        """After the forward pass of the same microbatch, where nothing follows of all; and with the gradients."""
+        """Yield work after the forward pass of a microbatch (of all where nothing follows) and with the gradients."""
         sharding, workload = shardings[place], self._problem.workload
         stage = self._stage(BACKWARD, microbatch, place)
         after = microbatch if self._feeds[place] else len(self._samples) - 1
@@ -184,7 +184,7 @@ class Programs:
             yield Item(_summing(*zip(*sums, strict=True)), stage, stage)
 
     def _stage(self, direction: int, microbatch: int, place: int) -> int:
-        """A stage of an operator; the one after it is where its experts compute."""
+        """Return a stage of an operator; the one after it is where its experts compute."""
         return 4 * (microbatch * len(self._operators) + place) + 2 * direction
 
     def _find_computing(self, place: int, sharding: Sharding, samples: int, direction: int) -> Computing:
@@ -198,7 +198,7 @@ class Programs:
         return Computing(np.array(sharding.servers), np.array(seconds)[where])
 
     def _buckets(self, shardings: Sequence[Sharding]) -> Iterator[_Bucket]:
-        """As `workloads.steps.gradient_buckets`, with what each operator adds remembered."""
+        """Yield what `workloads.steps.gradient_buckets` does, with what each operator adds remembered."""
         opened: dict[tuple[Group, ...], _Bucket] = {}
         for place in reversed(range(len(shardings))):
             sizes, groups = self._gradients(place, shardings[place])
@@ -220,7 +220,10 @@ class Programs:
 
 
 def _by_depth(fed_by: Sequence[Sequence[int]]) -> list[int]:
-    """Operators in the order in which servers come to them: side branches side by side, not one after the other."""
+    """Return operators in the order in which servers come to them.
+
+    Side branches side by side, not one after the other.
+    """
     depth: list[int] = []
     for producers in fed_by:
         depth.append(1 + max((depth[producer] for producer in producers), default=0))
@@ -258,6 +261,6 @@ def _summing(groups: tuple[Group, ...], size_bytes: tuple[int, ...]) -> Summing:
 
 @lru_cache(_REMEMBERED)
 def _waiting(sharding: Sharding) -> Sending:
-    """Nothing is sent: every server goes on with what it has."""
+    """Return work in which nothing is sent: every server goes on with what it has."""
     none = np.zeros(0, dtype=np.int64)
     return Sending(none, none, none, np.array(sharding.servers))

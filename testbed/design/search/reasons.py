@@ -14,7 +14,7 @@ _TOLD = 5e-4
 
 
 def reasons(problem: Problem, wirings: Sequence[Ranked], ideal_s: float) -> tuple[str, ...]:
-    """Sentences on the strategy, the links and the time, from the wirings that were simulated, the best first."""
+    """Return sentences on strategy, links and time, from the wirings that were simulated, the best first."""
     best = wirings[0]
     if problem.nodes == 1:
         return (

@@ -47,7 +47,7 @@ class StrategyRecipe:
     problem: Problem
 
     def objective(self) -> StrategyObjective:
-        """Its strategies."""
+        """Return its strategies."""
         return StrategyObjective(self.problem)
 
 
@@ -78,11 +78,11 @@ class StrategyObjective:
         self._costs = lru_cache(_TOPOLOGIES)(self._find_costs)
 
     def start(self) -> Point:
-        """The usual strategy, or where memory does not hold it, everything cut."""
+        """Return the usual strategy, or where memory does not hold it, everything cut."""
         return self._start
 
     def neighbour(self, point: Point, chance: np.random.Generator) -> Point:
-        """A random operator laid out in another way.
+        """Return a random operator laid out in another way.
 
         The shape is drawn first, then the servers: else the hundred servers on which a table may be placed would
         leave no chance to cutting it over all of them.
@@ -96,44 +96,47 @@ class StrategyObjective:
         return (*point[:place], shape[int(chance.integers(len(shape)))], *point[place + 1 :])
 
     def cost_s(self, point: Point, origin: Point) -> float:
-        """Seconds of an iteration in closed form on the topology made for `origin`; infinite beyond the memory."""
+        """Return seconds of an iteration in closed form on the topology made for `origin`.
+
+        Infinite beyond the memory.
+        """
         if not self.fits(point):
             return math.inf
         return self._costs(self.finding(origin)).seconds(self.program(point))
 
     def cost_on(self, point: Point, finding: Finding) -> float:
-        """The same on any topology."""
+        """Return the same on any topology."""
         return self._costs(finding).seconds(self.program(point)) if self.fits(point) else math.inf
 
     def demand(self, point: Point) -> Demand:
-        """What the strategy sends, for topology search."""
+        """Return what the strategy sends, for topology search."""
         return traffic(self.problem.workload, self.strategy(point), self.problem.cluster).demand
 
     def fits(self, point: Point) -> bool:
-        """Whether every server holds what the strategy puts there."""
+        """Return whether every server holds what the strategy puts there."""
         used = sum(self._memory(place, at) for place, at in enumerate(point))
         return bool(np.max(used) <= self.problem.cluster.memory_bytes)
 
     def strategy(self, point: Point) -> Strategy:
-        """The strategy that a point stands for."""
+        """Return the strategy that a point stands for."""
         return Strategy(self._shardings(point), self.problem.microbatches)
 
     def point(self, strategy: Strategy) -> Point:
-        """The point that stands for a strategy of this search."""
+        """Return the point that stands for a strategy of this search."""
         return tuple(
             known.index(sharding) for known, sharding in zip(self.shardings, strategy.shardings, strict=True)
         )
 
     def proposal(self, visit: Visit) -> Proposal:
-        """What a chain visited, with all that its numbers stand for."""
+        """Return what a chain visited, with all that its numbers stand for."""
         return Proposal(self.strategy(visit.point), self.finding(visit.origin), visit.cost_s)
 
     def published(self, point: Point) -> Finding:
-        """The topology for what a strategy sends, links split between rings and pairs as published."""
+        """Return the topology for what a strategy sends, links split between rings and pairs as published."""
         return find(self.demand(point), self.problem.degree, simplex=self.problem.simplex)
 
     def _find_memory(self, place: int, at: int) -> NDArray[np.float64]:
-        """Bytes on each server that an operator takes in one of its shardings."""
+        """Return bytes on each server that an operator takes in one of its shardings."""
         workload, sharding = self.problem.workload, self.shardings[place][at]
         operator, nodes = workload.operators[place], self.problem.nodes
         return operator_memory(operator, sharding, workload.batch, nodes, training=workload.training)
@@ -145,7 +148,7 @@ class StrategyObjective:
         return self._programs.program(self._shardings(point))
 
     def _find_finding(self, origin: Point) -> Finding:
-        """Links for pairs by the published split, or another number of them, whichever costs least."""
+        """Return links for pairs by the published split, or another number of them, whichever costs least."""
         problem, demand, split = self.problem, self.demand(origin), self.published(origin)
         degrees = problem.matching_degrees if 1 < problem.nodes <= FEW_NODES else (0,)
         others = [
@@ -160,7 +163,7 @@ class StrategyObjective:
 
 
 def _by_shape(shardings: Sequence[Sharding]) -> list[list[int]]:
-    """Places of the shardings, those of one way and size together."""
+    """Return places of the shardings, those of one way and size together."""
     shapes: dict[tuple[str, int, int], list[int]] = {}
     for at, sharding in enumerate(shardings):
         shapes.setdefault((sharding.way, sharding.replicas, sharding.shards), []).append(at)

@@ -23,7 +23,7 @@ class LoopThread:
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`; when the caller is interrupted, `work` is cancelled on the loop."""
+        """Return the result of `work`; when the caller is interrupted, `work` is cancelled on the loop."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

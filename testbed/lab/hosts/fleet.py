@@ -229,7 +229,7 @@ def _text(data: bytes | str | None) -> str:
 
 
 def _archive(files: Mapping[str, bytes]) -> bytes:
-    """The files as a tar archive, readable by their owner only."""
+    """Return the files as a tar archive, readable by their owner only."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, content in files.items():

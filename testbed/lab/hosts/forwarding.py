@@ -35,7 +35,7 @@ _PER_HOST = {"net/ipv4/ip_forward": 1, "net/ipv4/tcp_no_metrics_save": 1}
 
 @dataclass(frozen=True, slots=True)
 class HostForwarding:
-    """What one host is told: kernel settings and the lines of one `ip -batch`."""
+    """Configuration of one host: kernel settings and the lines of one `ip -batch`."""
 
     host: str
     sysctls: tuple[str, ...]
@@ -53,7 +53,7 @@ class HostForwarding:
 
 
 def forwarding_plan(lab: Lab, wiring: Wiring, routes: Routes, macs: Macs) -> dict[str, HostForwarding]:
-    """What every host needs so that all pairs reach one another along `routes`.
+    """Return what every host needs so that all pairs reach one another along `routes`.
 
     Node i of the wiring is host i of the lab; `macs` comes from `read_macs`.
     """
@@ -72,7 +72,7 @@ def forwarding_plan(lab: Lab, wiring: Wiring, routes: Routes, macs: Macs) -> dic
 
 
 def _sysctls(host: LabHost) -> Iterator[str]:
-    """Settings as `path=value`; with slashes, because interface names may hold dots."""
+    """Yield settings as `path=value`; with slashes, because interface names may hold dots."""
     for path, value in _PER_HOST.items():
         yield f"{path}={value}"
     for interface in ("all", "default", *(nic.name for nic in host.nics)):
@@ -101,7 +101,7 @@ def _neighbours(lab: Lab, wiring: Wiring, node: int, macs: Macs) -> Iterator[str
 
 
 def _routes(lab: Lab, wiring: Wiring, routes: Routes, node: int) -> Iterator[str]:
-    """The far NIC of each link over that very link; every other address of a host by the planned first link."""
+    """Yield the far NIC of each link over that very link; every other address of a host by the planned first link."""
     source = lab.hosts[node].address
     direct = {lab.nic(link.target).address: link for link in _links_from(wiring, node)}
     for peer, link in direct.items():
@@ -130,7 +130,7 @@ def _all_addresses(host: LabHost) -> Iterator[IPv4Address]:
 
 
 def read_macs(fleet: Fleet) -> dict[str, dict[str, str]]:
-    """The MAC address of every NIC of the lab file, by host and NIC.
+    """Return the MAC address of every NIC of the lab file, by host and NIC.
 
     Raises `HostError` when a host lacks an interface, or when one of them carries the management address:
     forwarding would flush it and cut us off.

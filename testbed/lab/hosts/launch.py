@@ -24,7 +24,7 @@ MARK = "LIGHTBED_COMMAND"
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What became of one command on one host. `exit_status` is -1 when it ended by a signal or was cut off."""
+    """Result of one command on one host. `exit_status` is -1 when it ended by a signal or was cut off."""
 
     host: str
     exit_status: int
@@ -36,7 +36,7 @@ class Launch(Protocol):
     """Long-running commands, at most one per host, followed together."""
 
     def lines(self, timeout_s: float) -> Iterator[tuple[str, str]]:
-        """Lines of standard output as `(host, line)`, until all commands ended or `timeout_s` passed.
+        """Yield lines of standard output as `(host, line)`, until all commands ended or `timeout_s` passed.
 
         May be called again to go on where the last iteration stopped.
         """
@@ -56,7 +56,7 @@ class Launch(Protocol):
         ...
 
     def wait(self, timeout_s: float) -> dict[str, Completed]:
-        """What became of each command; raises `HostError` naming those that run on after `timeout_s`."""
+        """Return what became of each command; raises `HostError` naming those that run on after `timeout_s`."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -172,7 +172,7 @@ class SshLaunch:
 
 
 def marked(command: str, mark: str) -> str:
-    """The command with a variable in its environment by which it and all that it starts can be found again."""
+    """Return the command with a variable in its environment by which it and all that it starts can be found again."""
     return f"export {MARK}={mark}; {command}"
 
 
@@ -209,7 +209,7 @@ def _write_eof(process: asyncssh.SSHClientProcess[str]) -> None:
 
 
 def unfinished(failed: Mapping[str, Exception], timeout_s: float) -> HostError:
-    """The error that names every host where a command could not be run or did not end in time."""
+    """Return the error that names every host where a command could not be run or did not end in time."""
     said = "; ".join(
         f"{host}: " + (f"no end after {timeout_s:g} s" if isinstance(error, TimeoutError) else reason(error))
         for host, error in failed.items()
@@ -219,5 +219,5 @@ def unfinished(failed: Mapping[str, Exception], timeout_s: float) -> HostError:
 
 
 def reason(error: Exception) -> str:
-    """What an error says, or at least its kind."""
+    """Return what an error says, or at least its kind."""
     return str(error) or type(error).__name__

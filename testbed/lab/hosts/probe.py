@@ -20,7 +20,7 @@ READY_TIMEOUT_S = 20.0
 
 
 class Frame(NamedTuple):
-    """Who a probe frame says it is from, and in which epoch it was sent."""
+    """Sender that a probe frame names, and in which epoch it was sent."""
 
     host: str
     nic: str
@@ -29,7 +29,7 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NicReport:
-    """What one NIC found: whether it has carrier, how many frames it could send, whom it heard."""
+    """Report of one NIC: whether it has carrier, how many frames it could send, whom it heard."""
 
     carrier: bool
     sent: int
@@ -70,7 +70,7 @@ def _command(host: LabHost, path: str, epoch: int) -> str:
 
 
 def _collect(launch: Launch, event: str, hosts: set[str]) -> dict[str, dict[str, Any]]:
-    """One `event` of every host, or `HostError` naming those that did not say it."""
+    """Return one `event` of every host, or `HostError` naming those that did not say it."""
     said: dict[str, dict[str, Any]] = {}
     deadline = time.monotonic() + READY_TIMEOUT_S
     for host, line in launch.lines(READY_TIMEOUT_S):

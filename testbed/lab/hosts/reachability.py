@@ -1,4 +1,4 @@
-"""Who reaches whom, and over how many links: every host pings every other, all at once."""
+"""Reachability, and over how many links: every host pings every other, all at once."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Reachability:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every host reached every other."""
+        """True if every host reached every other."""
         return not self.missing
 
 
 def ping_all(fleet: Fleet, *, deadline_s: float = 2.0) -> Reachability:
-    """Every host pings the node address of every other; returns as soon as all have answered.
+    """Return every host pings the node address of every other; returns as soon as all have answered.
 
     Raises `HostError` when the ping cannot be run on a host at all.
     """

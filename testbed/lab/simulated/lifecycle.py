@@ -59,7 +59,7 @@ class SimulatedLab:
 
     @property
     def is_running(self) -> bool:
-        """Whether the supervisor still lives."""
+        """True while the supervisor lives."""
         return self._supervisor.process.poll() is None
 
 
@@ -95,7 +95,7 @@ def start_lab(
 
 
 def at_rate(lab: Lab, rate_mbps: float | None) -> Lab:
-    """The simulated lab with links of this rate, None for its own. Raises `LabStartError` for a real one."""
+    """Return the simulated lab with links of this rate, None for its own. Raises `LabStartError` for a real one."""
     if rate_mbps is None:
         return lab
     from testbed.lab.inventory import with_rate
@@ -152,7 +152,7 @@ def _start_somewhere(
 
 
 def candidate_subnets(own: IPv4Network, mode: HostsMode, *, move: bool) -> Iterator[IPv4Network]:
-    """Subnets to try, in order: the lab's own first; modelled hosts can only live on the loopback network."""
+    """Yield subnets to try, in order: the lab's own first; modelled hosts can only live on the loopback network."""
     usable = mode == "kernel" or own.is_loopback
     if usable:
         yield own
@@ -163,7 +163,7 @@ def candidate_subnets(own: IPv4Network, mode: HostsMode, *, move: bool) -> Itera
 
 
 def hosts_of(lab: Lab, hosts: HostsChoice = "auto") -> HostsInUse:
-    """What the hosts of a lab that is up are: `real`, or of a simulated one `kernel` or only modelled.
+    """Return what the hosts of a lab that is up are: `real`, or of a simulated one `kernel` or only modelled.
 
     `auto` goes by the addresses: modelled labs live on the loopback network, and nothing else does.
     """
@@ -175,7 +175,7 @@ def hosts_of(lab: Lab, hosts: HostsChoice = "auto") -> HostsInUse:
 
 
 def find_running(lab: Lab) -> Lab:
-    """The lab as it really is: at its own addresses, or where the one live simulated lab of its name is.
+    """Return the lab as it really is: at its own addresses, or where the one live simulated lab of its name is.
 
     Modelled labs and those that had to move are not at the lab file's addresses, and links may have a lower rate than
     the lab file's. Real labs are returned as they are. Raises `LabStartError` when several live labs of that name are
@@ -204,13 +204,13 @@ def find_running(lab: Lab) -> Lab:
 
 
 def is_up(lab: Lab) -> bool:
-    """Whether a live simulated lab of this name stands at the lab's own addresses."""
+    """Return whether a live simulated lab of this name stands at the lab's own addresses."""
     here = (lab.name, str(lab.management))
     return any(entry["live"] and (entry["lab"], entry["subnet"]) == here for entry in lab_status())
 
 
 def lab_status() -> list[dict[str, Any]]:
-    """Every simulated lab on this machine: `lab_id`, `lab`, `live`, `hosts`, `pid`, `subnet`, `rate_mbps`.
+    """Return every simulated lab on this machine: `lab_id`, `lab`, `live`, `hosts`, `pid`, `subnet`, `rate_mbps`.
 
     One that is not live is what a killed supervisor left behind; only its id is known.
     """

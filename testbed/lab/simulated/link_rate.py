@@ -59,7 +59,7 @@ class LinkRate:
         return self.rate_mbps < self.asked_mbps
 
     def describe(self) -> str:
-        """One sentence for people."""
+        """Return one sentence for people."""
         machine = self.machine
         why = (
             f"{machine.free:.1f} of {machine.processors:g} processors free, "
@@ -96,7 +96,7 @@ def look_at_machine() -> Machine:
 
 
 def read_ticks(stat: str) -> Mapping[int, tuple[int, int]]:
-    r"""Idle ticks and all ticks of each processor, from the text of /proc/stat; waiting for disks is idle.
+    r"""Return idle ticks and all ticks of each processor, from the text of /proc/stat; waiting for disks is idle.
 
     >>> read_ticks("cpu  9 9\ncpu1 10 0 20 65 5 0 0 0 0 0\nintr 5\n")
     {1: (70, 100)}
@@ -129,7 +129,7 @@ def read_quota(path: Path = _CPU_QUOTA) -> float:
 
 
 def copy_mbps(processor_time: Callable[[], float]) -> float:
-    """Mbit that one processor moves from a socket to another in a second of its own time."""
+    """Return mbit that one processor moves from a socket to another in a second of its own time."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as source,

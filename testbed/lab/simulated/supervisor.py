@@ -97,7 +97,7 @@ def _ready_line(process: subprocess.Popen[str], complaints: IO[str], timeout_s: 
 
 
 def _read_line(process: subprocess.Popen[str], timeout_s: float) -> str:
-    """The first line of output, or what there is of it by the deadline."""
+    """Return the first line of output, or what there is of it by the deadline."""
     assert process.stdout is not None  # opened as a pipe
     descriptor, received = process.stdout.fileno(), b""
     deadline = time.monotonic() + timeout_s
@@ -145,7 +145,7 @@ def _stop(process: subprocess.Popen[str]) -> None:
 
 
 def ask(arguments: list[str]) -> Any:
-    """The JSON answer to `--status` or `--down`. Raises `LabStartError` with the supervisor's error and hint."""
+    """Return the JSON answer to `--status` or `--down`. Raises `LabStartError` with the supervisor's error and hint."""
     done = subprocess.run(
         _supervisor(arguments),
         capture_output=True,
@@ -160,7 +160,7 @@ def ask(arguments: list[str]) -> Any:
 
 
 def _refusal(answer: str) -> str:
-    """The supervisor's own error and hint; empty when it printed none."""
+    """Return the supervisor's own error and hint; empty when it printed none."""
     try:
         said = json.loads(answer)
     except json.JSONDecodeError:
@@ -182,7 +182,7 @@ def _supervisor(arguments: list[str]) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, with the directory that holds this very installation first on the import path."""
+    """Return ours, with the directory that holds this very installation first on the import path."""
     root = str(Path(testbed.__file__).resolve().parent.parent)
     rest = os.environ.get("PYTHONPATH", "")
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (root, rest)))}

@@ -13,7 +13,7 @@ _LANGUAGE_PORTS = {"polatis+scpi": 5025, "polatis+tl1": 3082}
 
 
 def wiring_document(lab: Lab, *, hosts: HostsMode = "kernel", public_key: str = "") -> dict[str, Any]:
-    """The lab as the document that `python -m sim.lab` reads (its schema lies beside that module)."""
+    """Return the lab as the document that `python -m sim.lab` reads (its schema lies beside that module)."""
     document: dict[str, Any] = {
         "version": 1,
         "lab": lab.name,

@@ -14,7 +14,7 @@ from testbed.measure.model import CollectiveResult, Timing
 def model_collectives(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, on_progress: Progress
 ) -> CollectiveResult:
-    """What `run_collectives` would measure, as the flow model estimates it; `iterations` is 0: nothing ran."""
+    """Return what `run_collectives` would measure, as the flow model estimates it; `iterations` is 0: nothing ran."""
     cases = [(configuration, size) for configuration in spec.configurations for size in configuration.sizes]
     timings = []
     for number, (configuration, size) in enumerate(cases, start=1):

@@ -1,4 +1,4 @@
-"""What the ranks of one launch and their guards have said, and, when it failed, whose fault it was."""
+"""Reports of the ranks of one launch and their guards, and, when it failed, whose fault it was."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class RankReports:
 
     @property
     def failed(self) -> bool:
-        """Whether a rank is lost, so that the others wait in vain."""
+        """True if a rank is lost, so that the others wait in vain."""
         ended = self.guards.values()
         return bool(self.errors) or any(guard["reason"] != "exit" or guard["status"] != 0 for guard in ended)
 
     @property
     def deadline_passed(self) -> bool:
-        """Whether a guard ended its rank because the time was up."""
+        """True if a guard ended its rank because the time was up."""
         return any(guard["reason"] == "deadline" for guard in self.guards.values())
 
     @property
@@ -103,7 +103,7 @@ class Diagnosis:
         self.nodes = {host.name: node for node, host in enumerate(lab.hosts)}
 
     def not_ready(self) -> CollectiveError:
-        """Some ranks did not get ready, so none ran: names those that ended by themselves, else the late ones.
+        """Return the error when some ranks did not get ready: it names those that ended by themselves, else the late.
 
         When the deadline was too short even for that, it is the timeout of `failure`.
         """
@@ -117,7 +117,7 @@ class Diagnosis:
         return CollectiveError(f"{what}, so none ran: {words}{_more(names)}. {hint}{self._unconfirmed()}")
 
     def failure(self) -> CollectiveError:
-        """Not all ranks finished: a timeout with the links that are dark, or what the first rank to fail said."""
+        """Return the error when ranks did not finish: a timeout with the dark links, or the first report of failure."""
         silent = [
             host for host in self.nodes if host not in self.reports.guards and host not in self.completed
         ]
@@ -142,7 +142,7 @@ class Diagnosis:
         return CollectiveError(f"the AllReduce failed: {self._culprit()}. {self._end()}")
 
     def _dark(self) -> Iterator[str]:
-        """Each rank that its guard saw without carrier on a NIC that a link should light."""
+        """Yield each rank that its guard saw without carrier on a NIC that a link should light."""
         into = self.wiring.link_into
         for node, host in enumerate(self.lab.hosts):
             dark_nics = self.reports.guards.get(host.name, {}).get("dark_nics", ())
@@ -152,7 +152,7 @@ class Diagnosis:
                     yield f"{self._place(host.name)} has no light on {self.lab.link_label(link)}"
 
     def _culprit(self) -> str:
-        """The rank that failed first: who was killed says nothing, and makes the others fail."""
+        """Return the rank that failed first: who was killed says nothing, and makes the others fail."""
         for host in self.reports.killed:
             return f"{self._place(host)} was ended by signal {-self.reports.guards[host]['status']}"
         for host, words in self.reports.errors.items():
@@ -184,7 +184,10 @@ class Diagnosis:
         return "All ranks were ended" + self._unconfirmed()
 
     def _unconfirmed(self) -> str:
-        """Hosts that did not confirm the end of their rank; their guards end it at the deadline at the latest."""
+        """Return hosts that did not confirm the end of their rank.
+
+        Their guards end it at the deadline at the latest.
+        """
         silent = [
             host for host in self.nodes if host not in self.reports.guards and host not in self.completed
         ]

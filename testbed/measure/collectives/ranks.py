@@ -137,7 +137,7 @@ class Ranks:
         return reports
 
     def _started(self) -> tuple[Launch, RankReports]:
-        """The ranks that are there, or new ones, and the reports of their next job."""
+        """Return the ranks that are there, or new ones, and the reports of their next job."""
         if self._launch is not None and set(self._launch.running) == self._hosts:
             self._reports = RankReports(ready=self._reports.ready_again)
             return self._launch, self._reports
@@ -159,7 +159,7 @@ class Ranks:
 
 
 def _await_ready(launch: Launch, reports: RankReports, hosts: set[str], until: float) -> bool:
-    """Whether all ranks got ready; False as soon as one has ended instead."""
+    """Return whether all ranks got ready; False as soon as one has ended instead."""
     if reports.ready.keys() == hosts:
         return True
     for _event in _events(launch, reports, until):
@@ -181,7 +181,7 @@ def _follow(
     *,
     kept: bool,
 ) -> Iterator[dict[str, Any]]:
-    """Rows as they come, until all have ended, or are done if they are kept.
+    """Yield rows as they come, until all have ended, or are done if they are kept.
 
     Hangs up as soon as one is lost: the others would wait in vain.
     """
@@ -198,7 +198,7 @@ def _follow(
 
 
 def _events(launch: Launch, reports: RankReports, until: float) -> Iterator[str]:
-    """Kinds of event as they come, an empty one now and then, until all have ended or the time has come."""
+    """Yield kinds of event as they come, an empty one now and then, until all have ended or the time has come."""
     while launch.running and (left_s := until - time.monotonic()) > 0:
         for host, line in launch.lines(min(LOOK_S, left_s)):
             yield reports.take(host, line)
@@ -208,7 +208,7 @@ def _events(launch: Launch, reports: RankReports, until: float) -> Iterator[str]
 
 
 def _completed(launch: Launch) -> dict[str, Completed]:
-    """What became of the commands; empty when some do not end by themselves (leaving the launch ends them)."""
+    """Return what became of the commands; empty when some do not end by themselves (leaving the launch ends them)."""
     try:
         return launch.wait(GRACE_S)
     except HostError:
@@ -240,7 +240,10 @@ def _described(configuration: Configuration) -> dict[str, Any]:
 
 
 def _backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]) -> str:
-    """The backend that all ranks use. Raises `CollectiveError` when NCCL is asked for and a host or a case cannot."""
+    """Return the backend that all ranks use.
+
+    Raises `CollectiveError` when NCCL is asked for and a host or a case cannot.
+    """
     exchanges = [each.name for each in spec.configurations if not each.collective.on_gpus]
     if exchanges and spec.backend == "nccl":
         raise CollectiveError(

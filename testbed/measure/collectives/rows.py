@@ -29,7 +29,7 @@ PROVING_SIZE_BYTES = 1 << 20
 def timing_of(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Timing:
-    """One row as a timing. Raises `WrongResult` naming the ranks that hold wrong elements."""
+    """Return one row as a timing. Raises `WrongResult` naming the ranks that hold wrong elements."""
     configuration = _configuration(spec, row)
     wrong = {rank: count for rank, count in enumerate(row["wrong"]) if count}
     if wrong:
@@ -79,7 +79,7 @@ def lacked_processors(row: Mapping[str, Any]) -> bool:
 def nic_bytes_of(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Iterator[NicBytes]:
-    """What each NIC sent, and the payload that the collective puts on its link."""
+    """Yield what each NIC sent, and the payload that the collective puts on its link."""
     configuration = _configuration(spec, row)
     shares = configuration.collective.link_shares(wiring, routes, configuration)
     for node, host in enumerate(lab.hosts):
@@ -97,7 +97,7 @@ def nic_bytes_of(
 
 
 def misplaced(nic_bytes: Sequence[NicBytes]) -> tuple[NicBytes, ...]:
-    """The NICs whose counters contradict the plan, at sizes that can prove it.
+    """Return the NICs whose counters contradict the plan, at sizes that can prove it.
 
     A NIC on a ring must send the ring's bytes within 5 %, every other less than 2 % of what a ring puts on one link.
     """

@@ -1,4 +1,4 @@
-"""What to measure: AllReduces and exchanges, their message sizes, and how long each is timed."""
+"""Measurements to make: AllReduces and exchanges, their message sizes, and how long each is timed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveSpec:
-    """What one launch measures: per size one warm-up, then `min_time_s` or `max_iterations`, at least `min_iterations`.
+    """Measurements of a launch: per size one warm-up, then `min_time_s` or `max_iterations`, at least `min_iterations`.
 
     Where these take longer than `max_time_s`, three are enough.
     The backend `auto` is NCCL where every host has a GPU, and Gloo elsewhere.
@@ -65,12 +65,12 @@ class CollectiveSpec:
 
     @property
     def rows(self) -> int:
-        """How many timings it gives."""
+        """Number of timings that it gives."""
         return sum(len(configuration.sizes) for configuration in self.configurations)
 
 
 def all_to_all(name: str, nodes: int, sizes: tuple[int, ...]) -> Configuration:
-    """Every node sends an equal part of its tensor to every other.
+    """Return every node sends an equal part of its tensor to every other.
 
     >>> all_to_all("x", 3, (1024,)).pairs
     ((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1))
@@ -79,7 +79,7 @@ def all_to_all(name: str, nodes: int, sizes: tuple[int, ...]) -> Configuration:
 
 
 def doubling_sizes(smallest: int, largest: int) -> tuple[int, ...]:
-    """Message sizes from `smallest` to `largest` bytes, each twice the one before.
+    """Return message sizes from `smallest` to `largest` bytes, each twice the one before.
 
     >>> doubling_sizes(1024, 8192)
     (1024, 2048, 4096, 8192)

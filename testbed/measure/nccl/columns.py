@@ -1,4 +1,4 @@
-"""What the columns of nccl-tests' text mean, and a row made from its cells.
+"""Meaning of the columns of nccl-tests' text, and a row made from its cells.
 
     columns                          since
     error                            2019, without redop or root where the collective has none
@@ -39,12 +39,12 @@ class Columns:
     has_timestamp: bool = False
 
     def cells(self, halves: Literal[1, 2] = 2) -> int:
-        """Blank-separated cells of a whole row; a timestamp is a date and a time."""
+        """Return blank-separated cells of a whole row; a timestamp is a date and a time."""
         return len(self.leading) + halves * len(self.half) + (2 if self.has_timestamp else 0)
 
     @classmethod
     def of_header(cls, names: Sequence[str]) -> Columns | None:
-        """The columns that a header line names, or None when it is no whole header line."""
+        """Return the columns that a header line names, or None when it is no whole header line."""
         starts = [place for place, name in enumerate(names) if name in _TIME_NAMES]
         if len(starts) != 2 or tuple(names[:3]) != _LEADING:
             return None
@@ -56,7 +56,7 @@ class Columns:
 
     @classmethod
     def guessed(cls, cells: Sequence[str]) -> Columns | None:
-        """The columns of a row without a header, by their number; None when no set has so many."""
+        """Return the columns of a row without a header, by their number; None when no set has so many."""
         if len(cells) < len(_LEADING) + 2 * len(_HALF):
             return None
         both = (*_LEADING, "redop", "root")
@@ -71,19 +71,19 @@ class Columns:
 
 
 def _older(cells: Sequence[str], leading: int) -> tuple[str, ...]:
-    """The half with `error` when its cell is printed as an error was, else with `#wrong`."""
+    """Return the half with `error` when its cell is printed as an error was, else with `#wrong`."""
     cell = cells[leading + 3] if len(cells) > leading + 3 else ""
     is_error = _ERROR_CELL.fullmatch(cell) is not None and float(cell) < 1e5
     return (*_HALF[:3], "error") if is_error else _HALF
 
 
 def starts_row(cells: Sequence[str]) -> bool:
-    """Whether the cells begin a row: size, count and the name of a type."""
+    """Return whether the cells begin a row: size, count and the name of a type."""
     return len(cells) >= 3 and is_whole(cells[0]) and is_whole(cells[1]) and cells[2][0].isalpha()
 
 
 def continues_row(cells: Sequence[str]) -> bool:
-    """Whether the cells can be figures that belong to a row begun before."""
+    """Return whether the cells can be figures that belong to a row begun before."""
     try:
         number(cells[0])
     except ValueError:
@@ -92,12 +92,12 @@ def continues_row(cells: Sequence[str]) -> bool:
 
 
 def is_whole(cell: str) -> bool:
-    """Whether a cell is a whole number."""
+    """Return whether a cell is a whole number."""
     return re.fullmatch(r"-?[0-9]{1,20}", cell) is not None
 
 
 def number(cell: str | None) -> float | None:
-    """The number of a cell; None for `N/A`, for what is no finite number, and for no cell.
+    """Return the number of a cell; None for `N/A`, for what is no finite number, and for no cell.
 
     Raises `ValueError` for anything else.
     """
@@ -108,7 +108,7 @@ def number(cell: str | None) -> float | None:
 
 
 def make_row(columns: Columns, cells: Sequence[str], halves: Literal[1, 2] = 2) -> NcclRow:
-    """A row from exactly its cells; with one half it is the in-place one (a replayed trace).
+    """Return a row from exactly its cells; with one half it is the in-place one (a replayed trace).
 
     Raises `ValueError` when there are too many cells or a number is none.
     """

@@ -14,7 +14,7 @@ BYTES_PER_ELEMENT = 4
 
 
 def nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, str]) -> dict[str, Any]:
-    """One configuration's rows; bandwidths in GB/s as nccl-tests has them, times in microseconds.
+    """Return one configuration's rows; bandwidths in GB/s as nccl-tests has them, times in microseconds.
 
     `experiment_name` and `lightbed` say what nccl-tests cannot: topology, configuration, SIMULATED.
     """

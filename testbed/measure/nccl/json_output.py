@@ -31,7 +31,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.|\\\Z)*(?:"|\Z)|[\[\]{},]', re.DOTALL)
 
 
 def parse_json(text: str, name: str = "output") -> NcclTable:
-    """The table that the document holds; `name` (a file) begins messages.
+    """Return the table that the document holds; `name` (a file) begins messages.
 
     What is cut off or malformed becomes a sentence in `problems`, as long as there is one whole row.
     Raises `ResultsError`, naming the line, when it is no document of nccl-tests or has no row.
@@ -62,7 +62,7 @@ def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
 
 
 def _load(text: str, name: str) -> tuple[dict[str, Any], bool]:
-    """The document, and whether it had to be closed because it is cut off."""
+    """Return the document, and whether it had to be closed because it is cut off."""
     text = _BARE_NUMBERS.sub("null", text)
     attempts: tuple[Callable[[], str], ...] = (lambda: text, lambda: close_document(text))
     failure = None
@@ -82,7 +82,7 @@ def _load(text: str, name: str) -> tuple[dict[str, Any], bool]:
 
 
 def close_document(text: str) -> str:
-    """A document that was cut off, ended after its last whole element.
+    """Return a document that was cut off, ended after its last whole element.
 
     >>> close_document('{"a":[{"b":1},{"b":2},{"b')
     '{"a":[{"b":1},{"b":2}]}'
@@ -121,7 +121,7 @@ def _errors(document: Mapping[str, Any]) -> list[str]:
 
 
 def _row(entry: object, place: int, problems: list[str]) -> NcclRow | None:
-    """One entry of `results`, or None and a complaint when it is not whole."""
+    """Return one entry of `results`, or None and a complaint when it is not whole."""
     try:
         if not isinstance(entry, Mapping):
             raise TypeError("no object")
@@ -171,7 +171,7 @@ def _spread(figures: Mapping[str, Any] | None) -> IterationSpread | None:
 
 
 def _number(value: object) -> float | None:
-    """A number; None for null, for the word "nan" and for infinity."""
+    """Return a number; None for null, for the word "nan" and for infinity."""
     if value is None:
         return None
     if not isinstance(value, int | float | str):
@@ -181,7 +181,7 @@ def _number(value: object) -> float | None:
 
 
 def _boolean(value: object) -> bool | None:
-    """A boolean from nccl-tests' words; None for "unchecked" and for nothing."""
+    """Return a boolean from nccl-tests' words; None for "unchecked" and for nothing."""
     if isinstance(value, bool):
         return value
     return {"true": True, "false": False}.get(str(value).strip().lower())
@@ -236,7 +236,7 @@ def _version_text(code: object) -> str | None:
 
 
 def _collective(document: Mapping[str, Any]) -> str | None:
-    """The collective's name: our own key, else the program's name at the head of the arguments."""
+    """Return the collective's name: our own key, else the program's name at the head of the arguments."""
     if isinstance(document.get("collective"), str):
         return str(document["collective"])
     arguments = document.get("args")
@@ -244,7 +244,7 @@ def _collective(document: Mapping[str, Any]) -> str | None:
 
 
 def _devices(entries: object) -> list[NcclDevice]:
-    """The devices that are described whole; the others are no reason to lose the results."""
+    """Return the devices that are described whole; the others are no reason to lose the results."""
     found = []
     for entry in entries if isinstance(entries, list) else ():
         try:

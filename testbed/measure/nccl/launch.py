@@ -27,7 +27,7 @@ _SEARCH_PATH = "$PATH:$HOME/nccl-tests/build:/opt/nccl-tests/build:/usr/local/nc
 
 @dataclass(frozen=True, slots=True)
 class NcclSettings:
-    """How NCCL is to use the network: InfiniBand verbs (RoCE too) or sockets, over which interfaces.
+    """Network settings of NCCL: InfiniBand verbs (RoCE too) or sockets, over which interfaces.
 
     `interfaces` are device names as verbs has them (`qedr0`), or network interfaces for sockets; `channels`
     is the number of rings; `preload` the path of a library to use in NCCL's place.
@@ -42,7 +42,7 @@ class NcclSettings:
 
 @dataclass(frozen=True, slots=True)
 class NcclTest:
-    """Which test, over which sizes, how often. `json` is the file asked for on the first host."""
+    """A test, its sizes, and how often it runs. `json` is the file asked for on the first host."""
 
     program: str = "all_reduce_perf"
     smallest_bytes: int = 8
@@ -57,7 +57,7 @@ class NcclTest:
 
 @dataclass(frozen=True, slots=True)
 class NcclHost:
-    """What a host has: its GPUs as the driver lists them, and paths of the test and of mpirun, or ''."""
+    """Equipment of a host: its GPUs as the driver lists them, and paths of the test and of mpirun, or ''."""
 
     host: str
     gpus: tuple[str, ...]
@@ -75,7 +75,7 @@ class NcclRun:
 
 
 def environment(settings: NcclSettings) -> dict[str, str]:
-    """NCCL's variables: rings only, on exactly these interfaces, with the log that names the rings.
+    """Return NCCL's variables: rings only, on exactly these interfaces, with the log that names the rings.
 
     The set is that of the 12-host testbed (`NCCL_NET=IB`, one channel a NIC, `NCCL_ALGO=Ring`).
     """
@@ -97,7 +97,7 @@ def environment(settings: NcclSettings) -> dict[str, str]:
 
 
 def program_arguments(test: NcclTest) -> tuple[str, ...]:
-    """The arguments of the test itself."""
+    """Return the arguments of the test itself."""
     named = {
         "-b": test.smallest_bytes,
         "-e": test.largest_bytes,
@@ -114,7 +114,7 @@ def program_arguments(test: NcclTest) -> tuple[str, ...]:
 def host_context(
     host: LabHost, program: str, variables: Mapping[str, str], test: NcclTest
 ) -> tuple[str, ...]:
-    """The application context of one host: one rank there, its variables, the test."""
+    """Return the application context of one host: one rank there, its variables, the test."""
     settings = [word for name, value in variables.items() for word in ("-x", f"{name}={value}")]
     return ("-np", "1", "-H", f"{host.management}:1", *settings, program, *program_arguments(test))
 
@@ -122,7 +122,7 @@ def host_context(
 def mpirun_command(
     lab: Lab, found: Sequence[NcclHost], variables: Mapping[str, Mapping[str, str]], test: NcclTest
 ) -> str:
-    """The one command that runs on the first host; `variables` are per host name.
+    """Return the one command that runs on the first host; `variables` are per host name.
 
     MPI's own traffic is held to the management network, so that the links carry the collective alone.
     """
@@ -147,7 +147,7 @@ def mpirun_command(
 
 
 def find_command(test: NcclTest) -> str:
-    """A shell line that lists a host's GPUs and says where the test and mpirun are."""
+    """Return a shell line that lists a host's GPUs and says where the test and mpirun are."""
     program = shlex.quote(test.program)
     return (
         f'PATH="{_SEARCH_PATH}"; nvidia-smi -L 2>/dev/null; '
@@ -156,7 +156,7 @@ def find_command(test: NcclTest) -> str:
 
 
 def read_found(completed: Completed) -> NcclHost:
-    """What `find_command` printed on one host."""
+    """Return what `find_command` printed on one host."""
     lines = completed.stdout.splitlines()
     said = dict(line.partition("=")[::2] for line in lines if line.startswith(("program=", "mpirun=")))
     gpus = tuple(line.strip() for line in lines if re.match(r"GPU \d+:", line))
@@ -164,14 +164,14 @@ def read_found(completed: Completed) -> NcclHost:
 
 
 def find_nccl(fleet: Fleet, test: NcclTest | None = None) -> tuple[NcclHost, ...]:
-    """What each host of the fleet has, in the fleet's order. Raises `HostError` when one cannot be reached."""
+    """Return what each host of the fleet has, in the fleet's order. Raises `HostError` when one cannot be reached."""
     command = find_command(test or NcclTest())
     completed = fleet.run({host.name: command for host in fleet.hosts})
     return tuple(read_found(completed[host.name]) for host in fleet.hosts)
 
 
 def why_not(found: Sequence[NcclHost], test: NcclTest | None = None) -> str:
-    """Why nccl-tests cannot run on these hosts, and what to do; empty when they can."""
+    """Return why nccl-tests cannot run on these hosts, and what to do; empty when they can."""
     test = test or NcclTest()
     if not found:
         return "there are no hosts"
@@ -223,7 +223,7 @@ def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | No
 
 
 def _read_results(fleet: Fleet, first: str, done: Completed) -> NcclTable:
-    """The table, from the JSON that the output announces if it can be had, else from the output."""
+    """Return the table, from the JSON that the output announces if it can be had, else from the output."""
     path = json_output_path(done.stdout)
     if path:
         document = fleet.run({first: f"cat {shlex.quote(path)}"})[first]

@@ -59,7 +59,7 @@ class RingFinding:
 
 @dataclass(slots=True)
 class _Channel:
-    """What is known of one ring while reading: who follows whom, and the whole order if it was printed."""
+    """State of one ring while reading: who follows whom, and the whole order if it was printed."""
 
     after: dict[int, int] = field(default_factory=dict)
     before: dict[int, int] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class _Channel:
 
 
 def parse_rings(text: str) -> RingLog:
-    """The rings in a log of one or all ranks; lines of other kinds are passed over.
+    """Return the rings in a log of one or all ranks; lines of other kinds are passed over.
 
     Lines of single ranks count more than the whole ring that rank 0 prints, which may be cut.
     """
@@ -93,7 +93,7 @@ def parse_rings(text: str) -> RingLog:
 def check_rings(
     planned: Sequence[RingOrder], found: RingLog, nodes_of_ranks: Sequence[Sequence[int]] = ()
 ) -> tuple[RingFinding, ...]:
-    """What differs between planned rings and found ones; nothing when every planned ring was used alone.
+    """Return what differs between planned rings and found ones; nothing when every planned ring was used alone.
 
     Rings are equal when one is a rotation of the other. `nodes_of_ranks[k][r]` is the node of rank r in
     the k-th communicator to appear; without it, rank r is node r. Neighbouring ranks of one node count
@@ -138,7 +138,7 @@ def _ring_log(channels: dict[tuple[str, int], _Channel], sizes: dict[str, int]) 
 
 
 def _order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
-    """The ring from its lowest rank, or a sentence saying why it cannot be told."""
+    """Return the ring from its lowest rank, or a sentence saying why it cannot be told."""
     if channel.contradictory:
         return "ranks contradict each other: two communicators in one log that names none of them"
     order = _followed(channel.after)
@@ -154,7 +154,7 @@ def _order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
 
 
 def _followed(after: dict[int, int]) -> tuple[int, ...]:
-    """The closed walk from the lowest rank over all ranks, or nothing when there is none."""
+    """Return the closed walk from the lowest rank over all ranks, or nothing when there is none."""
     if not after:
         return ()
     order = [min(after)]
@@ -181,7 +181,7 @@ def _as_nodes(ring: FoundRing, log: RingLog, nodes_of_ranks: Sequence[Sequence[i
 
 
 def _turned(order: Iterable[int]) -> tuple[int, ...]:
-    """The rotation that begins with the lowest number."""
+    """Return the rotation that begins with the lowest number."""
     ring = tuple(order)
     start = ring.index(min(ring)) if ring else 0
     return ring[start:] + ring[:start]

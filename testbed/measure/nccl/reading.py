@@ -13,7 +13,7 @@ __all__ = ["NcclTable", "import_nccl", "table_json", "table_text"]
 
 
 def import_nccl(path: Path | str) -> NcclTable:
-    """The table in a file, which is JSON when it begins with a brace and text otherwise.
+    """Return the table in a file, which is JSON when it begins with a brace and text otherwise.
 
     Raises `ResultsError`, naming file and line, when the file cannot be read or holds no row of results.
     """

@@ -18,7 +18,7 @@ JSON_VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class IterationSpread:
-    """How single iterations differ (`-I 1`): least, most and 99th percentile, and deviation over mean."""
+    """Spread of single iterations (`-I 1`): least, most and 99th percentile, and deviation over mean."""
 
     least_us: float | None
     most_us: float | None
@@ -98,12 +98,12 @@ class NcclTable:
 
     @property
     def ranks(self) -> int | None:
-        """How many ranks took part, if the devices were listed."""
+        """Number of ranks that took part, if the devices were listed."""
         return len(self.devices) or None
 
 
 def nccl_version_text(code: int) -> str:
-    """NCCL's version number as people write it; versions before 2.9 use a narrower code.
+    """Return NCCL's version number as people write it; versions before 2.9 use a narrower code.
 
     >>> nccl_version_text(22907), nccl_version_text(2708)
     ('2.29.7', '2.7.8')
@@ -115,7 +115,7 @@ def nccl_version_text(code: int) -> str:
 
 
 def table_json(table: NcclTable) -> dict[str, Json]:
-    """The table as a document of nccl-tests' form, with one entry a size in `results`."""
+    """Return the table as a document of nccl-tests' form, with one entry a size in `results`."""
     return {
         "version": JSON_VERSION,
         "source": table.source,
@@ -138,7 +138,7 @@ def table_json(table: NcclTable) -> dict[str, Json]:
 
 
 def table_text(table: NcclTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Column names and cells for people: one row a size, both halves side by side; empty where unknown."""
+    """Return column names and cells for people: one row a size, both halves side by side; empty where unknown."""
     columns = ("size (B)", "type", "redop", "root")
     figures = ("time (us)", "algbw (GB/s)", "busbw (GB/s)", "wrong")
     names = (*columns, *(f"{half} {name}" for half in ("out-of-place", "in-place") for name in figures))

@@ -36,7 +36,7 @@ _WORDS = {"OK": True, "FAILED": False}
 
 @dataclass(slots=True)
 class _Reading:
-    """What has been read so far; `pending` are the cells of a row that something else interrupted."""
+    """State of the reader; `pending` are the cells of a row that something else interrupted."""
 
     columns: Columns | None = None
     rows: list[NcclRow] = field(default_factory=list)
@@ -48,7 +48,7 @@ class _Reading:
 
 
 def parse_text(text: str, name: str = "output") -> NcclTable:
-    """The table that the text holds; `name` (a file) begins messages.
+    """Return the table that the text holds; `name` (a file) begins messages.
 
     What is cut off or broken becomes a sentence in `problems`, as long as there is one whole row.
     Raises `ResultsError`, naming the line, when the text is not output of nccl-tests or has no row.
@@ -68,7 +68,7 @@ def parse_text(text: str, name: str = "output") -> NcclTable:
 
 
 def json_output_path(text: str) -> str | None:
-    r"""Where nccl-tests say they write their JSON; an existing file is never overwritten, so this is not
+    r"""Return where nccl-tests say they write their JSON; an existing file is never overwritten, so this is not
     always the name that was asked for.
 
     >>> json_output_path("#\n# Writing JSON output to out.json.1\n")
@@ -116,7 +116,7 @@ def _read_comment(reading: _Reading, line_number: int, line: str) -> None:
 
 
 def _read_cells(reading: _Reading, line_number: int, line: str) -> None:
-    """Cells of a row: all of it, or the part before or after an interruption."""
+    """Read cells of a row: all of it, or the part before or after an interruption."""
     cells = line.split()
     if starts_row(cells):
         _drop_pending(reading, line_number)

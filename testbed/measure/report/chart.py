@@ -34,13 +34,13 @@ class Series:
 
     @classmethod
     def of(cls, label: str, timings: Iterable[Timing]) -> Series:
-        """A series in ascending order of size."""
+        """Return a series in ascending order of size."""
         return cls(label, tuple(sorted(timings, key=lambda timing: timing.size_bytes)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Axes:
-    """Where a size and a bandwidth lie in the drawing."""
+    """Axes: places of sizes and bandwidths in the drawing."""
 
     sizes: tuple[int, ...]
     ticks: Sequence[float]
@@ -65,7 +65,7 @@ class _Axes:
 def draw_bandwidth(
     series: Sequence[Series], key: str, *, title: str, scale: float = 1.0, simulated: bool = False
 ) -> Markup:
-    """The chart of several configurations; `key` makes ids unique, `scale` adds what the links stand for.
+    """Return the chart of several configurations; `key` makes ids unique, `scale` adds what the links stand for.
 
     Raises `ValueError` when there is nothing to draw.
     """
@@ -90,7 +90,7 @@ def draw_bandwidth(
 
 
 def cpu_limited_sizes(series: Sequence[Series]) -> list[str]:
-    """For each configuration concerned, the sizes at which the hosts' processors set the pace, in words."""
+    """Return for each configuration concerned, the sizes at which the hosts' processors set the pace, in words."""
     found = []
     for one in series:
         runs = groupby(one.timings, key=lambda timing: timing.cpu_limited)
@@ -105,7 +105,7 @@ def cpu_limited_sizes(series: Sequence[Series]) -> list[str]:
 
 
 def describe(series: Sequence[Series]) -> str:
-    """The chart in words, for those who cannot see it."""
+    """Return the chart in words, for those who cannot see it."""
     sentences = []
     for one in series:
         best, last = max(one.timings, key=lambda timing: timing.busbw_mbps), one.timings[-1]
@@ -125,7 +125,7 @@ def _axes(series: Sequence[Series], scale: float) -> _Axes:
 
 
 def _shade(series: Sequence[Series], axes: _Axes) -> Markup:
-    """Bands behind the sizes at which some configuration was limited by the hosts' processors."""
+    """Return bands behind the sizes at which some configuration was limited by the hosts' processors."""
     limited = {timing.size_bytes for one in series for timing in one.timings if timing.cpu_limited}
     bands = [_band(axes, size) for size in axes.sizes if size in limited]
     merged: list[tuple[float, float]] = []
@@ -137,7 +137,7 @@ def _shade(series: Sequence[Series], axes: _Axes) -> Markup:
 
 
 def _band(axes: _Axes, size: int) -> tuple[float, float]:
-    """From half way to the size before to half way to the size after, in octaves."""
+    """Return the band from half way to the size before to half way to the size after, in octaves."""
     place = axes.sizes.index(size)
     octaves = [log2(max(one, 1)) for one in axes.sizes]
     before = (octaves[place - 1] + octaves[place]) / 2 if place else octaves[0] - 0.5
@@ -186,7 +186,7 @@ def _grid(axes: _Axes) -> Markup:
 
 
 def _limit_lines(series: Sequence[Series], axes: _Axes) -> Markup:
-    """One line a limit: in the colour of its configuration, or in grey when several share it."""
+    """Return one line a limit: in the colour of its configuration, or in grey when several share it."""
     users: dict[float, list[int]] = {}
     for index, one in enumerate(series):
         users.setdefault(one.limit_mbps, []).append(index)
@@ -217,7 +217,7 @@ def _line(index: int, one: Series, axes: _Axes) -> Markup:
 
 
 def _mark(index: int, x: float, y: float, timing: Timing, label: str) -> Markup:
-    """A point; its shape tells configurations apart without colour, hollow says limited by CPU."""
+    """Return a point; its shape tells configurations apart without colour, hollow says limited by CPU."""
     note = ", limited by the hosts’ CPU" if timing.cpu_limited else ""
     tooltip = (
         f"{label}, {size_text(timing.size_bytes)}: {number_text(timing.busbw_mbps)} Mbit/s, "
@@ -241,7 +241,7 @@ def _shape(index: int, x: float, y: float, style: str) -> Markup:
 
 
 def _end_labels(series: Sequence[Series], axes: _Axes) -> Markup:
-    """Names at the right: each configuration beside its last point, each link limit beside its line."""
+    """Return names at the right: each configuration beside its last point, each link limit beside its line."""
     wanted: list[tuple[float, str, str]] = []
     for index, one in enumerate(series):
         last = one.timings[-1]

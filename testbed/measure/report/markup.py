@@ -19,7 +19,7 @@ class Markup(str):
 
 
 def tag(name: str, /, *content: Content, **attributes: Attribute) -> Markup:
-    """One element. `class_` loses its underscore, `stroke_width` becomes `stroke-width`; numbers are rounded.
+    """Return one element. `class_` loses its underscore, `stroke_width` becomes `stroke-width`; numbers are rounded.
 
     `True` gives a bare attribute, `False` and `None` none.
 
@@ -35,7 +35,7 @@ def tag(name: str, /, *content: Content, **attributes: Attribute) -> Markup:
 
 
 def join(*content: Content) -> Markup:
-    """Several pieces as one."""
+    """Return several pieces as one."""
     return Markup("".join(map(_text, content)))
 
 

@@ -36,7 +36,7 @@ def write_report(stored: StoredRun, path: Path | str) -> None:
 
 
 def render_report(stored: StoredRun) -> str:
-    """The report of a run as HTML text."""
+    """Return the report of a run as HTML text."""
     summary = stored.summary
     title = f"{summary.lab}, run {summary.run_id}{' (SIMULATED)' if summary.simulated else ''}"
     head = tag(
@@ -103,7 +103,7 @@ def _rate_note(stored: StoredRun) -> str:
 
 
 def _trouble_notice(stored: StoredRun) -> Markup:
-    """What the reader must know before believing the rest; empty when all is well."""
+    """Return what the reader must know before believing the rest; empty when all is well."""
     summary = stored.summary
     troubles = []
     if summary.status != "done":
@@ -144,7 +144,7 @@ def _tile(name: str, figure: str, unit: str, beside: str, *, limited: bool = Fal
 
 
 def _bandwidth_tiles(stored: StoredRun) -> list[Markup]:
-    """The largest size of each configuration of the first topology, and the gain of the most rings."""
+    """Return the largest size of each configuration of the first topology, and the gain of the most rings."""
     at_largest = largest_of_each(stored.timings) if stored.timings else ()
     tiles = [
         _tile(
@@ -162,7 +162,7 @@ def _bandwidth_tiles(stored: StoredRun) -> list[Markup]:
 
 
 def _gain_tile(gain: RingGain) -> Markup:
-    """The headline: a ratio that the links made, never one that this machine made."""
+    """Return the headline: a ratio that the links made, never one that this machine made."""
     name = f"{gain.most.configuration} over {gain.one.configuration}"
     if gain.cpu_limited:
         beside = f"says nothing of the links: measured {gain.ratio:.2f}×, limit {gain.most.rings}×"
@@ -200,7 +200,7 @@ def _section(heading: str, content: Markup) -> Markup:
 
 
 def _series_of(stored: StoredRun, topology: str) -> list[Series]:
-    """The configurations measured on a topology, in the order measured."""
+    """Return the configurations measured on a topology, in the order measured."""
     timings = [timing for timing in stored.timings if timing.topology == topology]
     names = dict.fromkeys(timing.configuration for timing in timings)
     return [Series.of(name, (one for one in timings if one.configuration == name)) for name in names]
@@ -296,7 +296,7 @@ def _comparison_table(repatch: Repatch) -> Markup:
 
 
 def _comparison_charts(stored: StoredRun, repatch: Repatch) -> Iterable[Markup]:
-    """A chart for each configuration measured before and after the change."""
+    """Yield a chart for each configuration measured before and after the change."""
     before = {one.label: one for one in _series_of(stored, repatch.source)}
     after = {one.label: one for one in _series_of(stored, repatch.target)}
     for place, name in enumerate(name for name in before if name in after):

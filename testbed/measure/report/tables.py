@@ -29,7 +29,7 @@ _TIMING_COLUMNS = (
 
 
 def table(caption: str, columns: Sequence[str], rows: Iterable[Markup], *, text_columns: int = 1) -> Markup:
-    """A table with a caption and column headers; the first `text_columns` columns hold words."""
+    """Return a table with a caption and column headers; the first `text_columns` columns hold words."""
     heads = (
         tag("th", name, scope="col", class_="text" if place < text_columns else None)
         for place, name in enumerate(columns)
@@ -39,7 +39,7 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Markup], *, text_
 
 
 def timing_table(stored: StoredRun) -> Markup:
-    """Every timing, grouped by topology and configuration in the order measured."""
+    """Return every timing, grouped by topology and configuration in the order measured."""
     groups = groupby(stored.timings, key=lambda timing: (timing.topology, timing.configuration))
     rows = [row for key, timings in groups for row in _timing_group(key, list(timings))]
     caption = (
@@ -84,7 +84,7 @@ def _timing_row(timing: Timing) -> Markup:
 
 
 def bytes_table(rows: Sequence[NicBytes]) -> Markup:
-    """What the NICs' own byte counters say of the rings: for each configuration and size, the worst NIC."""
+    """Return what the NICs' own byte counters say of the rings: for each configuration and size, the worst NIC."""
     by_case: dict[tuple[str, str, int], list[NicBytes]] = {}
     for row in rows:
         by_case.setdefault((row.topology, row.configuration, row.size_bytes), []).append(row)
@@ -126,7 +126,7 @@ def _bytes_row(key: tuple[str, str, int], rows: Sequence[NicBytes]) -> Markup:
 
 
 def circuit_tables(stored: StoredRun) -> Markup:
-    """The circuits of each topology, folded away."""
+    """Return the circuits of each topology, folded away."""
     return join(_circuit_details(stored, name) for name in stored.circuits)
 
 
@@ -153,7 +153,7 @@ def _circuit_details(stored: StoredRun, name: str) -> Markup:
 
 
 def environment_table(stored: StoredRun) -> Markup:
-    """Versions, seeds and everything else that was recorded, one fact a row."""
+    """Return versions, seeds and everything else that was recorded, one fact a row."""
     facts = [
         (f"{name}: {key}" if key else name, value)
         for name, recorded in stored.environment.items()
@@ -179,7 +179,7 @@ def _value_text(value: Json) -> str:
 
 
 def repeat_section(stored: StoredRun) -> Markup:
-    """The commands that repeat the run, show it again and read its rows."""
+    """Return the commands that repeat the run, show it again and read its rows."""
     arguments = [str(one) for one in cast("Sequence[Json]", stored.environment.get("arguments", ()))]
     command = shlex.join([Path(arguments[0]).name, *arguments[1:]]) if arguments else "testbed demo LAB"
     run_id = stored.summary.run_id

@@ -29,7 +29,7 @@ class _Drawn:
 
 
 def stride_of(link: tuple[int, int], nodes: int, *, simplex: bool) -> int:
-    """The ring permutation a link belongs to: target - source mod n, for duplex links the smaller way round.
+    """Return the ring permutation a link belongs to: target - source mod n, for duplex links the smaller way round.
 
     >>> stride_of((0, 11), 12, simplex=False), stride_of((0, 11), 12, simplex=True)
     (1, 11)
@@ -39,7 +39,7 @@ def stride_of(link: tuple[int, int], nodes: int, *, simplex: bool) -> int:
 
 
 def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> Markup:
-    """The drawing with its legend; `key` makes the ids of this drawing unique in the page."""
+    """Return the drawing with its legend; `key` makes the ids of this drawing unique in the page."""
     strides = sorted({stride_of(link, topology.nodes, simplex=topology.simplex) for link in topology.links})
     colours = {stride: index % 8 for index, stride in enumerate(strides)}
     height = _SIZE + _ROW_HEIGHT * len(strides) + 8
@@ -77,7 +77,7 @@ def _point(node: int, nodes: int, radius: float = _RADIUS) -> tuple[float, float
 
 
 def _drawn_links(topology: StoredTopology) -> list[_Drawn]:
-    """Links with their bend: n parallel ones are spread evenly about the straight line."""
+    """Return links with their bend: n parallel ones are spread evenly about the straight line."""
     of_pair = Counter(frozenset(link) for link in topology.links)
     seen: Counter[frozenset[int]] = Counter()
     drawn = []

@@ -26,7 +26,7 @@ _COLUMN_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: p
 
 
 def lightbed_version() -> str:
-    """The installed version, or `not installed` when the code runs from a checkout."""
+    """Return the installed version, or `not installed` when the code runs from a checkout."""
     try:
         return version("lightbed")
     except PackageNotFoundError:
@@ -34,7 +34,7 @@ def lightbed_version() -> str:
 
 
 def row_schema(row_type: type[Row], *, simulated: bool) -> pa.Schema:
-    """The Parquet schema of a dataclass of str, int, float and bool fields, in field order."""
+    """Return the Parquet schema of a dataclass of str, int, float and bool fields, in field order."""
     hints = get_type_hints(row_type)
     columns = [pa.field(field.name, _COLUMN_TYPES[hints[field.name]]) for field in fields(row_type)]
     metadata = {"lightbed.version": lightbed_version(), "lightbed.rows": row_type.__name__}
@@ -53,7 +53,7 @@ def write_rows(path: Path, row_type: type[Row], rows: Iterable[Row], *, simulate
 
 
 def read_rows(path: Path, row_type: type[Row]) -> tuple[Row, ...]:
-    """The rows of a file in the order written; extra columns are ignored, no file is no rows.
+    """Return the rows of a file in the order written; extra columns are ignored, no file is no rows.
 
     Columns that earlier versions did not write have a default in the dataclass.
 

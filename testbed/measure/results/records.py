@@ -1,4 +1,4 @@
-"""What the store keeps of a run: frozen records, plain enough to be JSON, the only input of a report.
+"""Records of a run: frozen records, plain enough to be JSON, the only input of a report.
 
 A run has a lab (`LabInfo`), topologies with their circuits, phases (JSON, in order), an environment
 (versions, seeds, the command), timings and byte counters.
@@ -24,7 +24,7 @@ LINK_RATE = "link rate"
 
 @dataclass(frozen=True, slots=True)
 class LabInfo:
-    """What a report says of the lab: its file, its hosts in node order, its switches and its links.
+    """Facts of the lab in a report: its file, its hosts in node order, its switches and its links.
 
     `represents_gbps` is what a link of `rate_mbps` stands for (the same speed on a real lab).
     """
@@ -40,12 +40,12 @@ class LabInfo:
 
     @property
     def scale(self) -> float:
-        """How many times faster the represented link is: 25 Gb/s for 100 Mbit/s gives 250."""
+        """Factor by which the represented link is: 25 Gb/s for 100 Mbit/s gives 250."""
         return self.represents_gbps * 1000 / self.rate_mbps
 
     @classmethod
     def of(cls, lab: Lab) -> LabInfo:
-        """The record of a lab; addresses of switches are left out, they may hold a password."""
+        """Return the record of a lab; addresses of switches are left out, they may hold a password."""
         return cls(
             name=lab.name,
             path=str(lab.path),
@@ -88,7 +88,7 @@ class StoredCircuit:
 
     @classmethod
     def of(cls, lab: Lab, circuit: Circuit) -> StoredCircuit:
-        """The record of a planned circuit, in the lab's names."""
+        """Return the record of a planned circuit, in the lab's names."""
         return cls(
             source=lab.nic_label(circuit.link.source),
             target=lab.nic_label(circuit.link.target),
@@ -114,7 +114,7 @@ class Comparison:
 
     @property
     def gain(self) -> float:
-        """How many times better `after` is; below 1 is a loss, 0 when the worse figure is 0."""
+        """Factor by which `after` is better; below 1 is a loss, 0 when the worse figure is 0."""
         better, worse = (self.after, self.before) if self.higher_is_better else (self.before, self.after)
         return better / worse if worse else 0.0
 
@@ -139,12 +139,12 @@ class Repatch:
     comparisons: tuple[Comparison, ...] = ()
 
     def to_json(self) -> Mapping[str, Json]:
-        """The data of a phase named `REPATCH`."""
+        """Return the data of a phase named `REPATCH`."""
         return cast("Mapping[str, Json]", asdict(self))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Repatch:
-        """The inverse of `to_json`. Raises `TypeError` when the data is not of this shape."""
+        """Return the inverse of `to_json`. Raises `TypeError` when the data is not of this shape."""
         fields = dict(cast("Mapping[str, object]", data))
         rows = cast("Sequence[Mapping[str, object]]", fields.pop("comparisons", ()))
         comparisons = tuple(Comparison(**row) for row in rows)  # type: ignore[arg-type]
@@ -197,5 +197,5 @@ class StoredRun:
         return tuple(Repatch.from_json(phase.data) for phase in self.phases if phase.name == REPATCH)
 
     def topology(self, name: str) -> StoredTopology | None:
-        """The topology of that name, if it was recorded."""
+        """Return the topology of that name, if it was recorded."""
         return next((topology for topology in self.topologies if topology.name == name), None)

@@ -1,4 +1,4 @@
-"""What must not be kept: secrets on command lines and in environments."""
+"""Redaction: secrets on command lines and in environments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KEPT_VARIABLES = re.compile(r"(NCCL|CUDA|UCX|OMPI_MCA|GLOO|OMP)_\w*")
 
 
 def redact_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
-    """A command line without its secrets: values of options such as `--password`, names in URLs.
+    """Return a command line without its secrets: values of options such as `--password`, names in URLs.
 
     >>> redact_arguments(["testbed", "--password", "x", "--token=y", "polatis+tl1://u:p@sw:3082"])
     ('testbed', '--password', '***', '--token=***', 'polatis+tl1://***@sw:3082')
@@ -33,7 +33,7 @@ def redact_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def redact_document(document: Mapping[str, object]) -> dict[str, object]:
-    """The document with an `env` that holds only settings of communication, none of them a secret.
+    """Return the document with an `env` that holds only settings of communication, none of them a secret.
 
     >>> redact_document({"env": ["HOME=/root", "NCCL_ALGO=Ring", "NCCL_TOKEN=x"]})
     {'env': ['NCCL_ALGO=Ring']}

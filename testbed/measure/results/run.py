@@ -121,7 +121,7 @@ class Run:
 
 
 def own_versions() -> dict[str, str]:
-    """Versions of lightbed and of the interpreter that runs it."""
+    """Return versions of lightbed and of the interpreter that runs it."""
     return {"lightbed": lightbed_version(), "python": platform.python_version()}
 
 
@@ -133,7 +133,7 @@ def take_lock(directory: Path) -> int:
 
 
 def is_locked(directory: Path) -> bool:
-    """Whether the process of a run is alive: it holds the lock until it ends, however it ends."""
+    """Return whether the process of a run is alive: it holds the lock until it ends, however it ends."""
     try:
         with (directory / ".lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

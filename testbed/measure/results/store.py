@@ -1,4 +1,4 @@
-"""Where results are kept: `runs/lightbed.sqlite` for what a run was, `runs/<id>/` for what it measured.
+"""Store of results: `runs/lightbed.sqlite` for what a run was, `runs/<id>/` for what it measured.
 
     runs/lightbed.sqlite          runs, environment, topologies, circuits, phases (WAL; other tables may live there)
     runs/<id>/timings.parquet     one row a size and configuration (`Timing`)
@@ -96,7 +96,7 @@ class RunStore:
         return tuple(self._summary(row) for row in self._database.all_runs())
 
     def load(self, run_id: str) -> StoredRun:
-        """Everything of one run, named by its id, by the unambiguous beginning of it, or by `last`."""
+        """Return everything of one run, named by its id, by the unambiguous beginning of it, or by `last`."""
         summary = self._find(run_id)
         rows = self._database.of_run(summary.run_id)
         return StoredRun(

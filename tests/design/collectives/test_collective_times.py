@@ -1,4 +1,4 @@
-"""What the simulator says of collectives on wired hosts, against arithmetic by hand."""
+"""Simulated collectives on wired hosts, against arithmetic by hand."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def test_jobs_that_cannot_be_are_named(choice, nodes, strategy, error, word):
 
 @pytest.fixture
 def planned(tmp_path):
-    """Writes a plan for VGG16 on 4 servers with 2 links, other in what is given; says where."""
+    """Return a function that writes a plan for VGG16 on 4 servers with 2 links, other in what is given; says where."""
 
     def write(sharding=COPIED, **changed):
         choice = WorkloadChoice("vgg16", "fig11", {"batch_per_device": "2"}, "a100-80gb")

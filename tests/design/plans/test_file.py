@@ -83,7 +83,7 @@ TWO_TRIANGLES = [[0, 1], [1, 2], [0, 2], [3, 4], [4, 5], [3, 5]]
 
 
 def damaged(path: str, value: object) -> dict:
-    """The plan's document with one value put in its place; `None` takes the key away."""
+    """Return the plan's document with one value put in its place; `None` takes the key away."""
     document = deepcopy(plan_json(PLAN))
     *outer, key = path.split(".")
     part = document

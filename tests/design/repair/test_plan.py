@@ -23,7 +23,7 @@ from testbed.errors import TopologyError
 
 
 def a_lab(seed, *, planes=1, simplex=False):
-    """Rings over two NICs of twelve nodes, random pairs over two; some or all of their links may be given up."""
+    """Return rings over two NICs of twelve nodes, random pairs over two; some or all of their links may be given up."""
     chance = random.Random(seed)
     rings = find_topology(12, 2, simplex=simplex)
     pairs = [pair for _ in range(2) for pair in some_pairs(chance, simplex=simplex)]
@@ -35,7 +35,7 @@ def a_lab(seed, *, planes=1, simplex=False):
 
 
 def some_pairs(chance, *, simplex):
-    """Every node sends once and receives once, and never to itself; with duplex links, in pairs."""
+    """Return every node sends once and receives once, and never to itself; with duplex links, in pairs."""
     nodes = chance.sample(range(12), 12)
     return list(zip(nodes, nodes[1:] + nodes[:1], strict=True) if simplex else batched(nodes))
 
@@ -103,7 +103,7 @@ def lit(wiring):
 
 
 def silenced(wiring, dead):
-    """What a cut of the transmit fibre takes: its link, and what the darkened receiver's NIC sends."""
+    """Return what a cut of the transmit fibre takes: its link, and what the darkened receiver's NIC sends."""
     link = wiring.link_from[dead]
     return [link, wiring.link_from[link.target]]
 

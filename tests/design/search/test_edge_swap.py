@@ -15,7 +15,7 @@ from testbed.design.workloads.roofline import Cluster
 
 
 def strategies(random_workload, nodes, degree, *, simplex=False, count=4):
-    """Problems, each with a strategy some steps from its start."""
+    """Yield problems, each with a strategy some steps from its start."""
     for number in range(count):
         chance = np.random.default_rng([5, number])
         workload = random_workload(chance, layers=2, tables=2)
@@ -47,7 +47,7 @@ def test_exchanges_shorten_the_iteration_and_keep_rings_and_matchings(
 
 
 def _check(start, finding):
-    """Strides and links for pairs make the topology; each round has the ends that it had."""
+    """Check that strides and links for pairs make the topology; each round has the ends that it had."""
     topology = finding.topology
     simplex = topology.simplex
     assert finding.matching_degree == start.matching_degree == len(finding.matchings)
@@ -84,7 +84,7 @@ def test_a_better_matching_is_found_where_one_is(random_workload):
 
 
 def _all_matchings(finding):
-    """Every matching that exchanges lead to, by walking over all of them."""
+    """Return every matching that exchanges lead to, by walking over all of them."""
     known, fresh = {finding.topology.edges: finding}, [finding]
     while fresh:
         for other in edge_swap._neighbours(fresh.pop(), frozenset()):

@@ -32,7 +32,10 @@ from testbed.errors import OutOfMemory, SearchError, TopologyError
 
 
 def dlrm(nodes, output_bytes, gradient_bytes, tables=4):
-    """Tables and what pools their rows can only be placed, the top is copied: bytes between pairs beside a sum."""
+    """Return tables and what pools their rows can only be placed, the top is copied.
+
+    Bytes between pairs beside a sum.
+    """
     operators = [
         Operator(f"t{i}", "embedding", 0.0, 0.0, 1 << 20, output_bytes, ways=("place",))
         for i in range(tables)
@@ -91,7 +94,7 @@ def in_rounds_s(workload, strategy, topology):
 
 
 def test_no_links_for_pairs_are_bought_for_nothing(little, monkeypatch):
-    """What is shorter by less than a thousandth is no reason for a patch, by more it is."""
+    """An iteration shorter by less than a thousandth is no reason for a patch, by more it is."""
     objective = StrategyObjective(Problem(little, Cluster(8), 4, 25))
     best = simulated_proposal(objective.problem, objective.proposal(begin(objective, 0, 0).at))
     for gain, bought in ((0.5 * SHORTER, 0), (2 * SHORTER, 2)):
@@ -119,7 +122,7 @@ def test_the_search_is_never_worse_than_its_start(random_workload):
 
 
 def pairs_alone(number):
-    """Five tables and what pools their rows, each on a server: all bytes go between pairs."""
+    """Return five tables and what pools their rows, each on a server: all bytes go between pairs."""
     chance = np.random.default_rng([number, 1])
     tables = [
         Operator(f"t{i}", "embedding", 0.0, 0.0, 1 << 20, int(2 ** chance.uniform(10, 20)), ways=("place",))

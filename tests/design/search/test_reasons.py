@@ -1,4 +1,4 @@
-"""What a plan says for itself, in whole sentences."""
+"""Reasons that a plan gives, in whole sentences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ranked(degree, pairs, simulated_s, *, simplex=False):
 
 
 def sentences(degree, times, ideal_s, *, simplex=False):
-    """Why, when so many links for pairs take so long; the first is the plan."""
+    """Return the reason given when so many links for pairs take so long; the first is the plan."""
     problem = Problem(ONE, Cluster(NODES), degree, 25.0, simplex)
     wirings = [ranked(degree, pairs, seconds, simplex=simplex) for pairs, seconds in times.items()]
     return reasons(problem, wirings, ideal_s)

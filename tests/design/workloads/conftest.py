@@ -25,7 +25,7 @@ def operator(name, **sizes):
 
 
 def random_sharding(rng, nodes, way=None):
-    """Any grid on any of the servers: not only those that a search would try."""
+    """Return any grid on any of the servers: not only those that a search would try."""
     way = way or str(rng.choice(WAYS))
     servers = [int(server) for server in rng.permutation(nodes)[: rng.integers(1, nodes + 1)]]
     shards = {"data": 1, "place": len(servers)}.get(way, int(rng.integers(1, len(servers) + 1)))
@@ -49,7 +49,7 @@ def random_operator(rng, name):
 
 
 def random_case(rng):
-    """A workload, a strategy and a cluster; chains are as frequent as anything."""
+    """Return a workload, a strategy and a cluster; chains are as frequent as anything."""
     nodes, count = int(rng.integers(1, 10)), int(rng.integers(1, 7))
     operators = tuple(random_operator(rng, f"op{place}") for place in range(count))
     chained = rng.random() < 0.5
@@ -68,19 +68,19 @@ def random_case(rng):
 
 @pytest.fixture(scope="session")
 def make_operator():
-    """An operator of no size, but for what is named."""
+    """Return an operator of no size, but for what is named."""
     return operator
 
 
 @pytest.fixture(scope="session")
 def any_sharding():
-    """A random sharding: generator, nodes, way."""
+    """Return a random sharding: generator, nodes, way."""
     return random_sharding
 
 
 @pytest.fixture(scope="session")
 def random_cases():
-    """So many random cases of a seed."""
+    """Return so many random cases of a seed."""
 
     def cases(seed, count):
         rng = np.random.default_rng(seed)

@@ -57,7 +57,7 @@ def wait_until(fact, timeout_s=60.0):
 
 
 def runs(fleet, host, pid):
-    """Whether a host has a process of that number; every host counts its own."""
+    """Return whether a host has a process of that number; every host counts its own."""
     return fleet.run({host: f"kill -0 {pid}"})[host].exit_status == 0
 
 
@@ -138,7 +138,7 @@ def test_an_interrupt_reaches_the_caller_at_once_and_ends_the_commands(lab, tmp_
 
 # ------------------------------------------------------------------------------------------- connections
 def unreachable_lab(small_lab_text, tmp_path, ports):
-    """Three hosts on this machine's loopback, each at its port."""
+    """Return three hosts on this machine's loopback, each at its port."""
     key = tmp_path / "key"
     ensure_key(key)
     lab = parse_lab(small_lab_text(3, 2), Path("x.yaml"))
@@ -152,7 +152,7 @@ def unreachable_lab(small_lab_text, tmp_path, ports):
 @pytest.fixture
 @needs("socket")
 def silent_port():
-    """A port that is taken, so that nobody else can listen there, and that refuses connections."""
+    """Provide a port that is taken, so that nobody else can listen there, and that refuses connections."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]

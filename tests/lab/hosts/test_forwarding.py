@@ -31,7 +31,10 @@ def macs_of(lab):
 
 
 def routes_of(part):
-    """Destination -> (device, next hop) as one host's batch has them; the next hop of a direct route is itself."""
+    """Return destination -> (device, next hop) as one host's batch has them.
+
+    The next hop of a direct route is itself.
+    """
     table = {}
     for line in part.batch:
         words = line.split()
@@ -43,7 +46,7 @@ def routes_of(part):
 
 
 def neighbours_of(part):
-    """(device, address) -> MAC."""
+    """Return (device, address) -> MAC."""
     found = {}
     for line in part.batch:
         words = line.split()

@@ -152,7 +152,7 @@ QUIET = {"processor_busy": 0.5, "processor_busiest": 0.6, "processor_stolen": 0.
 
 
 def row(configuration, size, **changes):
-    """The row of an AllReduce that fills its links to 99 % and puts every byte where it belongs."""
+    """Return the row of an AllReduce that fills its links to 99 % and puts every byte where it belongs."""
     ring = next(c for c in SPEC.configurations if c.name == configuration)
     rings = len(ring.rings)
     time_us = size * 8 / (99 * rings) * 22 / 12
@@ -178,7 +178,7 @@ def row(configuration, size, **changes):
 
 
 def links_of(ring):
-    """The link from each node of a ring to the next, in a wiring that joins them directly."""
+    """Return the link from each node of a ring to the next, in a wiring that joins them directly."""
     after = {node: (node + ring.stride) % 12 for node in ring.order}
     return [link for link in WIRING.links if after[link.source.node] == link.target.node]
 
@@ -332,7 +332,7 @@ def test_cpu_limited_is_a_lack_of_processors_and_links_that_are_not_full(run, pr
 # ---------------------------------------------------------------------------- ranks that stay for another job
 @pytest.fixture
 def keep(monkeypatch):
-    """Ranks that stay, which answer so; they have a fleet. The clock is the test's."""
+    """Return ranks that stay, which answer so; they have a fleet. The clock is the test's."""
     clock = Clock()
     monkeypatch.setattr(ranks_module, "time", clock)
 
@@ -346,7 +346,7 @@ def keep(monkeypatch):
 
 
 def staying(host, heard):
-    """A rank that is ready for the next job as soon as one is done; only the first start costs."""
+    """Return a rank that is ready for the next job as soon as one is done; only the first start costs."""
     if heard == "job":
         return [*(ROWS if host == "a" else []), DONE, ready(host) | {"processor_s": 0.0}]
     return healthy(host, heard)
@@ -425,7 +425,7 @@ def test_a_rank_that_is_never_ready_is_named_by_the_deadline(run):
 
 # -------------------------------------------------------------------------------------- failures on the way
 def stalled(dark):
-    """Ranks that stop in the first size, until their guards end them at the deadline."""
+    """Return ranks that stop in the first size, until their guards end them at the deadline."""
 
     def answer(host, heard):
         if heard == "start":
@@ -555,7 +555,7 @@ EXCHANGES = replace(SPEC, configurations=(all_to_all("all", 12, (11 * MIB,)),))
 
 
 def exchange_row():
-    """Every link carries what its routes put on it, in four iterations of 1.5 s."""
+    """Return every link carries what its routes put on it, in four iterations of 1.5 s."""
     sent = [dict.fromkeys((nic.name for nic in host.nics), 0) for host in LAB.hosts]
     for link, share in exchange_loads(ROUTES, EXCHANGES.configurations[0].pairs).items():
         sent[link.source.node][LAB.nic(link.source).name] = round(share * 11 * MIB * 4 * 1.004)

@@ -63,7 +63,7 @@ table netdev corrupt {
 
 
 def lab_text(hosts, nics):
-    """A lab file with one switch, fibres in order."""
+    """Return a lab file with one switch, fibres in order."""
     ports = hosts * nics
     lines = [
         f"name: collective-{hosts}-{os.getpid()}",
@@ -100,7 +100,7 @@ class Bench:
         return run_collectives(self.fleet, *parts, deadline_s=deadline_s, on_progress=on_progress)
 
     def short_deadline_s(self):
-        """Seconds in which ranks get ready and end on this machine as busy as it is, and ten to notice nothing in."""
+        """Return seconds in which ranks get ready and end on a machine as busy as this, and ten to notice nothing."""
         began = time.monotonic()
         self.run(self.rings("one ring", 1024, count=1))
         return 10 + 2 * (time.monotonic() - began)
@@ -127,7 +127,7 @@ class Bench:
         return {host: done.stdout for host, done in found.items() if done.stdout}
 
     def links_of(self, ring):
-        """The links that join neighbours of a ring, as (host, NIC) that send on them."""
+        """Return the links that join neighbours of a ring, as (host, NIC) that send on them."""
         nodes = self.design.wiring.nodes
         sources = (
             link.source
@@ -156,7 +156,7 @@ def bench(directory, hosts, nics, *, simplex=False):
 @pytest.fixture(scope="module")
 @needs("process", "socket")
 def small(tmp_path_factory):
-    """Four hosts in a ring, two NICs each."""
+    """Provide four hosts in a ring, two NICs each."""
     with bench(tmp_path_factory.mktemp("small"), 4, 2) as four:
         yield four
 
@@ -171,7 +171,7 @@ def twelve(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def measured(twelve):
-    """One launch: one ring, four rings, four rings as they are when ranks get sorted, and exchanges over hops."""
+    """Provide one launch: one ring, four rings, four rings as when ranks get sorted, and exchanges over hops."""
     in_order = [RingOrder(ring.stride, tuple(range(12))) for ring in rings_of(twelve.design.topology)]
     return twelve.run(
         twelve.rings("one ring", 4096, MIB, count=1),
@@ -262,7 +262,7 @@ def test_timings_follow_their_definitions(twelve, measured):
 @pytest.fixture(scope="module")
 @needs("process", "socket")
 def thirteen(tmp_path_factory):
-    """Thirteen hosts with four one-way links each."""
+    """Provide thirteen hosts with four one-way links each."""
     with bench(tmp_path_factory.mktemp("thirteen"), 13, 4, simplex=True) as hosts:
         yield hosts
 

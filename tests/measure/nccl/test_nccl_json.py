@@ -48,7 +48,7 @@ def written(value: object) -> str:
 
 
 def parsed(text: str) -> NcclTable | str:
-    """The table, or the message of the error."""
+    """Return the table, or the message of the error."""
     try:
         return parse_json(text)
     except ResultsError as error:

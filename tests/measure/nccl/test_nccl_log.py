@@ -38,7 +38,7 @@ def ring_lines(order: tuple[int, ...], channel: int = 0, *, tid: int = 0) -> lis
 
 
 def channel_line(order: tuple[int, ...], channel: int = 0, channels: int = 4) -> str:
-    """As `dumpLine` prints it: aligned numbers, at most 127 characters, the end replaced by dots."""
+    """Format as `dumpLine` prints it: aligned numbers, at most 127 characters, the end replaced by dots."""
     width = len(str(len(order) - 1))
     line = f"Channel {channel:02d}/{channels:02d} :" + "".join(f" {rank:{width}d}" for rank in order)
     return said(0, line if len(line) < 128 else line[:124] + "...")

@@ -27,7 +27,7 @@ HEADS = ("all_reduce_2019.txt", "all_gather_2021.txt", "all_reduce_2023.txt", "a
 
 
 def float_cell(value: float, width: int) -> str:
-    """`getFloatStr` of versions since 2025-10: fewer decimals, then an exponent, as the number grows."""
+    """Return `getFloatStr` of versions since 2025-10: fewer decimals, then an exponent, as the number grows."""
     for decimals in (2, 1, 0):
         text = f"{value:{width}.{decimals}f}"
         if len(text) <= width:
@@ -36,7 +36,7 @@ def float_cell(value: float, width: int) -> str:
 
 
 def old_time_cell(value: float) -> str:
-    """Times before 2025-10."""
+    """Return times before 2025-10."""
     decimals = 0 if value > 10000 else 1 if value > 100 else 2
     return f"{value:7.{decimals}f}"
 
@@ -180,7 +180,7 @@ lines = st.builds(
 
 
 def printed(text: str, name: str, place: int) -> float | None:
-    """The number that a header's column shows in the only row of the text (its `place`-th of that name)."""
+    """Return the number that a header's column shows in the only row of the text (its `place`-th of that name)."""
     header = next(line for line in text.splitlines() if line.startswith("# ") and "size" in line.split())
     row = next(line for line in text.splitlines() if not line.startswith("#"))
     column = [index for index, one in enumerate(header[1:].split()) if one == name][place]
@@ -256,7 +256,7 @@ def test_rows_without_a_header_are_read_by_their_number_of_columns(printer: Prin
 
 
 def parsed(text: str) -> NcclTable | str:
-    """The table, or the message of the error."""
+    """Return the table, or the message of the error."""
     try:
         return parse_text(text)
     except ResultsError as error:

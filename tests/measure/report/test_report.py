@@ -39,7 +39,7 @@ SIZES = [1024 << power for power in range(14)]
 def timing(
     topology: str, configuration: str, size: int, *, rings: int = 1, ranks: int = 12, **more
 ) -> Timing:
-    """A plausible row: a latency of 3 ms a step and `rings` links at 96 % of 100 Mbit/s."""
+    """Return a plausible row: a latency of 3 ms a step and `rings` links at 96 % of 100 Mbit/s."""
     factor = 2 * (ranks - 1) / ranks
     time_us = 2 * (ranks - 1) * 140.0 + size * 8 * factor / (96.0 * rings) + 9.0 * size**0.5
     algbw = size * 8 / time_us
@@ -76,7 +76,7 @@ def circulant(name: str, strides: tuple[int, ...], reason: str, **figures) -> St
 
 
 def fabricated(*, simulated: bool = True, hosts: str = "kernel", status: str = "done") -> StoredRun:
-    """A whole run as the demo leaves it."""
+    """Return a whole run as the demo leaves it."""
     rings = circulant(
         "rings-1-5",
         (1, 5),
@@ -359,7 +359,7 @@ def test_the_ring_gain_compares_like_with_like():
 
 
 def headline_of(run: StoredRun) -> str:
-    """The tile of four rings over one, as text."""
+    """Return the tile of four rings over one, as text."""
     (tile,) = re.findall(
         r'<div class="tile[^"]*"><dt>four rings over one ring</dt>.*?</div>', render_report(run)
     )

@@ -17,7 +17,7 @@ _COLUMNS = ("degree", "batch", "all_to_all_share", "fabric", "iteration_ms")
 
 
 def all_to_all_share(sent: Traffic) -> float:
-    """Bytes a server sends to others over the bytes of the tensors it reduces, as the paper counts them."""
+    """Return bytes a server sends to others over the bytes of the tensors it reduces, as the paper counts them."""
     tensors = sum(size_bytes * len(group) for group, size_bytes in sent.allreduce.items())
     return float(sent.pairs.sum()) / tensors
 
@@ -41,7 +41,7 @@ def _iteration_s(job: Job, name: str, degree: int, batch: int) -> float:
 
 
 def slowdown(table: Table, degree: float, batch: float, slow: str, fast: str) -> float:
-    """Iteration time on one fabric over that on another."""
+    """Return iteration time on one fabric over that on another."""
     case = table.where(degree=degree, batch=batch)
     return case.number("iteration_ms", fabric=slow) / case.number("iteration_ms", fabric=fast)
 

@@ -18,7 +18,7 @@ _PUBLISHED = {4.0: Published("1.11", "S", 1.11), 8.0: Published("1.05", "S", 1.0
 
 
 def tax_tensors_once(done: Execution) -> float:
-    """The tax when an AllReduce counts as its tensor, and not as the twice of it that a ring sends.
+    """Return the tax when an AllReduce counts as its tensor, and not as the twice of it that a ring sends.
 
     The published share of the all-to-all, 80 % of the AllReduce at batch 2048, is right in this count alone.
     """

@@ -34,7 +34,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 
 def _circuit_times(job: Job, degree: int, delay_s: float) -> dict[str, float]:
-    """The second of two iterations, which finds the circuits as the first has left them."""
+    """Return the second of two iterations, which finds the circuits as the first has left them."""
     nodes = job.graph.nodes
     twice = back_to_back(nodes, [PlacedJob(job.graph, np.arange(nodes))], 2)
     times = {}

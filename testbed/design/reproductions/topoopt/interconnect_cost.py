@@ -12,7 +12,7 @@ from sim.models.network.fabrics.cost import (
     ideal_switch_cost,
     patch_panel_cost,
 )
-from testbed.design.fabrics.choice import equal_cost_fat_tree_gbps
+from testbed.design.fabrics.builders import equal_cost_fat_tree_gbps
 from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
 from testbed.design.reproductions.plot import Panel, Plot, series_of
@@ -79,7 +79,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _draw(table: Table) -> Plot:
-    """A server's part: all costs grow in proportion to the servers, and the equal-cost Fat-tree is TopoOpt's line."""
+    """Return a server's part: costs grow with the servers, and the equal-cost Fat-tree is TopoOpt's line."""
     servers = table.values("servers")[0]
     seen = Table.of(
         ("degree", "rate", "fabric", "usd"),

@@ -21,7 +21,7 @@ _COLUMNS = ("fabric", "degree", "links", "share_up_to")
 
 
 def path_lengths(fabric: Fabric) -> NDArray[np.int64]:
-    """Links on the path of every ordered pair of servers, (n (n-1),)."""
+    """Return links on the path of every ordered pair of servers, (n (n-1),)."""
     source, target = np.nonzero(~np.eye(fabric.nodes, dtype=bool))
     first, _ = fabric.routes(source, target, np.zeros_like(source))
     return np.diff(first)
@@ -44,7 +44,7 @@ def _cumulative(lengths: NDArray[np.int64]) -> Iterator[tuple[int, float]]:
 
 
 def mean_length(table: Table, fabric: str, degree: float) -> float:
-    """The mean of a distribution that is given as shares up to each length."""
+    """Return the mean of a distribution that is given as shares up to each length."""
     shares = table.where(fabric=fabric, degree=degree).numbers("share_up_to")
     return sum(1 - share for share in shares)
 

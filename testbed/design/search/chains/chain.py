@@ -27,7 +27,7 @@ AlphaUnit = Literal["ms", "permille"]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a chain walks: `steps` in all, topologies after `patience` steps without a change.
+    """Rules of a chain's walk: `steps` in all, topologies after `patience` steps without a change.
 
     Alphas are per `ms` (published), or per `permille` of what the first strategy takes, so that chains of short and
     long iterations walk alike. `keep` is how many of the best are remembered. Raises `SearchError` for numbers that
@@ -63,7 +63,7 @@ class Rules:
 
 
 def unit_s(objective: Objective, rules: Rules) -> float:
-    """The seconds that alphas are per."""
+    """Return the seconds that alphas are per."""
     if rules.per == "ms":
         return 1e-3
     start = objective.start()
@@ -80,7 +80,7 @@ class Visit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChainState:
-    """Where a chain stands after `step` steps; `best` are the cheapest visits of different cost, cheapest first."""
+    """State of a chain after `step` steps; `best` are the cheapest visits of different cost, cheapest first."""
 
     chance: Mapping[str, Any]
     step: int
@@ -91,7 +91,7 @@ class ChainState:
 
 
 def begin(objective: Objective, seed: int, number: int) -> ChainState:
-    """The state before the first step of chain `number`. Raises `SearchError` for a start that cannot be."""
+    """Return the state before the first step of chain `number`. Raises `SearchError` for a start that cannot be."""
     start = objective.start()
     at = Visit(objective.cost_s(start, start), start, start)
     if not math.isfinite(at.cost_s):
@@ -103,7 +103,7 @@ def begin(objective: Objective, seed: int, number: int) -> ChainState:
 
 
 def advance(objective: Objective, rules: Rules, state: ChainState, steps: int) -> ChainState:
-    """The state so many steps later, or at the end of the chain when that comes first."""
+    """Return the state so many steps later, or at the end of the chain when that comes first."""
     chance = np.random.default_rng()
     chance.bit_generator.state = state.chance
     steps = min(steps, rules.steps - state.step)
@@ -114,7 +114,7 @@ def advance(objective: Objective, rules: Rules, state: ChainState, steps: int) -
 
 
 def merge(best: tuple[Visit, ...], visit: Visit, keep: int) -> tuple[Visit, ...]:
-    """The best visits with another one. Of equal cost, to 12 digits, or of one point, only one is kept.
+    """Return the best visits with another one. Of equal cost, to 12 digits, or of one point, only one is kept.
 
     Strategies of equal cost are mostly one strategy with servers renamed.
     """
@@ -155,6 +155,6 @@ def _step(
 
 
 def _accepts(cost_s: float, candidate_s: float, alpha: float, chance: np.random.Generator) -> bool:
-    """Metropolis' rule, `alpha` per second. A number is drawn whatever the costs, so that courses compare."""
+    """Return Metropolis' rule, `alpha` per second. A number is drawn whatever the costs, so that courses compare."""
     drawn = chance.random()
     return bool(candidate_s < cost_s or drawn < math.exp(-alpha * (candidate_s - cost_s)))

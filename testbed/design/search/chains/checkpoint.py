@@ -1,4 +1,4 @@
-"""Where the chains of a search stand, in a file: to go on after a stop exactly as if there had been none.
+"""State of the chains of a search, in a file: to go on after a stop exactly as if there had been none.
 
 JSON: `format`, `search` (a fingerprint of what is searched for and how), and a state for each chain.
 """
@@ -59,7 +59,7 @@ def write(path: Path, search: str, states: Sequence[ChainState]) -> None:
 
 
 def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
-    """The states in a file. Raises `SearchError` naming it: not there, damaged, or of another search."""
+    """Return the states in a file. Raises `SearchError` naming it: not there, damaged, or of another search."""
     try:
         content = json.loads(path.read_text())
     except OSError as error:
@@ -102,7 +102,7 @@ def check(path: Path, states: Sequence[ChainState], objective: Objective, rules:
 
 
 def _fault(objective: Objective, visit: Visit) -> str:
-    """What is wrong with a visit, if anything; other machines may add up a cost in another order."""
+    """Return what is wrong with a visit, if anything; other machines may add up a cost in another order."""
     if len(visit.point) != len(objective.start()):
         return f"{visit.point} is no strategy of this search"
     try:

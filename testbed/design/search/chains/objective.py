@@ -1,4 +1,4 @@
-"""What a chain walks over: points, and topologies that are made for points."""
+"""The objective that a chain walks over: points, and topologies that are made for points."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Objective(Protocol):
     """
 
     def start(self) -> Point:
-        """Where every chain begins; its cost on its own topology must be finite."""
+        """Return where every chain begins; its cost on its own topology must be finite."""
 
     def neighbour(self, point: Point, chance: np.random.Generator) -> Point:
-        """A point like this one in all but one number."""
+        """Return a point like this one in all but one number."""
 
     def cost_s(self, point: Point, origin: Point) -> float:
-        """Seconds of an iteration; infinite for a point that cannot be, as when memory does not suffice."""
+        """Return seconds of an iteration; infinite for a point that cannot be, as when memory does not suffice."""
 
 
 class Recipe(Protocol):
-    """What an objective is made from, small enough to be sent to another process."""
+    """Everything that an objective is made from, small enough to be sent to another process."""
 
     def objective(self) -> Objective:
-        """The objective, with everything that is remembered still to be found out."""
+        """Return the objective, with everything that is remembered still to be found out."""

@@ -41,12 +41,12 @@ class ChainTask:
 
 @lru_cache(maxsize=2)
 def objective_of(job: ChainTask) -> Objective:
-    """The objective of a job, made once a process, since it remembers costs of parts."""
+    """Return the objective of a job, made once a process, since it remembers costs of parts."""
     return job.recipe.objective()
 
 
 def first_states(job: ChainTask, seed: int, chains: int) -> tuple[ChainState, ...]:
-    """The states before the first step. Raises `SearchError` for less than one chain."""
+    """Return the states before the first step. Raises `SearchError` for less than one chain."""
     if chains < 1:
         raise SearchError(f"{chains} chains: give 1 or more")
     return tuple(begin(objective_of(job), seed, number) for number in range(chains))
@@ -61,7 +61,7 @@ def run_chains(
     report: Report | None = None,
     stop: Stop | None = None,
 ) -> tuple[ChainState, ...]:
-    """All chains up to step `until`, to their end when not given, or to where Ctrl-C or a loss of workers ends it.
+    """Run chains up to step `until`, to their end when not given, or to where Ctrl-C or a loss of workers ends it.
 
     `report` is called with all states after every chunk. What a chunk had done when `stop` came is lost. Raises
     `SearchError` when workers are lost before any chunk was through.
@@ -107,7 +107,7 @@ def _chunk(job: ChainTask, state: ChainState, steps: int) -> ChainState:
 
 @contextmanager
 def worker_pool(workers: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
-    """Who works: this process for one worker, processes for more, or the workers of a Dask scheduler.
+    """Provide the executor: this process for one worker, processes for more, or the workers of a Dask scheduler.
 
     Raises `SearchError` for less than one worker, for a scheduler that does not answer, and for a loss of workers
     that nobody has noted, see `Stop`.
@@ -133,7 +133,7 @@ class Here(Executor):
     """Runs a call at once, in this process."""
 
     def submit(self, call: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
-        """Its result, already there."""
+        """Return its result, already there."""
         future: Future[Any] = Future()
         try:
             future.set_result(call(*arguments, **options))
@@ -144,7 +144,7 @@ class Here(Executor):
 
 @contextmanager
 def _processes(workers: int) -> Iterator[Executor]:
-    """Fresh processes: threads of this one, as numerical libraries start them, would not survive a fork."""
+    """Provide fresh processes: threads of this one, as numerical libraries start them, would not survive a fork."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
@@ -163,7 +163,7 @@ def _leave_ctrl_c_to_parent() -> None:
 
 @contextmanager
 def _far(address: str) -> Iterator[Executor]:
-    """The workers of a scheduler that somebody started; Dask moves chunks of lost workers to others."""
+    """Provide the workers of a scheduler that somebody started; Dask moves chunks of lost workers to others."""
     try:
         from distributed import Client
     except ImportError as error:
@@ -185,7 +185,7 @@ def _far(address: str) -> Iterator[Executor]:
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
-    """Of a scheduler's address; raises `SearchError` for what is none."""
+    """Split a scheduler's address; raises `SearchError` for what is none."""
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port

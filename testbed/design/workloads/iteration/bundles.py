@@ -18,7 +18,7 @@ Between = Callable[[Sharding, Sharding, int, int, bool], Resharding]
 
 
 def edge_bundles(workload: Workload, strategy: Strategy) -> tuple[tuple[Bundle, ...], ...]:
-    """For each operator the edges into it; those from operators of one sharding together."""
+    """Return for each operator the edges into it; those from operators of one sharding together."""
     bundles: list[dict[tuple[Sharding, bool], Bundle]] = [{} for _ in workload.operators]
     for edge in workload.edges:
         key = strategy.shardings[edge[0]], workload.sliced(edge)
@@ -30,7 +30,7 @@ def edge_bundles(workload: Workload, strategy: Strategy) -> tuple[tuple[Bundle, 
 def bundle_resharding(
     between: Between, workload: Workload, strategy: Strategy, bundle: Bundle, samples: int, nodes: int
 ) -> Resharding:
-    """What passes over the edges of a bundle, pairs of servers once each. `between` is of `resharding`."""
+    """Return what passes over the edges of a bundle, pairs of servers once each. `between` is of `resharding`."""
     producer, consumer = (strategy.shardings[place] for place in bundle[0])
     sliced = workload.sliced(bundle[0])
     parts = [between(producer, consumer, samples, workload.edge_bytes(edge), sliced) for edge in bundle]

@@ -1,4 +1,4 @@
-"""Who waits for what in a task graph: messages between servers, and the tasks after which each server goes on."""
+"""Dependencies in a task graph: messages between servers, and the tasks after which each server goes on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def send(builder: TaskGraphBuilder, resharding: Resharding, done: Tasks, ready: 
 
 
 def exchange(builder: TaskGraphBuilder, resharding: Resharding, done: Tasks) -> Tasks:
-    """All-to-all; each server goes on when all of its parts are there."""
+    """Return all-to-all; each server goes on when all of its parts are there."""
     done = settled(builder, {server: done.get(server, []) for server in set(resharding.source.tolist())})
     ready: Tasks = {}
     send(builder, resharding, done, ready)
@@ -28,7 +28,7 @@ def exchange(builder: TaskGraphBuilder, resharding: Resharding, done: Tasks) -> 
 
 
 def settled(builder: TaskGraphBuilder, tasks: Tasks) -> Tasks:
-    """One task to wait for instead of many: each of them would be an edge to each message that follows."""
+    """Return one task to wait for instead of many: each of them would be an edge to each message that follows."""
     return {
         server: [builder.barrier(after=waits)] if len(waits) > 1 else waits for server, waits in tasks.items()
     }

@@ -58,7 +58,7 @@ def iteration(
     bucket_bytes: float | None = BUCKET_BYTES,
     fuse: bool = True,
 ) -> TaskGraph:
-    """The task graph of one iteration; devices are servers.
+    """Return the task graph of one iteration; devices are servers.
 
     `bucket_bytes` bounds what one AllReduce of gradients sums, None gives every operator its own; `fuse` runs
     neighbouring operators as one task where nothing happens between them, see `steps.fused_steps`.
@@ -159,7 +159,7 @@ class _Iteration:
         return self._compute(step, microbatch, ready, direction=1, reduce_bytes=first.backward_reduce_bytes)
 
     def _gradients(self, edge: Edge, microbatch: int) -> Tasks:
-        """What has to happen before the producer of an edge has the gradients of its output."""
+        """Return what has to happen before the producer of an edge has the gradients of its output."""
         bundle = next(bundle for bundle in self._bundles[edge[1]] if edge in bundle)
         bundle = tuple(edge for edge in bundle if self._trainable[edge[0]])
         if (bundle, microbatch) not in self._arrived:
@@ -194,7 +194,7 @@ class _Iteration:
         return self._sum_activations(sharding, samples, done, reduce_bytes)
 
     def _seconds(self, step: int, samples: int, direction: int) -> float:
-        """Of one shard of a step; few numbers of samples are asked for again and again."""
+        """Return seconds of one shard of a step; few numbers of samples are asked for again and again."""
         known = self._known_seconds.get((step, samples, direction))
         if known is None:
             known = self._known_seconds[step, samples, direction] = sum(
@@ -217,7 +217,7 @@ class _Iteration:
         )
 
     def _sum_activations(self, sharding: Sharding, samples: int, done: Tasks, sample_bytes: int) -> Tasks:
-        """AllReduce among the shards of each replica of a tensor-parallel step."""
+        """Return AllReduce among the shards of each replica of a tensor-parallel step."""
         if sharding.way != "tensor" or sharding.shards == 1 or not sample_bytes:
             return done
         summed = dict(done)

@@ -1,4 +1,4 @@
-"""What an iteration sends, added up without its task graph, and quickly corrected when one operator moves.
+"""Traffic of an iteration, added up without its task graph, and quickly corrected when one operator moves.
 
 It equals `traffic_of(iteration(...))` to the byte: both take the same resharding. Sums are of whole numbers below
 2**53, so adding and taking away in floating point is exact.
@@ -44,7 +44,7 @@ class Pairs(NamedTuple):
 
 
 def traffic(workload: Workload, strategy: Strategy, cluster: Cluster) -> Traffic:
-    """What one iteration sends. Raises `StrategyError`."""
+    """Return what one iteration sends. Raises `StrategyError`."""
     return TrafficTotals.of(workload, strategy, cluster).traffic
 
 
@@ -64,7 +64,7 @@ class TrafficTotals:
 
     @classmethod
     def of(cls, workload: Workload, strategy: Strategy, cluster: Cluster) -> TrafficTotals:
-        """Everything added up. Raises `StrategyError`."""
+        """Return everything added up. Raises `StrategyError`."""
         check_strategy(workload, strategy, cluster.nodes)
         nodes = cluster.nodes
         pairs, allreduce = np.zeros(nodes * nodes), Counter[Group]()
@@ -75,7 +75,7 @@ class TrafficTotals:
         return cls(workload, strategy, nodes, pairs, allreduce, terms.trainable)
 
     def with_sharding(self, place: int, sharding: Sharding) -> TrafficTotals:
-        """The same with one operator laid out otherwise; the sharding is not checked."""
+        """Return the same with one operator laid out otherwise; the sharding is not checked."""
         changed = self.strategy.with_sharding(place, sharding)
         edges = [edge for edge in self.workload.edges if place in edge]
         pairs, allreduce = self.pairs.copy(), Counter(self.allreduce)
@@ -103,7 +103,7 @@ class _Terms:
         self.trainable = trainable
 
     def pairs(self, places: Iterable[int], edges: Iterable[tuple[int, int]]) -> Iterator[Pairs]:
-        """What those operators send within, and along those edges."""
+        """Yield what those operators send within, and along those edges."""
         operators, shardings = self._workload.operators, self._strategy.shardings
         for place in places:
             if shardings[place].way == "expert":
@@ -121,7 +121,7 @@ class _Terms:
             yield _edge_pairs(shardings[producer], shardings[consumer], self._samples, output, self._nodes)
 
     def allreduce(self, place: int) -> tuple[tuple[Group, int], ...]:
-        """What is summed for this operator."""
+        """Return what is summed for this operator."""
         return _allreduce(
             self._workload.operators[place],
             self._strategy.shardings[place],
@@ -149,7 +149,7 @@ def _microbatches(batch: int, microbatches: int) -> tuple[int, ...]:
 
 
 class _Output(NamedTuple):
-    """What of an edge its bytes depend on, besides shardings."""
+    """Properties of an edge that its bytes depend on, besides shardings."""
 
     size_bytes: int
     sliced: bool

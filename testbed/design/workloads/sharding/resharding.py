@@ -1,4 +1,4 @@
-"""What passes between an operator and the next when they are laid out differently.
+"""Resharding: the data between an operator and the next when they are laid out differently.
 
 An operator's output is held by its servers: on replicas for a range of samples each; by shards of a tensor-parallel
 operator as a copy each; by shards of a placed one as a slice each, for all samples. The next operator needs whole
@@ -31,7 +31,7 @@ class Resharding(NamedTuple):
 
 
 def cut(total: int, pieces: int) -> Integers:
-    """Where `pieces` equal parts of `total` begin and end, in whole numbers, (pieces + 1,).
+    """Return where `pieces` equal parts of `total` begin and end, in whole numbers, (pieces + 1,).
 
     >>> cut(10, 4).tolist()
     [0, 2, 5, 7, 10]
@@ -40,7 +40,7 @@ def cut(total: int, pieces: int) -> Integers:
 
 
 def row_samples(sharding: Sharding, batch: int) -> Integers:
-    """How many samples the replica of each server computes, in the order of `sharding.servers`."""
+    """Return how many samples the replica of each server computes, in the order of `sharding.servers`."""
     return np.repeat(np.diff(cut(batch, sharding.replicas)), sharding.shards)
 
 
@@ -48,7 +48,7 @@ def row_samples(sharding: Sharding, batch: int) -> Integers:
 def forward_resharding(
     producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, sliced: bool = False
 ) -> Resharding:
-    """Outputs of `output_bytes` a sample on their way to the next operator.
+    """Return outputs of `output_bytes` a sample on their way to the next operator.
 
     `sliced` says that shards of both sides work on their slice alone, as those of a cache of keys and values.
     """
@@ -61,7 +61,7 @@ def forward_resharding(
 def backward_resharding(
     producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, sliced: bool = False
 ) -> Resharding:
-    """Their gradients on the way back, from consumer to producer."""
+    """Return the gradients on the way back, from consumer to producer."""
     held = _features(consumer, output_bytes, sliced=sliced)
     wanted = _features(producer, output_bytes, sliced=sliced or producer.way == "place")
     return _between(_Side(consumer, *held), _Side(producer, *wanted), batch, copies=not sliced)
@@ -69,7 +69,7 @@ def backward_resharding(
 
 @lru_cache(maxsize=_REMEMBERED)
 def dispatch_resharding(sharding: Sharding, batch: int, sample_bytes: int) -> Resharding:
-    """Samples on their way to the experts: each server sends an equal share of its own to each shard of its replica.
+    """Return samples sent to the experts: each server sends an equal share of its own to each shard of its replica.
 
     `sample_bytes` counts a sample once for each expert that it goes to. Results return by the same rows reversed.
     """
@@ -84,12 +84,12 @@ def dispatch_resharding(sharding: Sharding, batch: int, sample_bytes: int) -> Re
 
 
 def reversed_resharding(resharding: Resharding) -> Resharding:
-    """The same bytes the other way."""
+    """Return the same bytes the other way."""
     return Resharding(resharding.target, resharding.source, resharding.size_bytes)
 
 
 def _sample_bounds(sharding: Sharding, batch: int) -> tuple[Integers, Integers]:
-    """The first sample whose output each server holds, and the one after the last."""
+    """Return the first sample whose output each server holds, and the one after the last."""
     if sharding.way == "expert":
         # By number of the server, so that groups of any size keep the samples that copies on all servers have.
         bounds, rank = cut(batch, len(sharding.servers)), np.argsort(np.argsort(sharding.servers))
@@ -107,7 +107,7 @@ class _Side(NamedTuple):
 
 
 def _features(sharding: Sharding, output_bytes: int, *, sliced: bool) -> tuple[Integers, Integers]:
-    """The first byte of a sample's output that is each server's, and the one after the last."""
+    """Return the first byte of a sample's output that is each server's, and the one after the last."""
     ends = cut(output_bytes, sharding.shards) if sliced else np.array([0, output_bytes])
     repeats = sharding.replicas * sharding.shards // (ends.size - 1)
     return np.tile(ends[:-1], repeats), np.tile(ends[1:], repeats)
@@ -128,13 +128,13 @@ def _between(sender: _Side, receiver: _Side, batch: int, *, copies: bool) -> Res
 
 
 def _overlap(these: tuple[Integers, Integers], those: tuple[Integers, Integers]) -> Integers:
-    """How much each of these ranges has in common with each of those; negative where they are apart."""
+    """Return how much each of these ranges has in common with each of those; negative where they are apart."""
     overlap: Integers = np.minimum.outer(these[1], those[1]) - np.maximum.outer(these[0], those[0])
     return overlap
 
 
 def _chosen_copies(sender: Sharding, receiver: Sharding) -> NDArray[np.bool_]:
-    """Which of the equal copies each receiver takes, (senders, receivers): its own, else they take turns."""
+    """Return which of the equal copies each receiver takes, (senders, receivers): its own, else they take turns."""
     grid, targets = np.array(sender.grid), np.array(receiver.servers)
     own = grid[:, :, None] == targets
     turn = np.arange(targets.size) % sender.shards

@@ -1,4 +1,4 @@
-"""Where an operator runs: a grid of servers, replicas by shards; and a strategy, one sharding an operator.
+"""Shardings: a grid of servers, replicas by shards; and a strategy, one sharding an operator.
 
 | way | grid (replicas, shards) | parameters | samples | communication |
 |---|---|---|---|---|
@@ -43,12 +43,12 @@ class Sharding:
 
     @property
     def replicas(self) -> int:
-        """How often the operator is there as a whole."""
+        """Number of whole copies of the operator."""
         return len(self.grid)
 
     @property
     def shards(self) -> int:
-        """Into how many pieces each replica is cut."""
+        """Number of pieces into which each replica is cut."""
         return len(self.grid[0])
 
     @property
@@ -65,23 +65,23 @@ class Strategy:
     microbatches: int = 1
 
     def with_sharding(self, place: int, sharding: Sharding) -> Strategy:
-        """The same strategy, one operator laid out otherwise."""
+        """Return the same strategy, one operator laid out otherwise."""
         changed = (*self.shardings[:place], sharding, *self.shardings[place + 1 :])
         return Strategy(changed, self.microbatches)
 
 
 def data_sharding(servers: Sequence[int]) -> Sharding:
-    """A replica on each server."""
+    """Return a replica on each server."""
     return Sharding("data", tuple((server,) for server in servers))
 
 
 def place_sharding(servers: Sequence[int]) -> Sharding:
-    """One copy, a slice of it on each server."""
+    """Return one copy, a slice of it on each server."""
     return Sharding("place", (tuple(servers),))
 
 
 def spaced_sharding(way: Way, nodes: int, shards: int) -> Sharding:
-    """Replicas of `shards` evenly spaced servers {s, s + n/k, ...}, as rings of stride n/k join them.
+    """Return replicas of `shards` evenly spaced servers {s, s + n/k, ...}, as rings of stride n/k join them.
 
     Raises `StrategyError` unless the shards divide the servers.
     """

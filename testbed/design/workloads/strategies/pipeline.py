@@ -13,7 +13,7 @@ from testbed.errors import StrategyError
 
 
 def pipeline_parallel(workload: Workload, nodes: int, stages: int, microbatches: int) -> Strategy:
-    """Operators in order cut into stages of nearly equal work, each copied to every `stages`-th server.
+    """Return operators in order cut into stages of nearly equal work, each copied to every `stages`-th server.
 
     Stage s runs on {s, s + stages, ...}: its gradients are summed along a stride, and the next stage is the next
     server. The largest stage is as small as can be. Raises `StrategyError` for stages that do not divide the servers
@@ -37,7 +37,7 @@ def pipeline_parallel(workload: Workload, nodes: int, stages: int, microbatches:
 
 
 def _even_cuts(weights: Sequence[float], pieces: int) -> list[int]:
-    """Where pieces of a sequence begin and end, none empty, so that the heaviest weighs least.
+    """Return where pieces of a sequence begin and end, none empty, so that the heaviest weighs least.
 
     >>> _even_cuts([1, 1, 1, 3, 1, 1], 3)
     [0, 3, 4, 6]

@@ -20,7 +20,7 @@ from testbed.errors import StrategyError
 
 
 def data_parallel(workload: Workload, nodes: int) -> Strategy:
-    """Every operator whole on every server. Raises `StrategyError` naming an operator that cannot be."""
+    """Return every operator whole on every server. Raises `StrategyError` naming an operator that cannot be."""
     check_copies(workload)
     check_nodes(workload, nodes)
     return Strategy((data_sharding(range(nodes)),) * len(workload.operators))
@@ -43,7 +43,7 @@ def check_nodes(workload: Workload, nodes: int) -> None:
 
 
 def default_strategy(workload: Workload, nodes: int) -> Strategy:
-    """Every operator as is usual for it, the first of its ways.
+    """Return every operator as is usual for it, the first of its ways.
 
     Copies go to all servers; tables are placed, the largest first, where least is; what is cut is cut over all
     servers, or as many of them as it allows. Raises `StrategyError` without servers.
@@ -60,7 +60,7 @@ def default_strategy(workload: Workload, nodes: int) -> Strategy:
 
 
 def fitting_strategy(workload: Workload, cluster: Cluster) -> Strategy:
-    """`default_strategy` where memory holds it; else everything that can be is cut over as few servers as suffice.
+    """Return `default_strategy` where memory holds it; else what can be is cut over as few servers as suffice.
 
     What serves with both sides gets `disaggregated_strategy` where that fits. When nothing fits it is the default all
     the same, about which `roofline.check_memory` then says what is too large.
@@ -75,7 +75,7 @@ def fitting_strategy(workload: Workload, cluster: Cluster) -> Strategy:
 def disaggregated_strategy(
     workload: Workload, cluster: Cluster, prefill_nodes: int | None = None
 ) -> Strategy:
-    """Prompts are read by the first `prefill_nodes` servers, half of them by default, answers written by the others.
+    """Let the first `prefill_nodes` servers, half by default, read prompts, and the others write answers.
 
     Each side is spread over its servers as `fitting_strategy` spreads what has no sides; between them pass keys and
     values. Raises `StrategyError` for a workload without both sides, and for a side without servers.
@@ -101,7 +101,7 @@ def disaggregated_strategy(
 
 
 def _moved(sharding: Sharding, servers: range) -> Sharding:
-    """The same grid on other servers: these instead of 0, 1, 2 ..."""
+    """Return the same grid on other servers: these instead of 0, 1, 2 ..."""
     return Sharding(sharding.way, tuple(tuple(servers[server] for server in row) for row in sharding.grid))
 
 
@@ -117,7 +117,7 @@ def _fitting_together(workload: Workload, cluster: Cluster) -> Strategy:
 
 
 def _cut(workload: Workload, usual: Strategy, nodes: int, shards: int) -> Strategy:
-    """Copies become groups of so many shards, what is cut already stays as it is.
+    """Return copies become groups of so many shards, what is cut already stays as it is.
 
     What can only be placed is spread when all servers are one group.
     """
@@ -143,13 +143,13 @@ def _default_sharding(operator: Operator, nodes: int, emptiest: int) -> Sharding
 
 
 def _most_shards(operator: Operator, wanted: int) -> int:
-    """The largest divisor of the wanted shards that the operator allows."""
+    """Return the largest divisor of the wanted shards that the operator allows."""
     return max(size for size in range(1, wanted + 1) if wanted % size == 0 and size <= operator.shard_limit)
 
 
 @lru_cache(maxsize=1024)
 def legal_shardings(operator: Operator, nodes: int) -> tuple[Sharding, ...]:
-    """All shardings a search may try.
+    """Return all shardings a search may try.
 
     Copies on all servers; tensor and expert parallel in evenly spaced groups of every size that divides the
     servers and is at most what the operator allows; placed on any one server, or cut over all.
@@ -192,7 +192,7 @@ def check_strategy(workload: Workload, strategy: Strategy, nodes: int) -> None:
 
 @lru_cache(maxsize=1 << 14)
 def sharding_fault(sharding: Sharding, nodes: int) -> str:
-    """What is wrong with a grid, or nothing."""
+    """Return what is wrong with a grid, or nothing."""
     if not sharding.grid or not sharding.grid[0] or len({len(row) for row in sharding.grid}) > 1:
         return "its grid must have at least one replica, and all replicas equally many shards"
     servers = sharding.servers

@@ -33,7 +33,7 @@ def test_an_older_file_stays_when_the_new_one_cannot_be_written(tmp_path, states
 
 
 def test_an_older_file_is_whole_until_the_new_one_has_its_place(tmp_path, states):
-    """Who has the old one open reads it to its end: it was not written over."""
+    """A reader that has the old one open reads it to its end: it was not written over."""
     path = tmp_path / "c.json"
     write(path, "here", states)
     before = path.read_text()

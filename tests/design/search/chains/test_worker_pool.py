@@ -19,7 +19,7 @@ SEARCH = {"steps": 250, "chains": 2, "seed": 5, "finalists": 3}
 
 @pytest.fixture(scope="module")
 def here(little, four):
-    """What one process finds."""
+    """Return what one process finds."""
     return optimise(little, four, 2, 25, **SEARCH)
 
 
@@ -31,7 +31,7 @@ def test_two_processes_find_what_one_finds(little, four, here):
 @pytest.fixture
 @needs("process")
 def scheduler():
-    """A Dask scheduler and a worker, each a process of its own."""
+    """Provide a Dask scheduler and a worker, each a process of its own."""
     environment = os.environ | {"DASK_DISTRIBUTED__DASHBOARD__ENABLED": "false"}
     command = [sys.executable, "-m", "dask"]
     quiet = ["--no-dashboard"]

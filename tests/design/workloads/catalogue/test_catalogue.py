@@ -25,7 +25,7 @@ def forward_flops(job):
 
 
 def summed_bytes(job):
-    """What pure data parallelism sums, tables aside."""
+    """Return what pure data parallelism sums, tables aside."""
     return sum(operator.gradient_bytes for operator in job.operators if operator.kind != "embedding")
 
 

@@ -1,4 +1,4 @@
-"""What passes between shardings: against sets of (sample, byte) held and wanted, and in closed form."""
+"""Resharding: against sets of (sample, byte) held and wanted, and in closed form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from testbed.design.workloads.sharding.sharding import (
 
 
 def held(sharding, batch, size, *, sliced):
-    """(sample, byte) of the output that each server has, worked out sample by sample."""
+    """Return (sample, byte) of the output that each server has, worked out sample by sample."""
     cells = {}
     count = len(sharding.servers)
     for place, server in enumerate(sharding.servers):

@@ -77,7 +77,7 @@ def test_stages_of_a_pipeline_are_as_even_as_can_be(make_operator):
 
 
 def least_heaviest(work, stages):
-    """By trying all cuts."""
+    """Try all cuts."""
     return min(
         max(sum(work[begin:end]) for begin, end in pairwise((0, *cuts, len(work))))
         for cuts in combinations(range(1, len(work)), stages - 1)
@@ -166,7 +166,7 @@ def test_a_strategy_needs_a_server(make_operator, made, nodes):
 
 
 def served(make_operator, *, gigabytes=1):
-    """A layer that reads, one that writes, and the cache between them."""
+    """Return a layer that reads, one that writes, and the cache between them."""
     ways, cache = ("data", "tensor"), {"kind": "cache", "output_bytes": 1000}
     operators = (
         make_operator("prefill.layer", ways=ways, parameter_bytes=gigabytes * 10**9, output_bytes=7),
