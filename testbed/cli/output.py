@@ -5,9 +5,10 @@ Progress goes to standard error, so that `--json` leaves standard output to the 
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,13 @@ INTERRUPTED = 130
 def print_json(document: Any) -> None:
     """Print one JSON document on one line of standard output."""
     print(json.dumps(document, default=str), flush=True)
+
+
+def print_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a header and rows as CSV on standard output; None is an empty field, lines end as everywhere here."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
 
 
 def print_lines(lines: Sequence[str]) -> None:

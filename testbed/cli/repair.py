@@ -55,7 +55,7 @@ def repair(
     runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
-    """Look for lost fibres and say how to mend the topology without them. Exit code 2 when something is lost."""
+    """Look for lost fibres and say how to repair the topology without them. Exit code 2 when something is lost."""
     from testbed.cli.designs import chosen_design
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import find_running, hosts_of

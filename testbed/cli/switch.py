@@ -267,7 +267,7 @@ def _changed_since(expect: str, seen: Snapshot, device: OpticalSwitch) -> Confli
         expected={},  # a revision tells no pairs
         found=seen.connections,
         device=device.address,
-        hint="Somebody else changed it: read again, and decide anew.",
+        hint="Somebody else changed it: read again, then decide.",
     )
 
 

@@ -1,4 +1,4 @@
-"""A fibre is cut under a looping AllReduce, the lab is mended, and every step is timed.
+"""A fibre is cut under a looping AllReduce, the lab is repaired, and every step is timed.
 
 For simulated labs: `cut` is what takes the light away. The ranks run on all the while, in one launch; every sum is
 checked, and traffic counts as back when an AllReduce that waited has ended.
@@ -59,7 +59,7 @@ class FibreCut:
 def cut_and_repair(
     session: LabSession, design: Design, loop: AllReduceLoop, cut: Callable[[], object]
 ) -> FibreCut:
-    """Cut a fibre of a design in force while an AllReduce loops on it, and mend in both stages.
+    """Cut a fibre of a design in force while an AllReduce loops on it, and repair in both stages.
 
     Raises `VerifyFailed` when nothing is seen to be lost or nothing can restore it, what ended the loop when
     it ended, and the errors of every step.
@@ -156,7 +156,7 @@ class AllReduceLoop:
             self._changed.wait_for(lambda: done() or running.done())
         if not done():
             running.result()  # raises what ended it
-            raise CollectiveError("the AllReduce ended before the lab was mended: let it loop for longer")
+            raise CollectiveError("the AllReduce ended before the lab was repaired: let it loop for longer")
 
     def gaps(self, since: float, until: float = math.inf) -> list[float]:
         """Return the times between rows and the one before, of those measured in the interval."""

@@ -70,7 +70,7 @@ class Guard:
         return "exit"
 
     def _has_just_ended(self) -> bool:
-        """Return whether the command ended before the input did: whoever hung up may have heard of it first."""
+        """Return whether the command ended before the input did: the reader that disconnected may know it first."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(JUST_NOW_S)
         return self.process.returncode is not None

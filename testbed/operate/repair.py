@@ -1,9 +1,9 @@
-"""Mend a lab whose fibre is lost while a collective runs: around it at once, then by other circuits.
+"""Repair a lab whose fibre is lost while a collective runs: around it at once, then by other circuits.
 
     look  ->  plan (`testbed.design.repair`)  ->  routes over a borrowed link  ->  re-patch, journal first  ->  verify
 
 Connections live on node addresses and next hops are permanent neighbours, so that a collective under way waits and
-goes on: no rank starts anew. Nothing is done unless the switches hold what the topology, or a repair of it, left.
+goes on: no rank starts again. Nothing is done unless the switches hold what the topology, or a repair of it, left.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def plan_lab_repair(
     earlier: RepairRecord | None = None,
     sent: NDArray[np.float64] | None = None,
 ) -> LabRepair | None:
-    """Return how to mend what was seen; None when no fibre is lost. Pure.
+    """Return how to repair what was seen; None when no fibre is lost. Pure.
 
     Links of pairs are given up in the order of what they have `sent`, see `bought_pairs`. An `earlier` repair
     that stands adds what was lost then. Detours lead over links that carry data only.
@@ -149,7 +149,7 @@ def carry_out(session: LabSession, planned: LabRepair, note: Note = lambda _text
     """Return both stages, and the proof. Raises what `LabSession.bring_up` raises, and `HostError`.
 
     Raises `DriftError`, and does nothing, when the switches do not hold what the topology or a repair of it left,
-    or no longer what was seen. A lab that was mended before keeps its circuits, and its traffic is not led around
+    or no longer what was seen. A lab that was repaired before keeps its circuits, and its traffic is not led around
     them.
     """
     check_in_force(planned)

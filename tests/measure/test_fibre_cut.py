@@ -1,4 +1,4 @@
-"""A fibre is cut under a looping AllReduce on hosts that are real to the kernel; no rank starts anew."""
+"""A fibre is cut under a looping AllReduce on hosts that are real to the kernel; no rank starts again."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_hosts_prove_detours_and_a_second_loss_leaves_the_dead_receiver_alone(fo
     plant, standing = up.control["plant"], design(simplex=False)
     rings = design_for(session.lab)  # no link to give up: the detour is all
 
-    def mend(fibre, design, earlier=None):
+    def repaired(fibre, design, earlier=None):
         control(plant, {"do": "cut", "fibre": fibre})
         planned = None
         while planned is None or planned.is_repaired:  # until carrier is down
@@ -111,17 +111,17 @@ def test_hosts_prove_detours_and_a_second_loss_leaves_the_dead_receiver_alone(fo
         return planned, carry_out(session, planned).verified
 
     session.bring_up(rings)
-    planned, verified = mend("b/nic1:receive", rings)
+    planned, verified = repaired("b/nic1:receive", rings)
     assert (planned.repatched, verified.links_received, verified.findings) == (None, 10, ())
     control(plant, {"do": "uncut", "fibre": "b/nic1:receive"})
 
     assert session.bring_up(standing).verified.ok
-    once, verified = mend("b/nic1:receive", standing)
+    once, verified = repaired("b/nic1:receive", standing)
     assert verified.ok
     assert plan_lab_repair(session.lab, standing, look_at(session, standing)) is None, "it shows no more"
     again = plan_lab_repair(session.lab, standing, look_at(session, standing), once.record)
     assert again.is_repaired
-    twice, verified = mend("d/nic1:transmit", standing, once.record)
+    twice, verified = repaired("d/nic1:transmit", standing, once.record)
     assert verified.ok
     assert Nic(1, 0) not in {nic for link in twice.repatched.wiring.links for nic in link}
     for fibre in ("b/nic1:receive", "d/nic1:transmit"):

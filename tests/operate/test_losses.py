@@ -124,8 +124,8 @@ def test_a_lab_is_repaired_once_and_stays_so_until_the_fibre_is_replaced(
     finally:
         ask_twin("uncut", of="plant", fibre="c/nic1:transmit")
     rings = find_topology(12, 2, simplex=simplex).edges
-    mended = [(link.source.node, link.target.node) for link in planned.repatched.wiring.links]
-    assert set(rings) <= set(mended)
+    repaired = [(link.source.node, link.target.node) for link in planned.repatched.wiring.links]
+    assert set(rings) <= set(repaired)
     assert session.bring_up(design).verified.ok
 
 

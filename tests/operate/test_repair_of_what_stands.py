@@ -197,8 +197,8 @@ def test_what_is_said_when_no_fibre_is_lost_and_the_circuits_differ(testbed12, r
     links = design.wiring.links
     (line,) = describe_unpatched(testbed12, design, see(design, links[1:], ()))
     assert line.startswith("not patched: a/nic1 -> b/nic1, ocs1 passes no light 1 -> ")
-    mended = plan_lab_repair(testbed12, design, see(design, links, cut)).repatched.wiring.links
-    sight = see(design, mended, cut)
+    repaired = plan_lab_repair(testbed12, design, see(design, links, cut)).repatched.wiring.links
+    sight = see(design, repaired, cut)
     assert plan_lab_repair(testbed12, design, sight) is None, "the dead receiver is on no circuit any more"
     (line,) = describe_unpatched(testbed12, design, sight)
     assert "--runs-dir of its repair" in line

@@ -131,7 +131,7 @@ def parse_plan(document: Any, source: str) -> Plan:
     if file.value.get("format") != FORMAT:
         found = file.value.get("format")
         what = f"its format is {found!r}, this program reads {FORMAT!r}"
-        raise PlanFileError(f"{source}: {what}: make the plan anew with `testbed optimise`")
+        raise PlanFileError(f"{source}: {what}: make the plan again with `testbed optimise`")
     topology = read_topology(file.inner("topology"))
     operators, strategy = read_strategy(file.inner("strategy"), topology.nodes)
     return Plan(

@@ -17,7 +17,7 @@ from testbed.errors import TopologyError
 
 #: Parts into which the bytes of a pair are cut.
 _PARTS = 8
-#: Times every pair is laid anew on the load of all others.
+#: Times every pair is laid again on the load of all others.
 _ROUNDS = 4
 
 

@@ -20,7 +20,7 @@ Method = Literal["geometric", "exhaustive"]
 #: How many sets of strides `exhaustive` is willing to look at (about 10 microseconds each).
 EXHAUSTIVE_LIMIT = 250_000
 
-#: Times each sequence is chosen anew on the load of all others.
+#: Times each sequence is chosen again on the load of all others.
 _ROUNDS = 4
 
 

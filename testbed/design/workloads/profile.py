@@ -68,7 +68,7 @@ def read_profile(path: str | Path) -> Profile:
         raise WorkloadError(f"profile {path}: {error.strerror}: give a file that can be read") from error
     except ValueError as error:
         raise WorkloadError(
-            f"profile {path} is no JSON: {error}: mend that place, or measure anew"
+            f"profile {path} is not valid JSON: {error}; correct that place, or measure again"
         ) from error
     return profile_of(document, name=str(path))
 

@@ -1,7 +1,7 @@
 """Run AllReduce and exchanges on all hosts and bring back what they took: one launch a topology, all ranks or none.
 
 `testbed/node/collective.py` runs on every host under `testbed/node/guard.py`, which ends it at the deadline or
-when we hang up. What goes wrong comes back as a typed error that names rank and link.
+when we disconnect. What goes wrong comes back as a typed error that names rank and link.
 """
 
 from __future__ import annotations

@@ -178,8 +178,9 @@ def test_damaged_entries_are_named(entry, told):
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("{", "is no JSON"), ("[]", "no profile of version 1"), ('{"lightbed-profile": 2}', "no profile of version 1"),
-     ('{"lightbed-profile": 1, "operators": []}', "must map operator names"), (b"\xff\xfe", "is no JSON")],
+    [("{", "is not valid JSON"),
+     ("[]", "no profile of version 1"), ('{"lightbed-profile": 2}', "no profile of version 1"),
+     ('{"lightbed-profile": 1, "operators": []}', "must map operator names"), (b"\xff\xfe", "is not valid JSON")],
 )  # fmt: skip
 def test_damaged_files_are_named(tmp_path, text, told):
     path = tmp_path / "times.json"

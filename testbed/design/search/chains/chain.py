@@ -2,7 +2,7 @@
 
 As the released code does it: a random operator gets a random sharding; a faster iteration is accepted, a slower one
 with probability exp(-alpha * difference in ms). When a strategy was accepted, or nothing changed for 50 steps, the
-topology is made anew for the present strategy, and accepted by the same rule with an alpha of its own. Every
+topology is made again for the present strategy, and accepted by the same rule with an alpha of its own. Every
 hundredth of the budget, at most every 1,000 steps, the chain returns to the best it has seen. Ours is that the
 difference may count in thousandths of the first cost instead of ms.
 

@@ -192,5 +192,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
     except ValueError:
         host = port = None
     if not host or not port or parts.scheme not in _SCHEMES:
-        raise SearchError(f"the scheduler {address!r} is no address: give one as tcp://192.0.2.1:8786")
+        raise SearchError(
+            f"the scheduler {address!r} is not a valid address: give one as tcp://192.0.2.1:8786"
+        )
     return host, port

@@ -62,7 +62,7 @@ def import_onnx(
         reader = _Reader(_tensors(onnx, model))
         reader.read(onnx, model)
     except Exception as error:  # a damaged model can fail anywhere in the library that infers its shapes
-        raise WorkloadError(f"{path} is a damaged ONNX model: {error}; export it anew") from error
+        raise WorkloadError(f"{path} is a damaged ONNX model: {error}; export it again") from error
     return assemble(
         Path(path).stem,
         reader.traced,
@@ -101,7 +101,7 @@ def _load(onnx: Any, path: Path) -> Any:
 
 
 def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
-    """Give every dimension of the inputs a number; how many samples there are. Shapes inside are to be found anew."""
+    """Give every dimension of the inputs a number; how many samples there are. Shapes inside are to be found again."""
     weights = {made.name for made in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in weights]
     if not inputs:
