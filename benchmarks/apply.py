@@ -15,7 +15,7 @@ from pathlib import Path
 
 from testbed.lab.control import control
 from testbed.lab.inventory import load_lab
-from testbed.lab.simulated import start_lab
+from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.journal import journal_in
 from testbed.operate.session import LabSession, design_for, open_lab
 

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from testbed.design.topology.rings import rings_of
 from testbed.lab.inventory import load_lab
-from testbed.lab.link_rate import fitted_rate, look_at_machine
-from testbed.lab.simulated import at_rate, start_lab
-from testbed.measure.collective_rows import misplaced
-from testbed.measure.collectives import CollectiveSpec, Configuration, Ranks
+from testbed.lab.simulated.lifecycle import at_rate, start_lab
+from testbed.lab.simulated.link_rate import fitted_rate, look_at_machine
+from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
+from testbed.measure.collectives.rows import misplaced
 from testbed.measure.gain import RingGain, largest_of_each, ring_gain
 from testbed.measure.model import CollectiveResult, Timing
 from testbed.operate.journal import Journal

@@ -3,7 +3,7 @@
 Five topologies are brought into force one after the other. On each, every case runs three times in turn, some
 iterations back to back each time; what is measured is the median of the three. The flow simulator predicts the same
 iterations from the wiring, the installed routes and constants that were fixed beforehand
-(`testbed.design.collectives.prediction`). Hosts share the processors of one machine: run it when nothing else
+(`testbed.design.collectives.performance`). Hosts share the processors of one machine: run it when nothing else
 does. Cases in which the processors and not the links were full are marked `cpu_limited`.
 
 Needs root. Arguments name topologies (functions here) to leave out all others; each case is reported as it is measured.
@@ -22,10 +22,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.design.collectives.prediction import (
+from testbed.design.collectives.performance import (
     NAMESPACE_HOSTS,
-    allreduce_graph,
-    exchange_graph,
     hosts_fabric,
     predicted_s,
 )
@@ -37,10 +35,10 @@ from testbed.design.topology.demand import AllReduceDemand, demand_of
 from testbed.design.topology.finder import find
 from testbed.design.topology.rings import ring_order, rings_of
 from testbed.lab.inventory import load_lab
-from testbed.lab.simulated import start_lab
-from testbed.measure.collective_rows import misplaced
-from testbed.measure.collective_spec import CollectiveSpec, Configuration, all_to_all
-from testbed.measure.collectives import run_collectives
+from testbed.lab.simulated.lifecycle import start_lab
+from testbed.measure.collectives.ranks import run_collectives
+from testbed.measure.collectives.rows import misplaced
+from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all
 from testbed.measure.model import CollectiveResult
 from testbed.operate.journal import Journal
 from testbed.operate.session import Design, LabSession, open_lab
@@ -176,10 +174,7 @@ class Case:
 
 def prediction(made: Design, configuration: Configuration, size: int, iterations: int, rate: float) -> float:
     fabric = hosts_fabric(made.wiring, made.routes, rate)
-    if configuration.pairs:
-        graph = exchange_graph(NODES, configuration.pairs, size, iterations)
-    else:
-        graph = allreduce_graph(NODES, configuration.rings, size, iterations)
+    graph = configuration.collective.graph(NODES, configuration, size, iterations)
     return predicted_s(graph, fabric) / iterations
 
 

@@ -23,7 +23,7 @@ from testbed.design.routing.routes import find_routes
 from testbed.lab.control import control
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
-from testbed.lab.simulated import start_lab
+from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.fibre_cut import FibreCut, cut_and_repair, looping_allreduce
 from testbed.operate.journal import Journal
 from testbed.operate.session import Design, LabSession, open_lab
@@ -48,9 +48,9 @@ def design(*, simplex: bool) -> Design:
     return Design("one-way" if simplex else "duplex", topology, wiring, find_routes(wiring))
 
 
-def fibres_of_ring(session: LabSession, standing: Design) -> Iterator[str]:
+def fibres_of_ring(session: LabSession, current: Design) -> Iterator[str]:
     """Return both fibres of every link along which data passes."""
-    for link in standing.wiring.links:
+    for link in current.wiring.links:
         if (link.target.node - link.source.node) % 4 == RING.stride:
             yield f"{session.lab.nic_label(link.source)}:transmit"
             yield f"{session.lab.nic_label(link.target)}:receive"
@@ -61,16 +61,16 @@ def cuts(session: LabSession, plant: str) -> Iterator[tuple[str, FibreCut]]:
     designs = (design(simplex=False), design(simplex=True))
     session.bring_up(designs[0])
     with looping_allreduce(session, designs[0], (RING,), deadline_s=DEADLINE_S) as loop:
-        for standing in designs:
-            for fibre in fibres_of_ring(session, standing):
-                session.bring_up(standing)
+        for current in designs:
+            for fibre in fibres_of_ring(session, current):
+                session.bring_up(current)
                 cut = partial(control, plant, {"do": "cut", "fibre": fibre})
-                yield standing.name, cut_and_repair(session, standing, loop, cut)
+                yield current.name, cut_and_repair(session, current, loop, cut)
                 control(plant, {"do": "uncut", "fibre": fibre})
 
 
 def figures(found: list[FibreCut]) -> dict[str, float]:
-    names = ("noticed_s", "rerouted_s", "back_s", "repatch_s", "repatch_stall_s", "dark_s", "usual_s")
+    names = ("noticed_s", "rerouted_s", "back_s", "repatch_s", "repatch_stall_s", "outage_s", "usual_s")
     values = {name.removesuffix("_s"): [1e3 * getattr(times, name) for times in found] for name in names}
     medians = {f"{name}_ms_median": round(statistics.median(all_), 1) for name, all_ in values.items()}
     return medians | {"back_ms_worst": round(max(values["back"]), 1)}

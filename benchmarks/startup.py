@@ -22,7 +22,7 @@ from fpga.cli import build_app as countaction_app
 from lightning.cli import build_app as lightning_app
 from testbed.cli.app import build_app as testbed_app
 from testbed.lab.inventory import load_lab, render_lab
-from testbed.lab.simulated import start_lab
+from testbed.lab.simulated.lifecycle import start_lab
 
 LAB = Path(__file__).parents[1] / "labs" / "testbed12.yaml"
 SCRIPTS = Path(sys.executable).parent

@@ -1,4 +1,4 @@
-"""What the testbed says when it cannot go on, sorted by who must act.
+"""Errors of the testbed, sorted by who must act.
 
     TestbedError
     ├── LabFileError          the lab file is wrong: file, line, hint                  (user)

@@ -105,6 +105,21 @@ VIOLATIONS = [
         "testbed/design/workloads/model.py",
         "import testbed.design.workloads.iteration.totals",
     ),
+    (
+        "inside testbed.lab: the model at the bottom, the check of a machine at the top",
+        "testbed/lab/hosts/fleet.py",
+        "import testbed.lab.simulated.lifecycle",
+    ),
+    (
+        "inside testbed.operate: plan under journal, light and apply, repair at the top",
+        "testbed/operate/journal.py",
+        "import testbed.operate.session",
+    ),
+    (
+        "inside testbed.measure: results at the bottom, whole jobs at the top",
+        "testbed/measure/results/run.py",
+        "import testbed.measure.report.page",
+    ),
     ("testbed.design drives no device", "testbed/design/model.py", "import ocs_drivers.model"),
     ("only testbed.design asks the models", "testbed/operate/model.py", "import sim.models"),
     (

@@ -201,7 +201,7 @@ def test_lab_files_in_the_documentation_are_accepted():
 
 def test_the_lab_file_page_names_every_key():
     pytest.importorskip("pydantic")
-    from testbed.lab.shape import Shape
+    from testbed.lab.schema import Shape
 
     text = (REFERENCE / "lab-file.md").read_text(encoding="utf-8")
     keys = {key for shape in Shape.__subclasses__() for key in shape.model_fields}

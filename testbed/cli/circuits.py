@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lightbed.errors import with_former_keys
 from testbed.cli.options import (
     DEFAULT_RUNS,
     AsJson,
@@ -27,7 +28,7 @@ from testbed.cli.output import CHANGES, DONE, ERROR, print_json, print_lines
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
-    from testbed.lab.simulated import HostsChoice
+    from testbed.lab.simulated.lifecycle import HostsChoice
     from testbed.operate.journal import Journal
     from testbed.operate.session import Design, LabSession
 
@@ -44,8 +45,11 @@ def register(app: typer.Typer) -> None:
 def _session(
     lab: Lab, hosts: HostsChoice | None = None, *, journal_dir: Path | None = None
 ) -> Iterator[LabSession]:
-    """The lab opened: its switches, and its hosts where `hosts` says which; with a journal it may be changed."""
-    from testbed.lab.simulated import hosts_of
+    """Provide the lab opened: its switches, and its hosts where `hosts` says which.
+
+    With a journal it may be changed.
+    """
+    from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.session import open_lab
 
     modelled = hosts is None or hosts_of(lab, hosts) == "model"
@@ -62,7 +66,7 @@ def _journal_in(runs_dir: Path) -> Journal:
 
 def _heading(lab: Lab, design: Design, hosts: HostsChoice = "auto") -> str:
     from testbed.design.topology.circulants import as_json as topology_json
-    from testbed.lab.simulated import hosts_of
+    from testbed.lab.simulated.lifecycle import hosts_of
 
     topology = topology_json(design.topology)
     kind = "one-way links" if design.topology.simplex else "links"
@@ -75,8 +79,8 @@ def _heading(lab: Lab, design: Design, hosts: HostsChoice = "auto") -> str:
 
 
 def _about(lab: Lab, hosts: HostsChoice = "auto") -> dict[str, Any]:
-    """What every document says first: which lab, and how real it is."""
-    from testbed.lab.simulated import hosts_of
+    """Return what every document begins with: which lab, and how real it is."""
+    from testbed.lab.simulated.lifecycle import hosts_of
 
     return {"lab": lab.name, "simulated": lab.simulated, "hosts": hosts_of(lab, hosts)}
 
@@ -99,7 +103,7 @@ def plan(
     from testbed.design.patching.wiring import patch_list
     from testbed.design.topology.circulants import as_json as topology_json
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import find_running
+    from testbed.lab.simulated.lifecycle import find_running
     from testbed.operate.plan import describe, plan_json
 
     lab = load_lab(lab_file)
@@ -137,8 +141,8 @@ def apply(
     """Patch the topology, install the hosts' routes, and prove both."""
     from testbed.cli.designs import chosen_design
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import find_running
-    from testbed.operate.apply import require_permission
+    from testbed.lab.simulated.lifecycle import find_running
+    from testbed.operate.apply import check_permission
     from testbed.operate.plan import describe
 
     lab = find_running(load_lab(lab_file))
@@ -146,7 +150,7 @@ def apply(
     if not (lab.simulated or as_json or really_move == lab.name):
         with _session(lab) as session:
             print_lines([_heading(lab, design), *describe(lab, session.plan(design, take_over=take_over))])
-    require_permission(lab, really_move)
+    check_permission(lab, really_move)
     notes: list[str] = []
     with _session(lab, hosts, journal_dir=runs_dir) as session:
         brought = session.bring_up(
@@ -154,20 +158,19 @@ def apply(
         )
     findings = [asdict(finding) for finding in brought.verified.findings]
     if as_json:
-        print_json(
-            {
-                **_about(lab, hosts),
-                "operation": brought.apply.operation,
-                "changed": brought.plan.has_changes,
-                "circuits": len(brought.plan.circuits),
-                "dark_s": brought.apply.dark_s,
-                "total_s": brought.apply.total_s,
-                "journal_s": brought.apply.journal_s,
-                "verified": brought.verified.ok,
-                "findings": findings,
-                "notes": notes,
-            }
-        )
+        document = {
+            **_about(lab, hosts),
+            "operation": brought.apply.operation,
+            "changed": brought.plan.has_changes,
+            "circuits": len(brought.plan.circuits),
+            "outage_s": brought.apply.outage_s,
+            "total_s": brought.apply.total_s,
+            "journal_s": brought.apply.journal_s,
+            "verified": brought.verified.ok,
+            "findings": findings,
+            "notes": notes,
+        }
+        print_json(with_former_keys(document))
     else:
         print_lines([_heading(lab, design, hosts), *_finding_lines(findings)])
     return DONE if brought.verified.ok else ERROR
@@ -186,7 +189,7 @@ def verify(
     """Compare switches, optical power and fibres with the plan. Exit code 2 when something differs."""
     from testbed.cli.designs import chosen_design
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import find_running
+    from testbed.lab.simulated.lifecycle import find_running
 
     lab = find_running(load_lab(lab_file))
     lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
@@ -196,10 +199,10 @@ def verify(
     if as_json:
         print_json(
             {**_about(lab, hosts), "ok": report.ok, "circuits": report.circuits}
-            | {"links_heard": report.links_heard, "findings": findings}
+            | {"links_heard": report.links_received, "findings": findings}
         )
     else:
-        heard = f", {report.links_heard} links heard by probe" if report.links_heard else ""
+        heard = f", {report.links_received} links heard by probe" if report.links_received else ""
         print_lines(
             [
                 _heading(lab, design, hosts),
@@ -232,7 +235,7 @@ def path(
     """Follow a packet from host A to host B: hops, NICs, switch ports, optical power."""
     from testbed.cli.designs import chosen_design
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import find_running
+    from testbed.lab.simulated.lifecycle import find_running
     from testbed.operate.path import describe_path, follow_path, node_named
 
     lab = load_lab(lab_file)

@@ -51,7 +51,7 @@ def compare(
     reconfiguration_ms: ReconfigurationMs = 10.0,
     fluid: Fluid = None,
     seed: Seed = 0,
-    picture: Annotated[
+    plot: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE", help="Draw the table (.png, .svg).")
     ] = None,
     as_json: AsJson = False,
@@ -78,8 +78,8 @@ def compare(
     )
     each = f"{counted(links, 'link')} of {rate:g} Gbit/s each"
     title = f"SIMULATED {job.name} on {counted(job.graph.nodes, 'server')}, {each}"
-    if picture:
-        draw_comparison(rows, picture, title)
+    if plot:
+        draw_comparison(rows, plot, title)
     if as_json:
         about = {"job": job.name, "simulated": True, **job.about}
         about |= {"nodes": job.graph.nodes, "degree": links, "rate_gbps": rate}

@@ -47,7 +47,7 @@ def demo(
 ) -> int:
     """Patch a topology, prove it, measure collectives, re-patch, measure again, write a report."""
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import at_rate
+    from testbed.lab.simulated.lifecycle import at_rate
     from testbed.measure.job import run_job
 
     # The second job is small: interpreted it is planned in a moment, translating would take half a minute.
@@ -169,7 +169,7 @@ def _show(result: JobResult) -> None:
     if result.repatch:
         repatch = result.repatch
         stall = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
-        print_lines([f"re-patch: {repatch.reason}", f"  dark for {repatch.dark_s * 1e3:.0f} ms{stall}"])
+        print_lines([f"re-patch: {repatch.reason}", f"  dark for {repatch.outage_s * 1e3:.0f} ms{stall}"])
         print_lines(
             [
                 f"  {c.label}: {c.before:.4g} -> {c.after:.4g} {c.unit} ({c.gain:.2f}x{note})"

@@ -1,4 +1,4 @@
-"""Which topology a command means: the one that its options ask for, or that of a plan file."""
+"""The topology that a command means: the one that its options ask for, or that of a plan file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def chosen_design(
     method: Method,
     demand: list[str] | None,
 ) -> tuple[Lab, Design]:
-    """The design, and the hosts of the lab that it is for: all, or those that the plan names.
+    """Return the design, and the hosts of the lab that it is for: all, or those that the plan names.
 
     Raises `PlanFileError` when a plan is given beside options that ask for another topology, or does not fit.
     """

@@ -25,9 +25,9 @@ from testbed.errors import ResultsError
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
+    from testbed.measure.current_topology import NcclTestsResult
     from testbed.measure.model import CollectiveResult
-    from testbed.measure.nccl_table import NcclTable
-    from testbed.measure.standing import NcclTestsResult
+    from testbed.measure.nccl.table import NcclTable
 
 Program = Annotated[
     Literal["auto", "gloo", "nccl", "nccl-tests"],
@@ -66,11 +66,11 @@ def nccl(
     """Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."""
     from testbed.cli.designs import chosen_design
     from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated import find_running, hosts_of
-    from testbed.measure.nccl_import import import_nccl
-    from testbed.measure.nccl_launch import NcclSettings, NcclTest
-    from testbed.measure.standing import measure_nccl_tests, measure_standing
-    from testbed.measure.store import RunStore
+    from testbed.lab.simulated.lifecycle import find_running, hosts_of
+    from testbed.measure.current_topology import measure_current, measure_nccl_tests
+    from testbed.measure.nccl.launch import NcclSettings, NcclTest
+    from testbed.measure.nccl.reading import import_nccl
+    from testbed.measure.results.store import RunStore
     from testbed.operate.journal import journal_in
     from testbed.operate.session import open_lab
 
@@ -97,7 +97,7 @@ def nccl(
             test = NcclTest(smallest_bytes=steps[0], largest_bytes=steps[-1], timeout_s=round(deadline_s))
             tested = measure_nccl_tests(session, design, run, settings, test)
             return _show_tests(tested, as_json=as_json)
-        result = measure_standing(
+        result = measure_current(
             session,
             design,
             run,
@@ -111,7 +111,7 @@ def nccl(
 
 
 def _show_table(table: NcclTable, *, as_json: bool) -> int:
-    from testbed.measure.nccl_table import table_json, table_text
+    from testbed.measure.nccl.table import table_json, table_text
 
     document: dict[str, Any] = table_json(table)
     if as_json:
@@ -124,7 +124,7 @@ def _show_table(table: NcclTable, *, as_json: bool) -> int:
 
 
 def _show_tests(tested: NcclTestsResult, *, as_json: bool) -> int:
-    from testbed.measure.nccl_table import table_json
+    from testbed.measure.nccl.table import table_json
 
     if as_json:
         rings = [asdict(finding) for finding in tested.rings]

@@ -141,7 +141,7 @@ def _servers(
 
 
 def _patches(lab_file: Path | None, plan: Plan, out: Path) -> list[str]:
-    """What is to be patched on the lab; raises `TopologyError` when its switches cannot hold the topology."""
+    """Return what is to be patched on the lab; raises `TopologyError` when its switches cannot hold the topology."""
     from testbed.design.patching.wiring import patch_list
     from testbed.lab.inventory import load_lab
     from testbed.operate.session import design_of_plan, lab_of_plan

@@ -67,7 +67,7 @@ DEFAULT_RUNS = Path("runs")
 
 
 def parse_demands(texts: list[str] | None) -> tuple[AllReduceDemand, ...]:
-    """`["12:1e9", "4:4e9"]` as demands. Raises `TopologyError` that shows the form."""
+    """Return `["12:1e9", "4:4e9"]` as demands. Raises `TopologyError` that shows the form."""
     from testbed.design.topology.circulants import AllReduceDemand
 
     demands = []

@@ -7,10 +7,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from testbed.cli.options import DEFAULT_RUNS, AsJson, RunsDirectory
-from testbed.cli.output import DONE, print_json, print_lines, print_table
+from testbed.cli.output import DONE, print_csv, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
-    from testbed.measure.records import RunSummary
+    from testbed.measure.results.records import RunSummary
+
+
+SUMMARY_COLUMNS = (
+    "run_id",
+    "lab",
+    "status",
+    "started",
+    "finished",
+    "simulated",
+    "hosts",
+    "directory",
+    "error",
+)
+"""Keys of a run, for programs."""
 
 
 def register(app: typer.Typer) -> None:
@@ -19,12 +33,22 @@ def register(app: typer.Typer) -> None:
     app.command("report")(report)
 
 
-def runs(runs_dir: RunsDirectory = DEFAULT_RUNS, as_json: AsJson = False) -> int:
+def runs(
+    runs_dir: RunsDirectory = DEFAULT_RUNS,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="A header and one line a run, with the columns of --json.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
     """List the runs of a results directory, the newest first."""
-    from testbed.measure.store import RunStore
+    from testbed.measure.results.store import RunStore
 
+    if as_csv and as_json:
+        raise typer.BadParameter("give --csv or --json, not both")
     found = RunStore(runs_dir).list_runs()
-    if as_json:
+    if as_csv:
+        print_csv(SUMMARY_COLUMNS, [list(_summary_json(run).values()) for run in found])
+    elif as_json:
         print_json({"runs": [_summary_json(run) for run in found]})
     elif not found:
         print_lines([f"no runs in {runs_dir}: `make run` makes one"])
@@ -59,9 +83,9 @@ def report(
     runs_dir: RunsDirectory = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> int:
-    """Write a run's report anew from what is stored, and say where it is."""
-    from testbed.measure.report import write_report
-    from testbed.measure.store import RunStore
+    """Write a run's report again from what is stored, and say where it is."""
+    from testbed.measure.report.page import write_report
+    from testbed.measure.results.store import RunStore
 
     stored = RunStore(runs_dir).load(run_id)
     path = stored.summary.directory / "report.html"

@@ -61,7 +61,7 @@ def register(root: typer.Typer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What stands before the command: which switch, and how to talk to it."""
+    """Arguments before the command: which switch, and how to talk to it."""
 
     address: str
     timeout_s: float
@@ -107,7 +107,7 @@ def _heading(switch: OpticalSwitch) -> str:
 
 @contextmanager
 def _moving(switch: OpticalSwitch) -> Iterator[None]:
-    """An interrupted wait does not stop the device: say so."""
+    """Say that an interrupted wait does not stop the device."""
     try:
         yield
     except KeyboardInterrupt:
@@ -129,7 +129,7 @@ def _require_consent(switch: OpticalSwitch, what: str, *, yes: bool) -> None:
 
 @app.command()
 def identity(context: typer.Context, as_json: AsJson = False) -> int:
-    """Who answers, and what it can do."""
+    """Show who answers, and what it can do."""
     with _opened(context) as device:
         who, can = asdict(device.identity()), asdict(device.capabilities)
         if as_json:
@@ -142,7 +142,7 @@ def identity(context: typer.Context, as_json: AsJson = False) -> int:
 
 @app.command()
 def ports(context: typer.Context, as_json: AsJson = False) -> int:
-    """All ports: number, name, side, state."""
+    """List all ports: number, name, side, state."""
     with _opened(context) as device:
         found = device.ports()
         if as_json:
@@ -164,7 +164,7 @@ def _port_row(info: PortInfo) -> tuple[object, ...]:
 
 @app.command()
 def read(context: typer.Context, as_json: AsJson = False) -> int:
-    """What is connected now, and what a robot still has to do."""
+    """Print what is connected now, and what a robot still has to do."""
     with _opened(context) as device:
         seen, names = device.read(), PortNames(device.ports())
         if as_json:
@@ -267,7 +267,7 @@ def _changed_since(expect: str, seen: Snapshot, device: OpticalSwitch) -> Confli
         expected={},  # a revision tells no pairs
         found=seen.connections,
         device=device.address,
-        hint="Somebody else changed it: read again, and decide anew.",
+        hint="Somebody else changed it: read again, then decide.",
     )
 
 

@@ -16,11 +16,11 @@ class PortNames:
         self._ports = ports
 
     def name(self, port: int) -> str:
-        """What the device calls a port."""
+        """Return what the device calls a port."""
         return self._ports[port].name
 
     def number(self, text: str, side: Side | None) -> int:
-        """The port that `text` means; on `side` when it says which. Raises `UnknownPort`.
+        """Return the port that `text` means; on `side` when it says which. Raises `UnknownPort`.
 
         A number that is a port's number is that port; anything else, and whatever follows `=`, is a name.
         """
@@ -42,7 +42,7 @@ class PortNames:
         return found[0]
 
     def pairs(self, texts: Iterable[str]) -> dict[int, int]:
-        """Pairs written `INPUT:OUTPUT`. Raises `PortError` for another form or an input named twice."""
+        """Return pairs written `INPUT:OUTPUT`. Raises `PortError` for another form or an input named twice."""
         pairs: dict[int, int] = {}
         for text in texts:
             source, colon, output = text.partition(":")
@@ -60,6 +60,6 @@ class PortNames:
 
 
 def pairs_in_file(path: Path) -> list[str]:
-    """The pairs of a file, one or more a line; `#` begins a comment."""
+    """Return the pairs of a file, one or more a line; `#` begins a comment."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return [word for line in lines for word in line.partition("#")[0].replace(",", " ").split()]

@@ -1,4 +1,4 @@
-"""What should be: topologies, wirings, routes, plans, and what they ought to reach. Pure; no lab is touched.
+"""The plan of a lab: topologies, wirings, routes, plans, and what they ought to reach. Pure; no lab is touched.
 
 | room | what lives there | imports of these |
 |---|---|---|
@@ -7,7 +7,7 @@
 | `topology` | strides, rings, demands, and topologies found for them | `matching` |
 | `routing` | next hops, paths, balance over several | `topology` |
 | `patching` | colouring, planes, patch lists | `topology` |
-| `collectives` | trees and hierarchies; what a wiring should reach | `routing` |
+| `collectives` | the table of collectives; trees and hierarchies; what a wiring should reach | `routing` |
 | `workloads` | models, sharding, strategies, one iteration | `topology` |
 | `fabrics` | fabrics by name | `topology` |
 | `search` | strategy and topology found together | `workloads`, `fabrics` |
@@ -24,6 +24,6 @@ _MOVED = {
     "demand": "topology.demand",
     "finder": "topology.finder",
     "look_ahead": "sharing.look_ahead",
-    "prediction": "collectives.prediction",
+    "prediction": "collectives.performance",
 }
 keep_importable({f"{__name__}.{old}": f"{__name__}.{new}" for old, new in _MOVED.items()})

@@ -1,4 +1,4 @@
-"""What this machine can do: the facts behind `testbed doctor`. Looks, and changes nothing that stays."""
+"""Abilities of this machine: the facts behind `testbed doctor`. Looks, and changes nothing that stays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from testbed.lab.model import Lab
-from testbed.lab.simulated import lab_status
+from testbed.lab.simulated.lifecycle import lab_status
 
 _PROGRAMS = {
     "ip": "apt-get install iproute2",
@@ -43,7 +43,7 @@ class Check:
 
 
 def check_machine() -> Iterator[Check]:
-    """What a simulated lab needs of this machine."""
+    """Yield checks of what a simulated lab needs of this machine."""
     version = platform.python_version()
     yield Check(
         "python", platform.python_version_tuple() >= ("3", "11"), version, "install Python 3.11 or newer"
@@ -90,7 +90,7 @@ def _check_labs() -> Iterator[Check]:
 
 
 def check_lab(lab: Lab) -> Iterator[Check]:
-    """What a lab file asks of this machine: the hosts' interpreter, and torch in it."""
+    """Yield checks of what a lab file asks of this machine: the hosts' interpreter, and torch in it."""
     if not lab.simulated:
         return
     for python in sorted({host.python for host in lab.hosts}):

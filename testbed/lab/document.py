@@ -26,13 +26,13 @@ class Document:
     lines: Mapping[Location, int]
 
     def line(self, where: Location) -> int:
-        """The line of a location, or of the nearest enclosing one that is written in the file."""
+        """Return the line of a location, or of the nearest enclosing one that is written in the file."""
         while where and where not in self.lines:
             where = where[:-1]
         return self.lines.get(where, 1)
 
     def error(self, where: Location, what: str, hint: str) -> LabFileError:
-        """`file:line: what; hint`."""
+        """Return `file:line: what; hint`."""
         return LabFileError(f"{self.path}:{self.line(where)}: {what}; {hint}")
 
 
@@ -49,7 +49,7 @@ def read_document(path: Path) -> Document:
 
 
 def parse_document(path: Path, text: str) -> Document:
-    """The same from text already read; `path` only names the file in errors."""
+    """Return the same from text already read; `path` only names the file in errors."""
     try:
         loader = yaml.SafeLoader(text)
     except yaml.reader.ReaderError as error:
@@ -99,7 +99,7 @@ def _lines(
 
 
 def _entries(path: Path, node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
-    """Keys and values of a mapping; a key written twice would silently lose the first value."""
+    """Return keys and values of a mapping; a key written twice would silently lose the first value."""
     first: dict[str, int] = {}
     for key, _ in node.value:
         line = key.start_mark.line + 1

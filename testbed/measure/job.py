@@ -16,39 +16,39 @@ from testbed.design.sharing.second_topology import SecondTopology, plan_second
 from testbed.design.topology.circulants import as_json
 from testbed.design.topology.rings import rings_of
 from testbed.errors import VerifyFailed
+from testbed.lab.hosts.reachability import ping_all
 from testbed.lab.inventory import render_lab
-from testbed.lab.link_rate import LinkRate
 from testbed.lab.model import Lab
-from testbed.lab.reachability import ping_all
-from testbed.lab.simulated import start_lab
-from testbed.measure.collectives import CollectiveSpec, Configuration, Ranks
+from testbed.lab.simulated.lifecycle import start_lab
+from testbed.lab.simulated.link_rate import LinkRate
+from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
+from testbed.measure.current_topology import collect, node_configurations, record, ring_proof
 from testbed.measure.gain import RingGain, compare_topologies, group_name, largest_of_each, ring_gain
 from testbed.measure.model import Timing
-from testbed.measure.records import LINK_RATE, Repatch, StoredCircuit, StoredTopology
-from testbed.measure.report import write_report
-from testbed.measure.run import Run
+from testbed.measure.report.page import write_report
+from testbed.measure.results.records import LINK_RATE, Repatch, StoredCircuit, StoredTopology
+from testbed.measure.results.run import Run
+from testbed.measure.results.store import RunStore
 from testbed.measure.stall import Stall, tcp_stream
-from testbed.measure.standing import collect, node_configurations, record, ring_proof
-from testbed.measure.store import RunStore
-from testbed.operate.apply import require_permission
+from testbed.operate.apply import check_permission
 from testbed.operate.journal import journal_in
-from testbed.operate.session import BroughtUp, Design, LabSession, design_for, lay_out, open_lab
+from testbed.operate.session import BringUpReport, Design, LabSession, design_for, lay_out, open_lab
 
 # The groups of a job move much: small messages say nothing of them.
 GROUP_SIZES = (65536, 262144, 1 << 20, 4 << 20, 8 << 20)
 
 
 class Narrator(Protocol):
-    """Who is told how the job goes."""
+    """Receiver of a job's progress."""
 
     def phase(self, title: str) -> None:
-        """A new part of the job begins."""
+        """Note that a new part of the job begins."""
 
     def note(self, text: str) -> None:
-        """Something worth knowing happened."""
+        """Note that something worth knowing happened."""
 
     def tick(self, done: int, total: int, text: str) -> None:
-        """One of many like steps is done."""
+        """Note that one of many like steps is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class JobResult:
 def lab_at_hand(
     lab: Lab, hosts: Literal["auto", "kernel", "model"], narrator: Narrator
 ) -> Iterator[tuple[Lab, str, LinkRate | None]]:
-    """The lab ready to be opened, what its hosts are (`real`, `kernel` or `model`), and the rate if it was chosen.
+    """Provide the lab to be opened, what its hosts are (`real`, `kernel`, `model`), and the rate if it was chosen.
 
     A simulated lab is started (on the next free subnet if its own is taken) and torn down on leaving.
     """
@@ -113,7 +113,7 @@ def run_job(
     Raises `RefusedToMove` for a real lab that was not named, and the errors of every step; whatever was
     built is torn down and the run is on record as failed or interrupted.
     """
-    require_permission(lab, really_move)
+    check_permission(lab, really_move)
     narrator.phase("Starting the lab")
     with lab_at_hand(lab, hosts, narrator) as (here, mode, link_rate):
         store = RunStore(runs_dir)
@@ -125,7 +125,7 @@ def run_job(
                 open_lab(here, journal, model_hosts=mode == "model") as session,
                 _ranks_on(session, deadline_s) as ranks,
             ):
-                job = _Job(session, run, mode, tuple(sizes), narrator, deadline_s, ranks)
+                job = _MainJob(session, run, mode, tuple(sizes), narrator, deadline_s, ranks)
                 outcome = job.run()
     report = run.directory / "report.html"
     write_report(store.load(run.run_id), report)
@@ -144,18 +144,18 @@ def run_job(
 
 
 def _ranks_on(session: LabSession, deadline_s: float) -> AbstractContextManager[Ranks | None]:
-    """Ranks for all measurements of a job; none where hosts are only modelled."""
+    """Return ranks for all measurements of a job; none where hosts are only modelled."""
     return Ranks(session.fleet, session.lab, deadline_s) if session.fleet else nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class _MainJobOutcome:
     design: Design
     verified: bool
     repatch: Repatch | None
 
 
-class _Job:
+class _MainJob:
     """The steps of the main job on one open lab, and what they have in common."""
 
     def __init__(
@@ -179,8 +179,8 @@ class _Job:
         self.timings: list[Timing] = []
         self.off_plan = 0
 
-    def run(self) -> _Outcome:
-        """Both topologies, one after the other."""
+    def run(self) -> _MainJobOutcome:
+        """Return both topologies, one after the other."""
         first = design_for(self.lab, name="all-nodes rings")
         self.narrator.phase("Planning a topology for a second job")
         planned = plan_second(first.topology, first.routes, self.lab.link.represents_gbps)
@@ -190,21 +190,21 @@ class _Job:
         self.measure(first, groups, with_all_rings=True)
         if planned is None:
             self.narrator.note("no second topology: no group of these nodes is served better by another")
-            return _Outcome(first, brought.verified.ok and not self.off_plan, None)
+            return _MainJobOutcome(first, brought.verified.ok and not self.off_plan, None)
         name = ", ".join(group_name(group) for group in groups) or "second job"
         second = lay_out(self.lab, name, planned.topology)
         repatched, stall = self.repatch(second, planned)
         self.measure(second, groups, with_all_rings=False)
         repatch = self.record_repatch(first, repatched, planned, stall)
         verified = brought.verified.ok and repatched.verified.ok and not self.off_plan
-        return _Outcome(first, verified, repatch)
+        return _MainJobOutcome(first, verified, repatch)
 
     def groups_of(self, planned: SecondTopology | None) -> tuple[int, ...]:
-        """Sizes of the groups in which the second job reduces, beside all hosts."""
+        """Return sizes of the groups in which the second job reduces, beside all hosts."""
         demands = planned.demands if planned else ()
         return tuple(demand.group for demand in demands if demand.group < len(self.lab.hosts))
 
-    def bring_up(self, design: Design, reason: str) -> BroughtUp:
+    def bring_up(self, design: Design, reason: str) -> BringUpReport:
         """Bring a design into force and put it on record. Raises `VerifyFailed` when light or fibres differ."""
         self.narrator.phase(f"Patching topology '{design.name}'")
         topology = as_json(design.topology)
@@ -226,8 +226,8 @@ class _Job:
         self.run_record.add_phase(f"apply {design.name}", _apply_figures(brought))
         return brought
 
-    def prove_routes(self, brought: BroughtUp) -> None:
-        """Every host reaches every other; without real hosts there is nothing to ask."""
+    def prove_routes(self, brought: BringUpReport) -> None:
+        """Prove that every host reaches every other; without real hosts there is nothing to ask."""
         if self.session.fleet is None:
             self.narrator.note("hosts are modelled: routes are computed, not installed")
             return
@@ -241,7 +241,7 @@ class _Job:
         self.narrator.note(f"all {hosts * (hosts - 1)} pairs of hosts reach each other")
 
     def measure(self, design: Design, groups: Sequence[int], *, with_all_rings: bool) -> None:
-        """One launch: the configurations of a topology, all sizes; rows go on record when it ends."""
+        """Measure the configurations of a topology, all sizes, in one launch; rows go on record when it ends."""
         self.narrator.phase(f"Measuring AllReduce on '{design.name}'")
         spec = CollectiveSpec(
             run_id=self.run_record.run_id,
@@ -268,20 +268,20 @@ class _Job:
             )
 
     def _keep(self, timing: Timing) -> None:
-        """A row is on record as soon as it is measured."""
+        """Put a row on record as soon as it is measured."""
         self.timings.append(timing)
         self.run_record.add_timings([timing])
 
     def configurations(
         self, design: Design, groups: Sequence[int], *, with_all_rings: bool
     ) -> Iterator[Configuration]:
-        """One ring, all rings of the topology, and the groups of the second job."""
+        """Yield one ring, all rings of the topology, and the groups of the second job."""
         yield from node_configurations(design, self.sizes)[: 2 if with_all_rings else 1]
         sizes = tuple(size for size in GROUP_SIZES if size in self.sizes) or self.sizes[-1:]
         for group in groups:
             yield Configuration(group_name(group), rings_of(design.topology, group), sizes)
 
-    def repatch(self, second: Design, planned: SecondTopology) -> tuple[BroughtUp, Stall | None]:
+    def repatch(self, second: Design, planned: SecondTopology) -> tuple[BringUpReport, Stall | None]:
         """Bring the second design into force under a TCP stream between two hosts that stay neighbours."""
         fleet = self.session.fleet
         streaming = tcp_stream(fleet, *self.lab.hosts[:2]) if fleet else nullcontext()
@@ -292,9 +292,9 @@ class _Job:
         return brought, stall
 
     def record_repatch(
-        self, first: Design, brought: BroughtUp, planned: SecondTopology, stall: Stall | None
+        self, first: Design, brought: BringUpReport, planned: SecondTopology, stall: Stall | None
     ) -> Repatch:
-        """What the re-patch cost and what it gave, for the record."""
+        """Return what the re-patch cost and what it gave, for the record."""
         repatch = Repatch(
             source=first.name,
             target=brought.design.name,
@@ -302,7 +302,7 @@ class _Job:
             circuits_moved=sum(
                 len(part.target.pairs - part.seen.connections.pairs) for part in brought.plan.switches
             ),
-            dark_s=brought.apply.dark_s,
+            outage_s=brought.apply.outage_s,
             total_s=brought.routes_s,
             stall_s=stall.longest_gap_s if stall else None,
             usual_gap_s=stall.median_gap_s if stall else None,
@@ -312,18 +312,18 @@ class _Job:
         )
         self.run_record.add_repatch(repatch)
         stalled = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
-        self.narrator.note(f"dark for {repatch.dark_s * 1e3:.0f} ms{stalled}")
+        self.narrator.note(f"dark for {repatch.outage_s * 1e3:.0f} ms{stalled}")
         return repatch
 
 
-def _apply_figures(brought: BroughtUp) -> dict[str, Any]:
+def _apply_figures(brought: BringUpReport) -> dict[str, Any]:
     return {
         "circuits": len(brought.plan.circuits),
         "changed": brought.plan.has_changes,
-        "dark_s": brought.apply.dark_s,
+        "outage_s": brought.apply.outage_s,
         "apply_s": brought.apply.total_s,
         "journal_s": brought.apply.journal_s,
         "routes_s": brought.routes_s,
-        "links_heard": brought.verified.links_heard,
+        "links_heard": brought.verified.links_received,
         "findings": len(brought.verified.findings),
     }

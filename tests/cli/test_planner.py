@@ -18,7 +18,7 @@ SMALL = ("--set", "batch_per_device=2", "--nodes", 4)
 
 @pytest.fixture
 def graph(tmp_path):
-    """Two nodes compute, then one sends the other 1 MB."""
+    """Return two nodes compute, then one sends the other 1 MB."""
     path = tmp_path / "pair.npz"
     np.savez(
         path,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from testbed.lab.inventory import load_lab, render_lab
-from testbed.lab.simulated import start_lab
+from testbed.lab.simulated.lifecycle import start_lab
 
 pytestmark = pytest.mark.process
 
@@ -61,7 +61,7 @@ def imported_by(*words: object, codes: tuple[int, ...] = (0,)) -> dict[str, list
 
 
 def too_much(imported: dict[str, list[str]], allowed: set[str]) -> dict[str, str]:
-    """Libraries, and watched modules of the standard library, that are not allowed; with how they came."""
+    """Return libraries, and watched modules of the standard library, that are not allowed; with how they came."""
     tops: dict[str, list[str]] = {}
     for name, chain in imported.items():
         tops.setdefault(name.partition(".")[0], chain)
@@ -109,7 +109,7 @@ def test_reading_a_switch_imports_its_wire(shared_twin, family, front, libraries
 
 @pytest.fixture(scope="module")
 def lab_file(tmp_path_factory):
-    """The lab file of a simulated lab that is up, its hosts only modelled."""
+    """Provide the lab file of a simulated lab that is up, its hosts only modelled."""
     lab = replace(load_lab(ROOT / "labs" / "testbed12.yaml"), name=f"startup-{os.getpid()}")
     with start_lab(lab, hosts="model", move=True) as running:
         file = tmp_path_factory.mktemp("startup") / "lab.yaml"
@@ -120,7 +120,7 @@ def lab_file(tmp_path_factory):
 def test_the_status_of_labs_imports_nothing_of_labs(lab_file):
     imported = imported_by("testbed.cli", "sim", "status")
 
-    assert "testbed.lab.supervisor" in imported
+    assert "testbed.lab.simulated.supervisor" in imported
     assert too_much(imported, TYPER | RICH) == {}
 
 

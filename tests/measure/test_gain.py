@@ -1,4 +1,4 @@
-"""What a workload gains, by hand."""
+"""Gains of workloads, computed by hand."""
 
 from __future__ import annotations
 

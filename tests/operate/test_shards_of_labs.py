@@ -36,7 +36,7 @@ def journal(tmp_path):
 
 
 def planned(hosts, *, degree=4, lab="testbed12"):
-    """A plan for these hosts."""
+    """Return a plan for these hosts."""
     topology = find_topology(len(hosts), degree)
     return Plan(WorkloadChoice("job"), topology, 25.0, (), Strategy(()), {}, lab=lab, hosts=tuple(hosts))
 
@@ -139,7 +139,7 @@ def test_a_plan_for_another_lab_is_refused(testbed12, plan, words):
 
 
 def a_switch_for_each_nic(lab):
-    """The same hosts and ports, NIC i of each on switch i."""
+    """Return the same hosts and ports, NIC i of each on switch i."""
     switches = tuple(replace(lab.switches[0], name=f"ocs{number}") for number in range(1, 5))
 
     def moved(host):

@@ -35,7 +35,7 @@ class Stage:
 
 
 def hierarchical(topology: Topology, group: int) -> tuple[Stage, Stage, Stage]:
-    """The three stages of an AllReduce over all nodes by way of groups of `group` nodes.
+    """Return the three stages of an AllReduce over all nodes by way of groups of `group` nodes.
 
     Where k and n/k share no divisor, the nodes across groups are again a stride apart and have rings
     of the topology's own; otherwise they are blocks of n/k neighbours, in order.
@@ -57,5 +57,5 @@ def hierarchical(topology: Topology, group: int) -> tuple[Stage, Stage, Stage]:
 
 
 def _blocks(nodes: int, size: int) -> tuple[RingOrder, ...]:
-    """Neighbours 0..m-1, m..2m-1, ...: one of each group of every m-th node."""
+    """Return neighbours 0..m-1, m..2m-1, ...: one of each group of every m-th node."""
     return tuple(RingOrder(1, tuple(range(start, start + size))) for start in range(0, nodes, size))

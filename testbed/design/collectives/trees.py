@@ -41,14 +41,14 @@ class DoubleTree:
     second: Tree
 
     def hops(self, table: NDArray[np.int16]) -> int:
-        """Links that all edges of both trees take together; `table[s, t]` are hops between nodes."""
+        """Return links that all edges of both trees take together; `table[s, t]` are hops between nodes."""
         return int(
             sum(table[child, parent] for tree in (self.first, self.second) for child, parent in tree.edges)
         )
 
 
 def double_tree(nodes: int, stride: int, start: int = 0) -> DoubleTree:
-    """The two trees of a stride over the group that holds `start`.
+    """Return the two trees of a stride over the group that holds `start`.
 
     With an even number of members every node relays in one tree at most. With an odd number the
     node at position 0 may relay in both.
@@ -62,7 +62,7 @@ def double_tree(nodes: int, stride: int, start: int = 0) -> DoubleTree:
 
 
 def double_trees_of(topology: Topology, group: int | None = None) -> tuple[DoubleTree, ...]:
-    """A pair of trees for each stride of the topology that serves the group, in every group of that size.
+    """Return a pair of trees for each stride of the topology that serves the group, in every group of that size.
 
     A stride and its opposite give mirrored trees, so a duplex stride counts once. A group without a
     stride of its own gets trees by its shortest one.
@@ -75,7 +75,7 @@ def double_trees_of(topology: Topology, group: int | None = None) -> tuple[Doubl
 
 
 def shortest_labels(nodes: int, group: int, table: NDArray[np.int16], strides: Iterable[int] = ()) -> int:
-    """The stride whose relabelled trees take fewest hops, over the given strides or all of the group.
+    """Return the stride whose relabelled trees take fewest hops, over the given strides or all of the group.
 
     The edges of a tree join positions that are 1, 2, 4, ... apart, so they ask for links of strides p, 2p, 4p.
     """
@@ -84,7 +84,7 @@ def shortest_labels(nodes: int, group: int, table: NDArray[np.int16], strides: I
 
 
 def depth(tree: Tree) -> int:
-    """Edges from the farthest node to the root, at most 1 + log2 of the members, rounded up.
+    """Return edges from the farthest node to the root, at most 1 + log2 of the members, rounded up.
 
     >>> depth(double_tree(8, 3).first)
     3

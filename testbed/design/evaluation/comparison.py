@@ -9,7 +9,7 @@ from typing import Any
 from testbed.design.evaluation.jobs import Job
 from testbed.design.evaluation.simulation import figures, flowing, simulate_on
 from testbed.design.fabrics.choice import ChosenFabric, fabric_by_name
-from testbed.design.fabrics.names import FABRICS
+from testbed.design.fabrics.table import FABRICS
 from testbed.errors import TopologyError, WorkloadError
 
 EQUAL_COST = "fattree-equal-cost"
@@ -29,18 +29,18 @@ class Row:
 
     @property
     def basis(self) -> str:
-        """What is equal: `rate` of all links of a host together, or `cost` to that of direct connect."""
+        """The equal quantity: `rate` of all links of a host together, or `cost` to that of direct connect."""
         return "cost" if self.name == EQUAL_COST else "rate"
 
     def as_json(self) -> dict[str, Any]:
-        """The row for programs."""
+        """Return the row for programs."""
         if self.failure:
             return {"fabric": self.name, "failure": self.failure}
         known = {"fabric": self.name, "equal": self.basis, "host_gbps": self.host_gbps}
         return known | {"slowdown": self.slowdown} | self.figures
 
     def cells(self) -> list[object]:
-        """The row for people."""
+        """Return the row for people."""
         if self.failure:
             return [self.name, *["-"] * 6]
         shown = self.figures
@@ -55,7 +55,7 @@ class Row:
 
 
 def rows_of(text: str) -> tuple[str, ...]:
-    """`"all"`, or names separated by commas. Raises `TopologyError` for one that does not exist."""
+    """Return `"all"`, or names separated by commas. Raises `TopologyError` for one that does not exist."""
     if text == "all":
         return ROWS
     names = tuple(text.split(","))
@@ -76,7 +76,7 @@ def compare_fabrics(
     seed: int = 0,
     fluid: bool | None = None,
 ) -> tuple[Row, ...]:
-    """A row for each name, in order. A fabric that cannot be, or on which the job stalls, says so in its row.
+    """Return a row for each name, in order. A fabric that cannot be, or on which the job stalls, says so in its row.
 
     Without the ideal switch there is no measure: raises `TopologyError` and `WorkloadError` when it cannot be.
     """

@@ -1,4 +1,4 @@
-"""A comparison of fabrics as a picture. Needs matplotlib."""
+"""A comparison of fabrics as a plot. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from testbed.errors import WorkloadError
 
 
 def draw_comparison(rows: Sequence[Row], path: str | Path, title: str) -> None:
-    """Bars of iteration times, with cost, as a picture. Raises `WorkloadError` without matplotlib, `OSError`."""
+    """Draw bars of iteration times, with cost, as a plot. Raises `WorkloadError` without matplotlib, `OSError`."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise WorkloadError(f"the picture {path} needs matplotlib: pip install 'lightbed[kit]'") from error
+        raise WorkloadError(f"the plot {path} needs matplotlib: pip install 'lightbed[kit]'") from error
     shown = [row for row in rows if not row.failure][::-1]
     figure = Figure(figsize=(9, 1.2 + 0.5 * len(shown)), layout="constrained")
     axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""What is to be simulated or compared: a task graph in a file, or a workload under a strategy."""
+"""Jobs to be simulated or compared: a task graph in a file, or a workload under a strategy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from testbed.design.evaluation.simulation import TaskGraph, read_graph
 from testbed.design.model import Topology
 from testbed.design.plans.file import Plan, read_plan
-from testbed.design.workloads.choice import USUAL_DEVICE, WorkloadChoice
+from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
 from testbed.design.workloads.heat_map import draw_heat_map
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import traffic
@@ -26,8 +26,8 @@ from testbed.design.workloads.strategies.strategies import check_strategy
 from testbed.errors import PlanFileError, StrategyError, WorkloadError
 
 GRAPH_SUFFIX = ".npz"
-USUAL_NODES = 12
-USUAL_RATE_GBPS = 100.0
+DEFAULT_NODES = 12
+DEFAULT_RATE_GBPS = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Job:
         return self.plan.topology if self.plan else None
 
     def links(self, asked: int | None, usual: int) -> int:
-        """How many links a server has: as asked, else the usual number; those of its plan when it is from one.
+        """Return how many links a server has: as asked, else the usual number; those of its plan when it is from one.
 
         Raises `PlanFileError` when other links are asked for than the plan has: fabrics would not be compared alike.
         """
@@ -63,13 +63,13 @@ class Job:
         return planned
 
     def rate_gbps(self, asked: float | None) -> float:
-        """The rate of a link: as asked, else that of its plan, else 100 Gbit/s."""
+        """Return the rate of a link: as asked, else that of its plan, else 100 Gbit/s."""
         if asked is not None:
             return asked
-        return self.plan.rate_gbps if self.plan else USUAL_RATE_GBPS
+        return self.plan.rate_gbps if self.plan else DEFAULT_RATE_GBPS
 
     def draw_heat_map(self, path: str | Path) -> None:
-        """Who sends how much to whom. Raises `WorkloadError` without matplotlib, `OSError`."""
+        """Draw who sends how much to whom. Raises `WorkloadError` without matplotlib, `OSError`."""
         try:
             draw_heat_map(self.traffic.matrix, path, title=f"SIMULATED: {self.name}")
         except (ModuleNotFoundError, ValueError) as error:
@@ -77,7 +77,7 @@ class Job:
 
 
 def open_job(choice: WorkloadChoice, nodes: int | None = None, strategy: str = "") -> Job:
-    """The job that is named; `strategy` is a name of `strategy_choice` (empty is `default`), or a plan file.
+    """Return the job that is named; `strategy` is a name of `strategy_choice` (empty is `default`), or a plan file.
 
     Of a plan, whatever the choice does not say is as it was planned for; another size of the job is refused.
     Raises `WorkloadError` and its children, `PlanFileError`, `OSError`.
@@ -101,8 +101,8 @@ def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> J
     plan = None if is_named(strategy) else read_plan(strategy)
     if plan:
         choice = _as_planned(choice, plan, strategy)
-    choice = replace(choice, device=choice.device or USUAL_DEVICE)
-    servers = nodes or (plan.topology.nodes if plan else USUAL_NODES)
+    choice = replace(choice, device=choice.device or DEFAULT_DEVICE)
+    servers = nodes or (plan.topology.nodes if plan else DEFAULT_NODES)
     workload = choice.workload(servers)
     cluster = choice.cluster(servers)
     spread = (
@@ -123,7 +123,7 @@ def _workload_job(choice: WorkloadChoice, nodes: int | None, strategy: str) -> J
 
 
 def _as_planned(choice: WorkloadChoice, plan: Plan, source: str) -> WorkloadChoice:
-    """The workload that the plan is for; on another device or with another profile where the choice says so.
+    """Return the workload that the plan is for; on another device or with another profile where the choice says so.
 
     A file may be elsewhere today: its operators are compared. Raises `PlanFileError` for a job of another size.
     """
@@ -142,7 +142,7 @@ def _as_planned(choice: WorkloadChoice, plan: Plan, source: str) -> WorkloadChoi
 
 
 def _of_plan(plan: Plan, workload: Workload, nodes: int, source: str) -> Strategy:
-    """The plan's strategy. Raises `PlanFileError` unless it is one for this workload."""
+    """Return the plan's strategy. Raises `PlanFileError` unless it is one for this workload."""
     names = tuple(operator.name for operator in workload.operators)
     if plan.operators != names or plan.topology.nodes != nodes:
         raise _not_for(plan, source, f"{workload.name} with {len(names)} on {nodes}")
@@ -159,7 +159,7 @@ def _not_for(plan: Plan, source: str, other: str) -> PlanFileError:
 
 
 def sent_by_pairs(plan: Plan) -> NDArray[np.float64] | None:
-    """Bytes of one iteration that row sends to column beside AllReduce, (nodes, nodes).
+    """Return bytes of one iteration that row sends to column beside AllReduce, (nodes, nodes).
 
     None when its workload cannot be built here, say because its file is on another machine.
     """

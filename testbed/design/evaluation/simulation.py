@@ -25,7 +25,7 @@ __all__ = [
 
 
 def read_graph(path: str | Path) -> TaskGraph:
-    """A task graph in a `.npz` file. Raises `WorkloadError`, `OSError`."""
+    """Return a task graph in a `.npz` file. Raises `WorkloadError`, `OSError`."""
     try:
         return read_task_graph(path)
     except ValueError as error:
@@ -33,7 +33,7 @@ def read_graph(path: str | Path) -> TaskGraph:
 
 
 def flowing(chosen: ChosenFabric, *, fluid: bool | None, planned: bool) -> ChosenFabric:
-    """The fabric with the rounds of rings as one (`fluid`), or one by one.
+    """Return the fabric with the rounds of rings as one (`fluid`), or one by one.
 
     Not given, a job that is `planned` is fluid as in its planner's last simulation, so that it takes what was
     predicted; any other in rounds.
@@ -42,7 +42,7 @@ def flowing(chosen: ChosenFabric, *, fluid: bool | None, planned: bool) -> Chose
 
 
 def simulate_on(chosen: ChosenFabric, graph: TaskGraph, *, trace: bool = False) -> Execution:
-    """One iteration. Raises `WorkloadError` when it cannot run there, or never ends."""
+    """Run one iteration. Raises `WorkloadError` when it cannot run there, or never ends."""
     try:
         return chosen.run(graph, trace=trace)
     except (Stalled, ValueError) as error:
@@ -50,7 +50,7 @@ def simulate_on(chosen: ChosenFabric, graph: TaskGraph, *, trace: bool = False) 
 
 
 def figures(chosen: ChosenFabric, done: Execution) -> dict[str, Any]:
-    """What a simulated iteration took, moved and costs, by name.
+    """Return what a simulated iteration took, moved and costs, by name.
 
     `compute_ms` is what the busiest device computed; `bandwidth_tax` bytes on links between hosts over bytes sent,
     1 where hosts forward for nobody; `busiest_link` the part of the iteration in which the fullest link was full.
@@ -71,7 +71,10 @@ def figures(chosen: ChosenFabric, done: Execution) -> dict[str, Any]:
 
 
 def write_trace(done: Execution, folder: str | Path) -> tuple[Path, ...]:
-    """`flows.parquet`, `links.parquet` and `tasks.parquet`; raises `WorkloadError` without pyarrow, `OSError`."""
+    """Return `flows.parquet`, `links.parquet` and `tasks.parquet`.
+
+    Raises `WorkloadError` without pyarrow, `OSError`.
+    """
     from sim.models.network.results.traces import write_traces
 
     try:
@@ -81,7 +84,7 @@ def write_trace(done: Execution, folder: str | Path) -> tuple[Path, ...]:
 
 
 def draw_timeline(done: Execution, path: str | Path, title: str) -> None:
-    """The time line as a picture. Raises `WorkloadError` without matplotlib, `OSError`."""
+    """Draw the time line as a plot. Raises `WorkloadError` without matplotlib, `OSError`."""
     from sim.models.network.results import timeline
 
     try:
@@ -98,7 +101,7 @@ def _busiest_device_s(graph: TaskGraph) -> float:
 
 
 def _busiest_link(chosen: ChosenFabric, done: Execution) -> float | None:
-    """None for circuits that move: a pair's link is there for a part of the time."""
+    """Return None for circuits that move: a pair's link is there for a part of the time."""
     if chosen.circuits is not None:
         return None
     bits = done.link_bytes * 8.0

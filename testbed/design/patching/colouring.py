@@ -30,7 +30,7 @@ def colour_edges(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[E
 
 
 def _search(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
-    """The exact answer, however long it takes up to `STEP_LIMIT`."""
+    """Return the exact answer, however long it takes up to `STEP_LIMIT`."""
     search = _Search(nodes, colours, pairs)
     for colour, edge in enumerate(search.edges_at[0] if colours else ()):
         search.paint(edge, colour)  # names of colours do not matter: settle them at node 0
@@ -97,7 +97,7 @@ class _Search:
         self.colour[edge] = -1
 
     def _scarcest(self) -> list[Option] | None:
-        """The fewest ways to bring a missing colour to a node; None when no colour is missing."""
+        """Return the fewest ways to bring a missing colour to a node; None when no colour is missing."""
         fewest: list[Option] | None = None
         for node, free in enumerate(self.free):
             for colour in _bits(free):
@@ -109,7 +109,7 @@ class _Search:
         return fewest
 
     def _options(self, node: int, colour: int) -> list[Option]:
-        """Edges at a node that may still take a colour the node lacks."""
+        """Return edges at a node that may still take a colour the node lacks."""
         return [
             (edge, colour)
             for edge in self.edges_at[node]
@@ -121,7 +121,7 @@ class _Search:
         return other if node == one else one
 
     def _some_plane_is_stuck(self) -> bool:
-        """Whether, for some colour, nodes that lack it form a part of odd size: they cannot be paired."""
+        """Return whether, for some colour, nodes that lack it form a part of odd size: they cannot be paired."""
         return any(self._odd_part(colour) for colour in range(self.colours))
 
     def _odd_part(self, colour: int) -> bool:
@@ -141,7 +141,7 @@ class _Search:
 
 
 def _bits(mask: int) -> Iterator[int]:
-    """The positions of the ones in a mask, ascending."""
+    """Yield the positions of the ones in a mask, ascending."""
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 Edge = tuple[int, int]
 
-#: Moves per edge before the attempt ends; circulants of up to 40 nodes need fewer than 4.
+#: Resharding per edge before the attempt ends; circulants of up to 40 nodes need fewer than 4.
 MOVES_PER_EDGE = 100
 
 
 def kempe_colours(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[int] | None:
-    """A colour for each edge, no two alike at a node, or None when the attempt did not succeed.
+    """Return a colour for each edge, no two alike at a node, or None when the attempt did not succeed.
 
     The random moves come from a fixed seed: the same graph is coloured the same way each time.
     """

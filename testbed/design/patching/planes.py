@@ -37,7 +37,7 @@ def split_into_permutations(nodes: int, degree: int, edges: Sequence[Edge]) -> l
 
 
 def _permutation(nodes: int, order: Mapping[int, Sequence[int]], left: Mapping[Edge, int]) -> list[Edge]:
-    """A perfect matching of senders to receivers by augmenting paths (Kuhn)."""
+    """Return a perfect matching of senders to receivers by augmenting paths (Kuhn)."""
     sender_of: dict[int, int] = {}
 
     def place(sender: int, tried: set[int]) -> bool:
@@ -115,12 +115,12 @@ def _check_even_parts(nodes: int, pairs: Sequence[Edge]) -> None:
 
 
 def _odd_part(nodes: int, pairs: Sequence[Edge]) -> set[int]:
-    """A connected part with an odd number of nodes, or an empty set."""
+    """Return a connected part with an odd number of nodes, or an empty set."""
     return next((part for part in _parts(nodes, pairs) if len(part) % 2), set())
 
 
 def _parts(nodes: int, pairs: Sequence[Edge]) -> list[set[int]]:
-    """The connected parts of a graph."""
+    """Return the connected parts of a graph."""
     neighbours: dict[int, set[int]] = defaultdict(set)
     for one, other in pairs:
         neighbours[one].add(other)
@@ -141,7 +141,7 @@ def _parts(nodes: int, pairs: Sequence[Edge]) -> list[set[int]]:
 
 
 def _even_rings(nodes: int, pairs: Sequence[Edge]) -> tuple[list[list[list[Edge]]], list[Edge]]:
-    """Planes for every stride whose rings are even, and the edges of all other strides.
+    """Return planes for every stride whose rings are even, and the edges of all other strides.
 
     >>> _even_rings(4, [(0, 1), (1, 2), (2, 3), (0, 3)])
     ([[[(0, 1), (2, 3)], [(1, 2), (0, 3)]]], [])
@@ -158,7 +158,7 @@ def _even_rings(nodes: int, pairs: Sequence[Edge]) -> tuple[list[list[list[Edge]
 
 
 def _strides_in_order(nodes: int, pairs: Sequence[Edge]) -> dict[tuple[int, int], list[Edge]]:
-    """Edges by (stride in the half range, copy), in the order the strides first appear."""
+    """Return edges by (stride in the half range, copy), in the order the strides first appear."""
     groups: dict[tuple[int, int], list[Edge]] = defaultdict(list)
     copies = Counter[Edge]()
     for one, other in pairs:
@@ -169,7 +169,7 @@ def _strides_in_order(nodes: int, pairs: Sequence[Edge]) -> dict[tuple[int, int]
 
 
 def _alternate(nodes: int, stride: int, edges: Sequence[Edge]) -> list[list[Edge]]:
-    """The one or two perfect matchings of a complete stride, or none if its rings are odd."""
+    """Return the one or two perfect matchings of a complete stride, or none if its rings are odd."""
     if 2 * stride == nodes:
         return [list(edges)] if len(edges) == nodes // 2 else []
     if len(edges) != nodes or (nodes // math.gcd(nodes, stride)) % 2:

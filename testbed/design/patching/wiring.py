@@ -39,7 +39,7 @@ def wire(topology: Topology, *, planes: int = 1) -> Wiring:
 
 
 def patch_list(wiring: Wiring) -> list[str]:
-    """One line a fibre pair (`A1-B1`, duplex) or a one-way path (`A1>B1`, simplex).
+    """Return one line a fibre pair (`A1-B1`, duplex) or a one-way path (`A1>B1`, simplex).
 
     Letters are nodes, digits are NICs from 1. After Z comes AA, AB, ... as in a spreadsheet.
     """
@@ -49,7 +49,7 @@ def patch_list(wiring: Wiring) -> list[str]:
 
 
 def parse_patch_list(lines: Iterable[str], nodes: int, degree: int) -> Wiring:
-    """The wiring that a patch list describes; the reverse of `patch_list`.
+    """Return the wiring that a patch list describes; the reverse of `patch_list`.
 
     Raises `TopologyError` for a line of another form, a node or NIC that does not exist, a NIC used
     twice, or duplex and simplex lines in one list.
@@ -71,7 +71,7 @@ def parse_patch_list(lines: Iterable[str], nodes: int, degree: int) -> Wiring:
 
 
 def node_label(node: int) -> str:
-    """Letters of a node: 0 is A, 25 is Z, 26 is AA.
+    """Return letters of a node: 0 is A, 25 is Z, 26 is AA.
 
     >>> [node_label(node) for node in (0, 25, 26, 701, 702)]
     ['A', 'Z', 'AA', 'ZZ', 'AAA']
@@ -126,7 +126,7 @@ def _check_used_once(links: Iterable[Link]) -> None:
 
 
 def _edges_in_order(topology: Topology) -> Iterator[Edge]:
-    """All directed edges, node by node, each node's in the order of the topology's strides."""
+    """Return all directed edges, node by node, each node's in the order of the topology's strides."""
     steps = directed_strides(topology.nodes, topology.strides, simplex=topology.simplex)
     rank = {step: index for index, step in reversed(list(enumerate(steps)))}
 
@@ -138,7 +138,7 @@ def _edges_in_order(topology: Topology) -> Iterator[Edge]:
 
 
 def _greedy(topology: Topology) -> Iterator[Link]:
-    """Next free NIC here to next free NIC there; a duplex pair takes the same two NICs both ways."""
+    """Yield next free NIC here to next free NIC there; a duplex pair takes the same two NICs both ways."""
     sent, received = Counter[int](), Counter[int]()
     done = Counter[Edge]()
     for source, target in _edges_in_order(topology):
@@ -158,7 +158,7 @@ def _greedy(topology: Topology) -> Iterator[Link]:
 
 
 def _by_plane(topology: Topology) -> Iterator[Link]:
-    """Interface i to interface i, one matching or permutation a plane."""
+    """Yield interface i to interface i, one matching or permutation a plane."""
     edges = list(_edges_in_order(topology))
     if topology.simplex:
         planes = split_into_permutations(topology.nodes, topology.degree, edges)

@@ -30,9 +30,9 @@ FORMAT = "lightbed-plan/1"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was decided. Node i of topology and strategy is `hosts[i]`; without hosts, host i of any lab that fits.
+    """Decisions of a search. Node i of topology and strategy is `hosts[i]`; without hosts, host i of any lab that fits.
 
-    `operators` are the names that the strategy's layouts are for. `predicted` are figures by name (`iteration_ms`,
+    `operators` are the names that the strategy's shardings are for. `predicted` are figures by name (`iteration_ms`,
     `bandwidth_tax`, ...), `why` sentences, `search` what finds the same plan again (seed, steps, chains).
     """
 
@@ -84,7 +84,7 @@ def check_writable(path: str | Path) -> None:
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    """The document, as it stands in the file."""
+    """Return the document, as it stands in the file."""
     topology = plan.topology
     return {
         "format": FORMAT,
@@ -104,8 +104,8 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "strategy": {
             "microbatches": plan.strategy.microbatches,
             "operators": [
-                {"name": name, "way": layout.way, "grid": [list(row) for row in layout.grid]}
-                for name, layout in zip(plan.operators, plan.strategy.layouts, strict=True)
+                {"name": name, "way": sharding.way, "grid": [list(row) for row in sharding.grid]}
+                for name, sharding in zip(plan.operators, plan.strategy.shardings, strict=True)
             ],
         },
         "search": dict(plan.search),
@@ -113,7 +113,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def read_plan(path: str | Path) -> Plan:
-    """The plan in a file. Raises `PlanFileError` that names the file, the key and what is wrong; `OSError`."""
+    """Return the plan in a file. Raises `PlanFileError` that names the file, the key and what is wrong; `OSError`."""
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -126,12 +126,12 @@ def _no_number(word: str) -> None:
 
 
 def parse_plan(document: Any, source: str) -> Plan:
-    """The plan in a document; `source` names it in errors. Raises `PlanFileError`."""
+    """Return the plan in a document; `source` names it in errors. Raises `PlanFileError`."""
     file = PlanReader(source, "", document)
     if file.value.get("format") != FORMAT:
         found = file.value.get("format")
         what = f"its format is {found!r}, this program reads {FORMAT!r}"
-        raise PlanFileError(f"{source}: {what}: make the plan anew with `testbed optimise`")
+        raise PlanFileError(f"{source}: {what}: make the plan again with `testbed optimise`")
     topology = read_topology(file.inner("topology"))
     operators, strategy = read_strategy(file.inner("strategy"), topology.nodes)
     return Plan(

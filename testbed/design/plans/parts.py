@@ -15,8 +15,8 @@ from testbed.design.plans.reading import PlanReader
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.strides import directed_strides
 from testbed.design.workloads.model import Way
-from testbed.design.workloads.sharding.sharding import Layout, Strategy
-from testbed.design.workloads.strategies.strategies import layout_fault
+from testbed.design.workloads.sharding.sharding import Sharding, Strategy
+from testbed.design.workloads.strategies.strategies import sharding_fault
 
 Edge = tuple[int, int]
 
@@ -25,7 +25,7 @@ MOST_NICS = 1024
 
 
 def read_topology(part: PlanReader) -> Topology:
-    """The topology, connected, no NIC used twice, every stride a ring. Raises `PlanFileError`."""
+    """Return the topology, connected, no NIC used twice, every stride a ring. Raises `PlanFileError`."""
     nodes, degree = part.count("nodes"), part.count("degree", MOST_NICS)
     simplex = part.flag("simplex")
     links = [_link(part, place, link, nodes) for place, link in enumerate(part.items("links"))]
@@ -39,15 +39,15 @@ def read_topology(part: PlanReader) -> Topology:
 
 
 def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strategy]:
-    """The operators' names, and how they are laid out on so many nodes. Raises `PlanFileError`."""
-    names, layouts = [], []
+    """Return the operators' names, and how they are laid out on so many nodes. Raises `PlanFileError`."""
+    names, shardings = [], []
     for place, entry in enumerate(part.items("operators")):
         operator = PlanReader(part.source, f"{part.where}.operators[{place}]", entry)
         names.append(operator.text("name"))
-        layouts.append(_layout(operator, nodes))
+        shardings.append(_sharding(operator, nodes))
     if not names:
         raise part.error("operators", "there are none: a workload has at least 1")
-    return tuple(names), Strategy(tuple(layouts), part.count("microbatches"))
+    return tuple(names), Strategy(tuple(shardings), part.count("microbatches"))
 
 
 def _link(part: PlanReader, place: int, link: Any, nodes: int) -> Edge:
@@ -82,7 +82,7 @@ def _check_connected(part: PlanReader, topology: Topology) -> None:
 
 
 def _unreached(nodes: int, edges: Iterable[Edge]) -> int | None:
-    """The first node that no path from node 0 leads to."""
+    """Return the first node that no path from node 0 leads to."""
     targets: dict[int, list[int]] = {}
     for source, target in edges:
         targets.setdefault(source, []).append(target)
@@ -111,7 +111,7 @@ def _check_strides(part: PlanReader, topology: Topology) -> None:
         raise part.error("strides", what)
 
 
-def _layout(operator: PlanReader, nodes: int) -> Layout:
+def _sharding(operator: PlanReader, nodes: int) -> Sharding:
     way = operator.text("way")
     if way not in get_args(Way):
         raise operator.error("way", f"{way!r} is none of {', '.join(get_args(Way))}")
@@ -119,8 +119,8 @@ def _layout(operator: PlanReader, nodes: int) -> Layout:
     if not rows or not all(isinstance(row, list) and row and len(row) == len(rows[0]) for row in rows):
         raise operator.error("grid", "must be rows of equally many servers: replicas by shards")
     grid = tuple(tuple(operator.node(server, "grid", nodes) for server in row) for row in rows)
-    layout = Layout(cast("Way", way), grid)
-    fault = layout_fault(layout, nodes)
+    sharding = Sharding(cast("Way", way), grid)
+    fault = sharding_fault(sharding, nodes)
     if fault:
         raise operator.error("grid", fault)
-    return layout
+    return sharding

@@ -21,7 +21,7 @@ from testbed.design.workloads.choice import WorkloadChoice
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Where the job is to run: `hosts` in the order of nodes when a lab is meant, whose name is `lab`.
+    """Servers of a job: `hosts` in the order of nodes when a lab is meant, whose name is `lab`.
 
     Raises `TopologyError` for a rate that no link has.
     """
@@ -39,7 +39,7 @@ class Servers:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long and on what to search; see `search.optimise`, and `usual_walk` for what is not said."""
+    """Length and means of a search; see `search.optimise`, and `default_walk` for what is not said."""
 
     seed: int = 0
     steps: int | None = None
@@ -50,12 +50,12 @@ class Effort:
     resume: bool = False
 
 
-def usual_walk(nodes: int) -> tuple[int, int]:
-    """Steps of each chain, and chains: the published 4,000 steps, on few servers shared out among four chains.
+def default_walk(nodes: int) -> tuple[int, int]:
+    """Return steps of each chain, and chains: the published 4,000 steps, on few servers shared out among four chains.
 
     There a chain finds in 1,000 steps what it will find, and chains differ by more than that.
 
-    >>> usual_walk(12), usual_walk(128)
+    >>> default_walk(12), default_walk(128)
     ((1000, 4), (4000, 1))
     """
     return (1000, 4) if nodes <= FEW_NODES else (4000, 1)
@@ -69,9 +69,9 @@ def make_plan(
 ) -> tuple[Plan, Found]:
     """Search, and put the result into a plan. Raises as `search.optimise`, and `WorkloadError`."""
     workload = choice.workload(servers.nodes)
-    usual_steps, usual_chains = usual_walk(servers.nodes)
-    steps = usual_steps if effort.steps is None else effort.steps
-    chains = usual_chains if effort.chains is None else effort.chains
+    default_steps, default_chains = default_walk(servers.nodes)
+    steps = default_steps if effort.steps is None else effort.steps
+    chains = default_chains if effort.chains is None else effort.chains
     found = optimise(
         workload,
         choice.cluster(servers.nodes),
@@ -103,7 +103,7 @@ def make_plan(
 
 
 def path_lengths(topology: Topology) -> dict[str, int]:
-    """How many ordered pairs of nodes are so many hops apart.
+    """Return how many ordered pairs of nodes are so many hops apart.
 
     >>> from testbed.design.topology.circulants import find_topology
     >>> path_lengths(find_topology(12, 4))

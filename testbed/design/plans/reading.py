@@ -15,54 +15,54 @@ class PlanReader:
         self.source = source
         self.where = where
         if not isinstance(value, dict):
-            raise PlanFileError(f"{source}: {where or 'the document'} is no JSON object")
+            raise PlanFileError(f"{source}: {where or 'the document'} is not valid JSON object")
         self.value: dict[str, Any] = value
 
     def error(self, key: str, what: str) -> PlanFileError:
-        """What is wrong with a key, to be raised."""
+        """Return what is wrong with a key, to be raised."""
         return PlanFileError(f"{self.source}: {f'{self.where}.' if self.where else ''}{key}: {what}")
 
     def inner(self, key: str) -> PlanReader:
-        """An object inside this one."""
+        """Return an object inside this one."""
         return PlanReader(self.source, f"{self.where}.{key}".lstrip("."), self._get(key))
 
     def text(self, key: str) -> str:
-        """A string."""
+        """Return a string."""
         value = self._get(key)
         if not isinstance(value, str):
             raise self.error(key, f"{value!r} is no text")
         return value
 
     def texts(self, key: str) -> list[str]:
-        """A list of strings."""
+        """Return a list of strings."""
         values = self.items(key)
         if not all(isinstance(value, str) for value in values):
             raise self.error(key, "must be a list of texts")
         return values
 
     def items(self, key: str) -> list[Any]:
-        """A list."""
+        """Return a list."""
         value = self._get(key)
         if not isinstance(value, list):
             raise self.error(key, f"{value!r} is no list")
         return value
 
     def flag(self, key: str) -> bool:
-        """True or false."""
+        """Return True or false."""
         value = self._get(key)
         if not isinstance(value, bool):
             raise self.error(key, f"{value!r} is neither true nor false")
         return value
 
     def between(self, key: str, least: float, most: float) -> float:
-        """A number from `least` to `most`."""
+        """Return a number from `least` to `most`."""
         value = self._get(key)
         if not _is_number(value) or not least <= value <= most:
             raise self.error(key, f"{value!r} is no number from {least:g} to {most:g}")
         return float(value)
 
     def figures(self, key: str, needed: str) -> dict[str, Any]:
-        """Numbers of 0 or more by name, or objects of such numbers; one of the names is `needed`."""
+        """Return numbers of 0 or more by name, or objects of such numbers; one of the names is `needed`."""
         figures = self.inner(key)
         for name, value in figures.value.items():
             numbers = value.values() if isinstance(value, dict) else (value,)
@@ -73,7 +73,7 @@ class PlanReader:
         return figures.value
 
     def count(self, key: str, most: float = math.inf) -> int:
-        """A whole number of 1 or more."""
+        """Return a whole number of 1 or more."""
         value = self.whole(self._get(key), key)
         if value < 1:
             raise self.error(key, f"{value} is less than 1")
@@ -82,13 +82,13 @@ class PlanReader:
         return value
 
     def whole(self, value: Any, key: str) -> int:
-        """A whole number, which stands somewhere under `key`."""
+        """Return a whole number, which stands somewhere under `key`."""
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.error(key, f"{value!r} is no whole number")
         return value
 
     def node(self, value: Any, key: str, nodes: int) -> int:
-        """The number of a node, 0 to `nodes` - 1."""
+        """Return the number of a node, 0 to `nodes` - 1."""
         number = self.whole(value, key)
         if not 0 <= number < nodes:
             raise self.error(key, f"there is no node {number}: nodes are 0 to {nodes - 1}")

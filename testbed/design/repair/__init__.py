@@ -1,4 +1,4 @@
-"""What to do when a fibre is lost: detours, links that move to other NICs, and the plan for both."""
+"""Repairs for lost fibres: detours, links that move to other NICs, and the plan for both."""
 
 from testbed.design.repair.plan import Detour, Repair, plan_repair
 

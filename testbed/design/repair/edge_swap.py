@@ -1,4 +1,4 @@
-"""Which links are given up, and which made, so that the neighbours of dead NICs are joined again.
+"""Edge swaps of a repair: links given up and links made, so that the neighbours of dead NICs are joined again.
 
 A dead NIC is not used any more. Its ring links move to other NICs, which are idle or hold a link that may be
 given up; whatever lies loose afterwards is joined, because a NIC whose receiver is dark does not send either.
@@ -36,7 +36,7 @@ class Losses:
     planes: int
 
     def may_go(self, link: Link) -> bool:
-        """Whether a link may be given up."""
+        """Return whether a link may be given up."""
         return ends(link) in self.rank
 
     @property
@@ -46,12 +46,12 @@ class Losses:
 
 
 def ends(link: Link) -> Edge:
-    """The nodes that a link joins, sender first."""
+    """Return the nodes that a link joins, sender first."""
     return link.source.node, link.target.node
 
 
-def exchange(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
-    """The links of a wiring without the dead NICs that restores as many of their ring links as it can.
+def swap_edges(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
+    """Return the links of a wiring without the dead NICs that restores as many of their ring links as it can.
 
     What still works is never traded away. None when nothing can be restored.
     """
@@ -68,7 +68,7 @@ def exchange(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
 
 
 def restored(wiring: Wiring, losses: Losses, links: Iterable[Link]) -> Counter[Edge]:
-    """Lost ring links that these links serve, and what was left of the wiring did not."""
+    """Return lost ring links that these links serve, and what was left of the wiring did not."""
     left = Counter(ends(link) for link in wiring.links if link not in losses.lost)
     return losses.ring_links & (Counter(map(ends, links)) - left)
 
@@ -76,7 +76,10 @@ def restored(wiring: Wiring, losses: Losses, links: Iterable[Link]) -> Counter[E
 def _choices(
     board: _Board, wanted: Sequence[Link], losses: Losses, trials: Iterator[int]
 ) -> Iterator[_Board]:
-    """Boards with the wanted links restored, cheapest choice first; last those that leave out what is lost anyhow."""
+    """Yield boards with the wanted links restored, cheapest choice first.
+
+    Last those that leave out what is lost anyhow.
+    """
     if not wanted:
         yield board
         return
@@ -89,7 +92,7 @@ def _choices(
 
 @dataclass(frozen=True, slots=True)
 class _Board:
-    """Who sends to whom, and which transmitters and receivers lie loose; with duplex links a NIC is both at once."""
+    """Pairs that send, and which transmitters and receivers lie loose; with duplex links a NIC is both at once."""
 
     duplex: bool
     degree: int
@@ -100,7 +103,7 @@ class _Board:
 
     @classmethod
     def of(cls, wiring: Wiring, losses: Losses, cut: Collection[Link]) -> _Board:
-        """The wiring without the cut links, whose living ends lie loose."""
+        """Return the wiring without the cut links, whose living ends lie loose."""
         kept = [link for link in wiring.links if link not in cut]
         return cls(
             duplex=not wiring.simplex,
@@ -116,14 +119,17 @@ class _Board:
         return tuple(sorted(Link(*pair) for pair in self.out.items()))
 
     def displaced(self, here: Nic, there: Nic) -> list[Link]:
-        """Links that a new one from `here` to `there` would take away, one of each duplex pair."""
+        """Return links that a new one from `here` to `there` would take away, one of each duplex pair."""
         gone = {Link(here, self.out[here])} if here in self.out else set()
         if there in self.into:
             gone.add(Link(self.into[there], there))
         return sorted(gone)
 
     def candidates(self, link: Link, losses: Losses) -> list[tuple[Nic, Nic]]:
-        """Pairs of NICs that could carry a lost link again: those that displace least, the least missed first."""
+        """Return pairs of NICs that could carry a lost link again.
+
+        Those that displace least, the least missed first.
+        """
         costs: list[tuple[int, int, tuple[Nic, Nic]]] = []
         for here, there in self._places(link, losses):
             gone = self.displaced(here, there)
@@ -132,7 +138,10 @@ class _Board:
         return [pair for _, _, pair in sorted(costs)]
 
     def _places(self, link: Link, losses: Losses) -> Iterator[tuple[Nic, Nic]]:
-        """On one switch a living end stays where it is; with a switch an interface both ends change their plane."""
+        """Return pairs of ends; on one switch a living end stays where it is.
+
+        With a switch an interface both ends change their plane.
+        """
         (source, _), (target, _) = link
         heres = [Nic(source, index) for index in range(self.degree)]
         theres = [Nic(target, index) for index in range(self.degree)]
@@ -144,7 +153,7 @@ class _Board:
         )
 
     def plug(self, here: Nic, there: Nic) -> _Board:
-        """The board with that link; the far ends of what stood in the way lie loose."""
+        """Return the board with that link; the far ends of what stood in the way lie loose."""
         out, into = dict(self.out), dict(self.into)
         loose_out, loose_into = set(self.loose_out), set(self.loose_into)
         both = [(here, there), (there, here)] if self.duplex else [(here, there)]
@@ -163,7 +172,10 @@ class _Board:
         return _Board(self.duplex, self.degree, out, into, *free)
 
     def join_loose(self, planes: int) -> _Board:
-        """The board with as many loose ends joined as can be; NICs that send come first, they must have light."""
+        """Return the board with as many loose ends joined as can be.
+
+        NICs that send come first, they must have light.
+        """
         if self.duplex:
             pairs = pair_up(self.loose_into, planes)
         else:
@@ -175,5 +187,5 @@ class _Board:
         return board
 
     def newly_silent(self, lit: Collection[Nic]) -> bool:
-        """Whether a NIC that sends, and was lit, has lost its light by the exchange."""
+        """Return whether a NIC that sends, and was lit, has lost its light by the edge swap."""
         return any(nic in lit and nic not in self.into for nic in self.out)

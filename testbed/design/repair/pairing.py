@@ -11,7 +11,7 @@ Pair = tuple[Nic, Nic]
 
 
 def pair_up(nics: Collection[Nic], planes: int = 1) -> list[Pair]:
-    """Duplex links among these NICs, each at most once.
+    """Return duplex links among these NICs, each at most once.
 
     Always one NIC each of the two nodes with the most left, so that what is left over is one NIC, or all of one node.
     """
@@ -39,7 +39,7 @@ def match(
     planes: int = 1,
     first: Collection[Nic] = (),
 ) -> list[Pair]:
-    """One-way links from senders to receivers, each at most once: a largest matching by augmenting paths.
+    """Return one-way links from senders to receivers, each at most once: a largest matching by augmenting paths.
 
     A receiver that has found a sender keeps one, so that those that come `first` are served before others.
     """

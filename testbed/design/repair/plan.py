@@ -1,4 +1,4 @@
-"""What to do when a fibre is lost: close the ring over other links at once, then patch anew.
+"""Plan of a repair for lost fibres: close the ring over other links at once, then patch again.
 
 A plan, nothing moves here. First step, in force as soon as routes are changed: data of a lost link takes
 the shortest way over the links that are left, over links bought for pairs before those of rings. Second
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.model import Link, Nic, Routes, Topology, Wiring
-from testbed.design.repair.edge_swap import Losses, ends, exchange, restored
+from testbed.design.repair.edge_swap import Losses, ends, restored, swap_edges
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.strides import directed_strides
 from testbed.errors import TopologyError
@@ -50,7 +50,7 @@ class Repair:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CurrentLinks:
     """Links that are patched, and those of them that carry data: not all of a wiring's, say after an earlier repair."""
 
     held: frozenset[Link]
@@ -64,40 +64,40 @@ def plan_repair(
     *,
     planes: int = 1,
     lost: Collection[Link] | None = None,
-    standing: Standing | None = None,
+    current: CurrentLinks | None = None,
 ) -> Repair:
-    """A repair for NICs whose fibre is lost; they are not used until it is replaced.
+    """Return a repair for NICs whose fibre is lost; they are not used until it is replaced.
 
     `spare_pairs` are pairs of nodes whose links may be given up (bought for pairs: `Finding.links_of`
     and fillers), the least missed first. With `planes` above 1, interface i meets switch i only: the
-    link is restored in another plane by exchanging the ends of links that may be given up. `lost` are the
+    link is restored in another plane by swapping the ends of links that may be given up. `lost` are the
     links of the wiring that its dead NICs take with them, all of theirs unless given: a cut transmit fibre, say,
     darkens a far receiver and with it the NIC's own sending, while the dead NIC hears on. Detours lead over what
-    is `standing`; unless given, that is the wiring without the lost links.
+    is `current`; unless given, that is the wiring without the lost links.
     Raises `TopologyError` when a NIC has no link, or a node is cut off and no other NIC can join it again.
     """
     gone = frozenset(_links_of(wiring, dead) if lost is None else lost)
-    standing = standing or Standing(frozenset(wiring.links), frozenset(wiring.links) - gone)
+    current = current or CurrentLinks(frozenset(wiring.links), frozenset(wiring.links) - gone)
     rank = {edge: place for place, pair in enumerate(spare_pairs) for edge in _ways(wiring, pair)}
     losses = Losses(frozenset(dead), gone, rank, planes)
-    running = _with_links(wiring, standing.carrying)
-    links = exchange(wiring, losses)
-    if links is not None and _trades(wiring, losses, standing, links):
+    running = _with_links(wiring, current.carrying)
+    links = swap_edges(wiring, losses)
+    if links is not None and _trades(wiring, losses, current, links):
         links = None
     repatched = running if links is None else _with_links(wiring, links)
     detours = tuple(
-        _detour(link, running, repatched, rank) for link in wiring.links if link not in standing.carrying
+        _detour(link, running, repatched, rank) for link in wiring.links if link not in current.carrying
     )
     if links is None:
         return Repair(detours, running, running, (), (), False, _why_not(losses))
     remove = tuple(link for link in running.links if link not in links)
-    make = tuple(link for link in links if link not in standing.held)
+    make = tuple(link for link in links if link not in current.held)
     why = _why(losses.ring_links.total(), restored(wiring, losses, links).total())
     return Repair(detours, running, repatched, remove, make, True, why)
 
 
 def bought_pairs(topology: Topology, sent: NDArray[np.float64] | None = None) -> tuple[Edge, ...]:
-    """Pairs of nodes joined beside the rings: their links may be given up to mend a ring, the least missed first.
+    """Return pairs joined outside the rings, whose links may be given up to repair one, the least missed first.
 
     `sent[source, target]` are the bytes that a link is missed for, both ways of a duplex one; fillers come first.
     Pairs that send the same are in the order of their nodes, and so are all when nothing is known.
@@ -112,7 +112,7 @@ def bought_pairs(topology: Topology, sent: NDArray[np.float64] | None = None) ->
 
 
 def routes_over(routes: Routes, detours: Iterable[Detour]) -> Routes:
-    """Shortest routes in which the data of each lost link takes its detour.
+    """Return shortest routes in which the data of each lost link takes its detour.
 
     A detour is a shortest path, so that first links towards its end still lead there.
     """
@@ -135,10 +135,10 @@ def _ways(wiring: Wiring, pair: Edge) -> tuple[Edge, ...]:
     return (pair,) if wiring.simplex else (pair, pair[::-1])
 
 
-def _trades(wiring: Wiring, losses: Losses, standing: Standing, links: Iterable[Link]) -> bool:
-    """Whether ring links that stand, say from an earlier repair, would be lost by an exchange."""
+def _trades(wiring: Wiring, losses: Losses, current: CurrentLinks, links: Iterable[Link]) -> bool:
+    """Return whether ring links that stand, say from an earlier repair, would be lost by an edge swap."""
     rings = Counter(ends(link) for link in wiring.links if not losses.may_go(link))
-    worked = rings & Counter(map(ends, standing.carrying))
+    worked = rings & Counter(map(ends, current.carrying))
     return not worked <= Counter(map(ends, links))
 
 
@@ -160,7 +160,7 @@ def _why_not(losses: Losses) -> str:
 
 
 def _detour(lost: Link, running: Wiring, repatched: Wiring, spare: Collection[Edge]) -> Detour:
-    """Over what runs, or none where only the re-patch joins the nodes again."""
+    """Return the detour over what runs, or none where only the re-patch joins the nodes again."""
     path = _shortest(running, lost, spare)
     if path is None and _shortest(repatched, lost, spare) is None:
         raise TopologyError(
@@ -171,7 +171,7 @@ def _detour(lost: Link, running: Wiring, repatched: Wiring, spare: Collection[Ed
 
 
 def _shortest(wiring: Wiring, lost: Link, spare: Collection[Edge]) -> tuple[Link, ...] | None:
-    """Fewest hops, then fewest links of rings, then the smaller links; None when there is no way."""
+    """Return fewest hops, then fewest links of rings, then the smaller links; None when there is no way."""
     outgoing: dict[int, list[Link]] = defaultdict(list)
     for link in sorted(wiring.links):
         outgoing[link.source.node].append(link)

@@ -17,7 +17,7 @@ from testbed.errors import TopologyError
 
 #: Parts into which the bytes of a pair are cut.
 _PARTS = 8
-#: Times every pair is laid anew on the load of all others.
+#: Times every pair is laid again on the load of all others.
 _ROUNDS = 4
 
 
@@ -32,7 +32,7 @@ class PairPaths:
     found: NDArray[np.int64]
 
     def path(self, pair: int, number: int) -> tuple[int, ...]:
-        """The links of one path, in order."""
+        """Return the links of one path, in order."""
         return tuple(int(link) for link in self.links[pair, number] if link >= 0)
 
 
@@ -45,7 +45,7 @@ class Balance:
 
 
 def shortest_paths_of(demand: Demand, table: NextHops, *, count: int = 4, longer: int = 2) -> PairPaths:
-    """The `count` shortest simple paths of each pair with demand, at most `longer` hops above the least.
+    """Return the `count` shortest simple paths of each pair with demand, at most `longer` hops above the least.
 
     Fewer where there are fewer. Of paths of equal length those come first whose links do, counted
     from one that pair and link numbers choose: the same each time, not the same for all pairs.

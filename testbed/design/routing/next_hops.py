@@ -36,14 +36,14 @@ class NextHops:
         return int(self.slots.shape[1])
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
-        """The nodes from `source` to `target`, both included."""
+        """Return the nodes from `source` to `target`, both included."""
         nodes = [source]
         while nodes[-1] != target:
             nodes.append(int(self.slots[nodes[-1], self.choice[nodes[-1], target]]))
         return tuple(nodes)
 
     def loads(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What each link carries, shape (n, links a node), when s sends weights[s, t] to every t."""
+        """Return what each link carries, shape (n, links a node), when s sends weights[s, t] to every t."""
         loads = np.zeros(self.slots.shape)
         arriving = weights.astype(np.float64)
         for distance in range(int(self.hops.max()), 0, -1):
@@ -55,7 +55,7 @@ class NextHops:
 
 
 def next_hops(nodes: int, edges: Sequence[Edge]) -> NextHops:
-    """The table for a graph of directed edges, parallel ones repeated (at most 62 links a node).
+    """Return the table for a graph of directed edges, parallel ones repeated (at most 62 links a node).
 
     Raises `TopologyError` naming a pair that has no path, and for more links.
     """

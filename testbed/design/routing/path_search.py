@@ -35,7 +35,7 @@ def choose_links(slots: Any, hops: Any, choice: Any, ways: Any, nearer: Any) -> 
 
 @compiled
 def _bit(bits: int, number: int) -> int:
-    """The place of the `number`-th one among bits, from the lowest."""
+    """Return the place of the `number`-th one among bits, from the lowest."""
     place = 0
     while True:
         if bits & 1:

@@ -24,7 +24,7 @@ Path = tuple[Link, ...]
 
 
 def find_routes(wiring: Wiring) -> Routes:
-    """Shortest routes between all nodes, forwarded by destination.
+    """Return shortest routes between all nodes, forwarded by destination.
 
     The first links towards each destination form a tree into it, so there are no loops, and a direct
     link is always taken. Among equally short ways (and parallel links) the one is taken whose links
@@ -44,7 +44,7 @@ def find_routes(wiring: Wiring) -> Routes:
 def ring_links(
     wiring: Wiring, order: RingOrder, routes: Routes | None = None, *, copy: int = 0
 ) -> tuple[tuple[Link, ...], ...]:
-    """The links data takes from each position of a ring to the next, the last to the first included.
+    """Return the links data takes from each position of a ring to the next, the last to the first included.
 
     A direct link is taken where there is one; of parallel links the `copy`-th (rings that repeat
     a stride take different copies). Otherwise data takes the routes (`find_routes` when not given).
@@ -70,7 +70,7 @@ def _links_by_pair(wiring: Wiring) -> Mapping[tuple[int, int], Sequence[Link]]:
 
 
 def _onward(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], Sequence[int]]:
-    """For each target the nodes, nearest first and then upwards from it; and the links taken, see `lay_trees`."""
+    """Return for each target the nodes, nearest first, then upwards from it; and the links taken, see `lay_trees`."""
     edges = [(link.source.node, link.target.node) for link in links]
     hops = hop_table(nodes, edges).T.astype(np.int64)
     _check_connected(hops)
@@ -96,7 +96,7 @@ def _compiled_trees() -> Callable[..., None]:
 
 
 def _check_connected(hops: NDArray[np.int64]) -> None:
-    """`hops[t, s]` from s to t, -1 for none."""
+    """Compute `hops[t, s]` from s to t, -1 for none."""
     if hops.size and hops.min() < 0:
         target, node = np.argwhere(hops < 0)[0]
         raise TopologyError(

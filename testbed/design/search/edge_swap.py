@@ -1,7 +1,7 @@
-"""Other links for a strategy, one exchange after the other, judged by the closed form.
+"""Other links for a strategy, one edge swap after the other, judged by the closed form.
 
 TopologyFinder joins the pairs that send most. It does not ask who is then how far from whom, nor what of the sending
-delays the iteration. Here two links of one matching exchange their ends, (a, b), (c, d) to (a, d), (c, b), or a stride
+delays the iteration. Here two links of one matching swap their ends, (a, b), (c, d) to (a, d), (c, b), or a stride
 gives way to another of the same groups, as long as the iteration gets shorter. Rings stay rings and matchings stay
 matchings: the graph stays connected, and what could be wired before, on one switch or on one an interface, still can.
 
@@ -17,7 +17,7 @@ from math import gcd
 
 from testbed.design.model import Topology
 from testbed.design.search.chains.stop import Stop
-from testbed.design.search.strategies import FEW_NODES, Proposal, StrategyProblem
+from testbed.design.search.strategies import FEW_NODES, Proposal, StrategyObjective
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.finder import Finding, find
 from testbed.design.topology.strides import directed_strides
@@ -34,59 +34,59 @@ and plans stay regular where nothing is to be gained."""
 
 
 class Tries:
-    """How many topologies may still be tried."""
+    """Number of topologies that may still be tried."""
 
     def __init__(self, left: int = MOST_TRIES) -> None:
         self.left = left
 
     def take(self) -> bool:
-        """Whether one more may be tried, which is then counted."""
+        """Return whether one more may be tried, which is then counted."""
         self.left -= 1
         return self.left >= 0
 
 
-def exchanged(
-    problem: StrategyProblem, proposals: Sequence[Proposal], stop: Stop | None = None
+def with_edge_swaps(
+    objective: StrategyObjective, proposals: Sequence[Proposal], stop: Stop | None = None
 ) -> tuple[Proposal, ...]:
-    """Those of the strategies that cost less in closed form on another topology, on that topology.
+    """Return those of the strategies that cost less in closed form on another topology, on that topology.
 
     The first strategies come first, while `MOST_TRIES` last. A `stop` ends it with what was found until then.
     """
     tries, found = Tries(), []
     with Stop() if stop is None else stop:
         for proposal in proposals:
-            best = _best(problem, proposal, tries)
+            best = _best(objective, proposal, tries)
             if _shorter(best, proposal):
                 found.append(best)
     return tuple(found)
 
 
-def starts(problem: StrategyProblem, strategy: Strategy) -> Iterator[Proposal]:
-    """The strategy on what TopologyFinder makes for it, with every possible number of links for pairs."""
-    setting, point = problem.setting, problem.point(strategy)
-    demand = problem.demand(point)
-    for degree in setting.matching_degrees if setting.nodes > 1 else ():
-        finding = find(demand, setting.degree, simplex=setting.simplex, matching_degree=degree)
-        yield Proposal(strategy, finding, problem.cost_on(point, finding))
+def starts(objective: StrategyObjective, strategy: Strategy) -> Iterator[Proposal]:
+    """Yield the strategy on what TopologyFinder makes for it, with every possible number of links for pairs."""
+    problem, point = objective.problem, objective.point(strategy)
+    demand = objective.demand(point)
+    for degree in problem.matching_degrees if problem.nodes > 1 else ():
+        finding = find(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
+        yield Proposal(strategy, finding, objective.cost_on(point, finding))
 
 
-def improved(problem: StrategyProblem, proposal: Proposal, tries: Tries) -> Proposal:
-    """The strategy after all exchanges that help, or as many as there are tries for; no chance is involved.
+def improved(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
+    """Return the strategy after all edge swaps that help, or as many as there are tries for; no chance is involved.
 
     The first that helps is made, and the next ones are looked for behind it, until a whole turn brings nothing.
     Where no bytes pass between pairs, and beyond `FEW_NODES` servers, nothing is tried.
     """
-    point = problem.point(proposal.strategy)
-    demand = problem.demand(point)
-    if problem.setting.nodes > FEW_NODES or not demand.pair_bytes:
+    point = objective.point(proposal.strategy)
+    demand = objective.demand(point)
+    if objective.problem.nodes > FEW_NODES or not demand.pair_bytes:
         return proposal
     pairs = zip(demand.source.tolist(), demand.target.tolist(), strict=True)
-    wanted = frozenset(_as_link(pair, simplex=problem.setting.simplex) for pair in pairs)
+    wanted = frozenset(_as_link(pair, simplex=objective.problem.simplex) for pair in pairs)
     best, turn, useless = proposal, 0, 0
     others = list(_neighbours(best.finding, wanted))
     while useless < len(others) and tries.take():
         finding = others[turn % len(others)]
-        other = Proposal(best.strategy, finding, problem.cost_on(point, finding))
+        other = Proposal(best.strategy, finding, objective.cost_on(point, finding))
         turn, useless = turn + 1, useless + 1
         if _shorter(other, best):
             best, useless = other, 0
@@ -94,8 +94,8 @@ def improved(problem: StrategyProblem, proposal: Proposal, tries: Tries) -> Prop
     return best
 
 
-def _best(problem: StrategyProblem, proposal: Proposal, tries: Tries) -> Proposal:
-    ends = [improved(problem, start, tries) for start in (proposal, *starts(problem, proposal.strategy))]
+def _best(objective: StrategyObjective, proposal: Proposal, tries: Tries) -> Proposal:
+    ends = [improved(objective, start, tries) for start in (proposal, *starts(objective, proposal.strategy))]
     return min(ends, key=lambda end: end.closed_form_s)
 
 
@@ -104,18 +104,18 @@ def _shorter(other: Proposal, than: Proposal) -> bool:
 
 
 def _as_link(pair: Edge, *, simplex: bool) -> Edge:
-    """Duplex pairs are written smaller node first."""
+    """Return duplex pairs are written smaller node first."""
     return pair if simplex else (min(pair), max(pair))
 
 
 def _neighbours(finding: Finding, wanted: frozenset[Edge]) -> Iterator[Finding]:
-    """All topologies that are one exchange away, in a fixed order."""
+    """Yield all topologies that are one edge swap away, in a fixed order."""
     simplex = finding.topology.simplex
     rounds = tuple(
         (*bought, *filled) for bought, filled in zip(finding.matchings, finding.fillers, strict=True)
     )
     for number, links in enumerate(rounds):
-        for other in _exchanges(links, simplex=simplex):
+        for other in _edge_swaps(links, simplex=simplex):
             yield _of(
                 finding, finding.topology.strides, (*rounds[:number], other, *rounds[number + 1 :]), wanted
             )
@@ -123,8 +123,8 @@ def _neighbours(finding: Finding, wanted: frozenset[Edge]) -> Iterator[Finding]:
         yield _of(finding, strides, rounds, wanted)
 
 
-def _exchanges(links: Round, *, simplex: bool) -> Iterator[Round]:
-    """The links with the ends of two of them exchanged: in one way when they lead one way, else in two."""
+def _edge_swaps(links: Round, *, simplex: bool) -> Iterator[Round]:
+    """Yield the links with the ends of two of them swapped: in one way when they lead one way, else in two."""
     for one, other in combinations(range(len(links)), 2):
         (a, b), (c, d) = links[one], links[other]
         crossed = [((a, d), (c, b))] if simplex else [((a, d), (b, c)), ((a, c), (b, d))]
@@ -135,7 +135,7 @@ def _exchanges(links: Round, *, simplex: bool) -> Iterator[Round]:
 
 
 def _other_strides(topology: Topology) -> Iterator[tuple[int, ...]]:
-    """The strides with one of them replaced by another that makes rings of the same groups."""
+    """Yield the strides with one of them replaced by another that makes rings of the same groups."""
     nodes, strides = topology.nodes, topology.strides
     last = nodes - 1 if topology.simplex else nodes // 2
     for place, stride in enumerate(strides):
@@ -147,7 +147,7 @@ def _other_strides(topology: Topology) -> Iterator[tuple[int, ...]]:
 def _of(
     finding: Finding, strides: tuple[int, ...], rounds: tuple[Round, ...], wanted: frozenset[Edge]
 ) -> Finding:
-    """The finding with these strides and rounds of links for pairs."""
+    """Return the finding with these strides and rounds of links for pairs."""
     old = finding.topology
     rings = circulant_edges(old.nodes, directed_strides(old.nodes, strides, simplex=old.simplex))
     extra = [link for links in rounds for link in links]

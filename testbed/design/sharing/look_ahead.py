@@ -16,7 +16,7 @@ from testbed.errors import TopologyError
 
 @dataclass(frozen=True, slots=True)
 class TwoPlanes:
-    """What both planes hold, and on which plane each interface listens: those in `on_second` on the second."""
+    """Content of both planes, and on which plane each interface listens: those in `on_second` on the second."""
 
     nodes: int
     degree: int
@@ -25,7 +25,7 @@ class TwoPlanes:
     on_second: frozenset[Nic] = frozenset()
 
     def lit(self) -> frozenset[Link]:
-        """Links that carry light: both ends listen on the plane that holds them."""
+        """Return links that carry light: both ends listen on the plane that holds them."""
         return frozenset(
             link
             for plane, links in ((False, self.first), (True, self.second))
@@ -47,20 +47,20 @@ class LookAhead:
     flip: tuple[Nic, ...]
     after: TwoPlanes
 
-    def dark_s(self, flip_s: float) -> float:
-        """How long the job's interfaces are dark: they flip all at once."""
+    def outage_s(self, flip_s: float) -> float:
+        """Return how long the job's interfaces are dark: they flip all at once."""
         return flip_s if self.flip else 0.0
 
     def hidden_s(self, circuit_s: float, flip_s: float) -> float:
-        """Darkness saved against patching the lit plane, one circuit after the other.
+        """Return darkness saved against patching the lit plane, one circuit after the other.
 
         24 duplex circuits of a panel at 60 s each are 24 minutes; the flip takes 10 ms.
         """
-        return max((len(self.remove) + len(self.make)) * circuit_s - self.dark_s(flip_s), 0.0)
+        return max((len(self.remove) + len(self.make)) * circuit_s - self.outage_s(flip_s), 0.0)
 
 
 def start(wiring: Wiring) -> TwoPlanes:
-    """Two planes with a job lit on the first and nothing on the second."""
+    """Return two planes with a job lit on the first and nothing on the second."""
     return TwoPlanes(wiring.nodes, wiring.degree, frozenset(wiring.links), frozenset())
 
 

@@ -40,7 +40,7 @@ class SecondTopology:
 
 
 def plan_second(first: Topology, routes: Routes, rate_gbps: float) -> SecondTopology | None:
-    """The topology for fine-tuning in the groups that `first` serves worst, planned with links of `rate_gbps`.
+    """Return the topology for fine-tuning in the groups that `first` serves worst, planned with links of `rate_gbps`.
 
     None where no groups of three or more divide the servers, where `first` joins all of them directly, or where
     the planner keeps it.
@@ -71,14 +71,17 @@ def plan_second(first: Topology, routes: Routes, rate_gbps: float) -> SecondTopo
 
 
 def farthest_group(nodes: int, routes: Routes) -> int | None:
-    """The size of evenly spaced groups whose neighbours are farthest apart; None when none is or all are joined."""
+    """Return the size of evenly spaced groups whose neighbours are farthest apart.
+
+    None when none is or all are joined.
+    """
     sizes = [size for size in range(3, nodes) if nodes % size == 0]
     farthest = max(sizes, key=lambda size: (routes.hops(0, nodes // size), size), default=None)
     return farthest if farthest and routes.hops(0, nodes // farthest) > 1 else None
 
 
 def fine_tuning(nodes: int, group: int, cluster: Cluster) -> Workload:
-    """Adapters on frozen layers that fill the memory of `group` servers."""
+    """Return adapters on frozen layers that fill the memory of `group` servers."""
     layers = Operator(
         name="layers",
         kind="transformer",

@@ -1,1 +1,1 @@
-"""Who should have light to whom: strides, rings, demands, and topologies found for them."""
+"""Topologies: strides, rings, demands, and topologies found for them."""

@@ -37,7 +37,7 @@ def find_topology(
     shares: Shares = "averages",
     primes: bool = False,
 ) -> Topology:
-    """A connected topology of `nodes` nodes with `degree` NICs each.
+    """Return a connected topology of `nodes` nodes with `degree` NICs each.
 
     Duplex (the default): every stride p is cabled both ways, +p and -p; an odd degree adds the
     antipodal matching n/2. Simplex: strides are one-way rings and a NIC's transmitter and receiver
@@ -92,12 +92,12 @@ def check_possible(nodes: int, degree: int, *, simplex: bool) -> None:
 
 
 def circulant_edges(nodes: int, steps: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """The sorted directed edges (i, i+step) of every node and one-way stride."""
+    """Return the sorted directed edges (i, i+step) of every node and one-way stride."""
     return tuple(sorted((node, (node + step) % nodes) for step in steps for node in range(nodes)))
 
 
 def as_json(topology: Topology) -> dict[str, Any]:
-    """The topology as `testbed topology --json` prints it; `mean_hops` to six decimals.
+    """Return the topology as `testbed topology --json` prints it; `mean_hops` to six decimals.
 
     Raises `TopologyError` when some node cannot be reached.
     """
@@ -113,7 +113,7 @@ def as_json(topology: Topology) -> dict[str, Any]:
 
 
 def _bytes_by_group(nodes: int, demands: Sequence[AllReduceDemand]) -> dict[int, float]:
-    """Bytes a member sends, for each size of group, heaviest first."""
+    """Return bytes a member sends, for each size of group, heaviest first."""
     weights: dict[int, float] = {}
     for demand in demands or (AllReduceDemand(nodes, 1),):
         check_group(nodes, demand)
@@ -122,7 +122,7 @@ def _bytes_by_group(nodes: int, demands: Sequence[AllReduceDemand]) -> dict[int,
 
 
 class _Search(NamedTuple):
-    """How strides are searched for."""
+    """Ways to search for strides."""
 
     nodes: int
     degree: int
@@ -132,12 +132,12 @@ class _Search(NamedTuple):
     primes: bool
 
     def select(self, count: int, pool: Sequence[int], given: Sequence[int]) -> tuple[int, ...]:
-        """The best `count` strides of a pool beside those given."""
+        """Return the best `count` strides of a pool beside those given."""
         return select_permutations(self.nodes, count, pool, self.method, simplex=self.simplex, given=given)
 
 
 def _strides(search: _Search, weights: Mapping[int, float]) -> tuple[int, ...]:
-    """Strides that spend exactly `degree` NICs a node on the groups, then on what serves everybody."""
+    """Return strides that spend exactly `degree` NICs a node on the groups, then on what serves everybody."""
     nodes, simplex = search.nodes, search.simplex
     strides: list[int] = [] if simplex or search.degree % 2 == 0 else [nodes // 2]
     rings = search.degree if simplex else search.degree // 2
@@ -152,7 +152,7 @@ def _strides(search: _Search, weights: Mapping[int, float]) -> tuple[int, ...]:
 
 
 def _candidates(search: _Search, group: int, taken: Sequence[int]) -> tuple[int, ...]:
-    """Strides that can still serve a group; duplex strides in the half range."""
+    """Return strides that can still serve a group; duplex strides in the half range."""
     strides = totient_perms(search.nodes, group)
     if not search.simplex:
         strides = half_range(search.nodes, strides)
@@ -162,12 +162,12 @@ def _candidates(search: _Search, group: int, taken: Sequence[int]) -> tuple[int,
 
 
 def _one_ring(nodes: int, stride: int, *, simplex: bool) -> tuple[int, ...]:
-    """What a ring's NICs are spent on: two a node when duplex, so the antipodal stride comes twice."""
+    """Return what a ring's NICs are spent on: two a node when duplex, so the antipodal stride comes twice."""
     return (stride, stride) if not simplex and 2 * stride == nodes else (stride,)
 
 
 def _fill(search: _Search, spare: int, taken: Sequence[int]) -> list[int]:
-    """Strides for NICs that no group can use: rings over all nodes first, then any unused stride."""
+    """Return strides for NICs that no group can use: rings over all nodes first, then any unused stride."""
     everything = range(1, search.nodes if search.simplex else (search.nodes + 1) // 2)
     unused = [stride for stride in everything if stride not in taken]
     pools = (

@@ -1,4 +1,4 @@
-"""What a job wants to send in an iteration: AllReduce in groups, and bytes between pairs of nodes.
+"""Demand of a job in an iteration: AllReduce in groups, and bytes between pairs of nodes.
 
 Everything is checked here, once, so that the search behind it may trust its numbers.
 """
@@ -58,7 +58,7 @@ def demand_of(
     allreduce: Iterable[AllReduceDemand] = (),
     pairs: Iterable[tuple[int, int, float]] = (),
 ) -> Demand:
-    """A demand from AllReduce groups and triples (source, target, bytes); equal pairs are added up.
+    """Return a demand from AllReduce groups and triples (source, target, bytes); equal pairs are added up.
 
     Raises `DemandError` for a size that is negative or not a number, a node that does not exist, and
     a group that does not divide the nodes; bytes of a node to itself need no link and are dropped.
@@ -70,7 +70,7 @@ def demand_of(
 
 
 def demand_of_matrix(matrix: ArrayLike, allreduce: Iterable[AllReduceDemand] = ()) -> Demand:
-    """A demand from a square matrix: entry (s, t) is the bytes from s to t. Raises as `demand_of`."""
+    """Return a demand from a square matrix: entry (s, t) is the bytes from s to t. Raises as `demand_of`."""
     table = np.asarray(matrix, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] != table.shape[1] or not table.size:
         raise DemandError(f"a demand matrix of shape {table.shape}: give one row and one column a node")
@@ -88,7 +88,7 @@ def demand_of_arrays(
     target: ArrayLike,
     size_bytes: ArrayLike,
 ) -> Demand:
-    """A demand from three arrays of equal length. Raises as `demand_of`."""
+    """Return a demand from three arrays of equal length. Raises as `demand_of`."""
     if nodes < 1:
         raise DemandError(f"{nodes} nodes: a job runs on at least 1")
     froms, tos = np.asarray(source, dtype=np.int64), np.asarray(target, dtype=np.int64)
@@ -104,7 +104,7 @@ def demand_of_arrays(
 
 
 def group_demand(nodes: int, groups: Sequence[Sequence[int]], size_bytes: int) -> AllReduceDemand:
-    """An AllReduce of `size_bytes` in each of the given groups of node numbers.
+    """Return an AllReduce of `size_bytes` in each of the given groups of node numbers.
 
     Rings are strides, so groups must be evenly spaced: {s, s + n/k, ...}, all of one size and together
     all nodes. Raises `DemandError` naming what is otherwise.

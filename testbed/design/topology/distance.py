@@ -1,4 +1,4 @@
-"""How far apart nodes are: hops, diameter and mean over all ordered pairs."""
+"""Distances of nodes: hops, diameter and mean over all ordered pairs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from testbed.errors import TopologyError
 
 
 def distances(topology: Topology) -> NDArray[np.int64]:
-    """Hops from node s (row) to node t (column), shape (n, n); -1 where there is no path."""
+    """Return hops from node s (row) to node t (column), shape (n, n); -1 where there is no path."""
     return hop_table(topology.nodes, topology.edges).astype(np.int64)
 
 
 def diameter(topology: Topology) -> int:
-    """Hops between the two nodes that are farthest apart. Raises `TopologyError` when not connected."""
+    """Return hops between the two nodes that are farthest apart. Raises `TopologyError` when not connected."""
     return int(_connected_distances(topology).max())
 
 
 def mean_hops(topology: Topology) -> float:
-    """Mean hops over all ordered pairs of different nodes. Raises `TopologyError` when not connected."""
+    """Return mean hops over all ordered pairs of different nodes. Raises `TopologyError` when not connected."""
     pairs = topology.nodes * (topology.nodes - 1)
     return 0.0 if pairs == 0 else float(_connected_distances(topology).sum() / pairs)
 

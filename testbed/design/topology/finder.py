@@ -52,7 +52,7 @@ class Finding:
         return Counter(pair for matching in self.matchings for pair in matching)
 
     def strides_of(self, group: int) -> tuple[int, ...]:
-        """Strides of the topology that serve groups of this size; empty when they have no ring of their own."""
+        """Return strides of the topology that serve groups of this size; empty when they have no ring of their own."""
         usable = totient_perms(self.topology.nodes, group)
         return tuple(stride for stride in self.topology.strides if stride in usable)
 
@@ -68,7 +68,7 @@ def find(
     discount: Discount = "halved",
     matching_degree: int | None = None,
 ) -> Finding:
-    """A connected topology for a demand.
+    """Return a connected topology for a demand.
 
     `discount` is what a pair still counts for after its c-th link: 1/2^c (`halved`, published) or 1/(c+1)
     (`harmonic`, the released code). `matching_degree` overrides the split by bytes. The other options
@@ -103,7 +103,7 @@ def find(
 def _buy(
     demand: Demand, rounds: int, *, simplex: bool, discount: Discount
 ) -> tuple[list[Pairs], list[Pairs]]:
-    """Repeated heaviest matching: the pairs of each round, and the links between nodes that got none."""
+    """Match repeatedly, each time the heaviest: the pairs of each round, and the links between nodes that got none."""
     source, target, weight = _pairs(demand, simplex=simplex)
     links = np.zeros(len(weight))
     matchings: list[Pairs] = []
@@ -124,7 +124,7 @@ def _buy(
 def _pairs(
     demand: Demand, *, simplex: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Pairs that may be bought: as they are, or both directions added, smaller node first."""
+    """Return pairs that may be bought: as they are, or both directions added, smaller node first."""
     if simplex:
         return demand.source, demand.target, demand.size_bytes
     low, high = np.minimum(demand.source, demand.target), np.maximum(demand.source, demand.target)
@@ -141,7 +141,7 @@ def _partners(
     *,
     simplex: bool,
 ) -> NDArray[np.int64]:
-    """To whom each node is matched, -1 for nobody."""
+    """Return to whom each node is matched, -1 for nobody."""
     if simplex:
         return assign_edges(nodes, source, target, weight)
     if nodes <= EXACT_NODES or len(weight) <= SPARSE_PAIRS * nodes:
@@ -152,7 +152,7 @@ def _partners(
 
 
 def _fill(nodes: int, bought: Pairs, dark: list[int], *, simplex: bool) -> tuple[Pairs, list[int]]:
-    """Links among nodes that a matching left out, as far apart as they come; and who stays without.
+    """Return links among nodes that a matching left out, as far apart as they come; and who stays without.
 
     An odd number of nodes leaves one out of every duplex matching: it waits in `dark` for the next.
     """
@@ -172,7 +172,7 @@ def _fill(nodes: int, bought: Pairs, dark: list[int], *, simplex: bool) -> tuple
 
 
 def _fill_one_way(nodes: int, bought: Pairs) -> Pairs:
-    """Senders without a receiver to receivers without a sender, turned until nobody faces itself."""
+    """Return senders without a receiver to receivers without a sender, turned until nobody faces itself."""
     senders = np.setdiff1d(np.arange(nodes), [source for source, _ in bought])
     receivers = np.setdiff1d(np.arange(nodes), [target for _, target in bought])
     count = len(senders)

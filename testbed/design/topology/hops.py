@@ -15,7 +15,7 @@ _WORD = 64
 
 
 def slots_of(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int64]:
-    """The targets of each node's links in order, shape (n, most links); -1 where a node has fewer.
+    """Return the targets of each node's links in order, shape (n, most links); -1 where a node has fewer.
 
     >>> slots_of(3, [(0, 1), (0, 2), (1, 0)]).tolist()
     [[1, 2], [0, -1], [-1, -1]]
@@ -28,7 +28,7 @@ def slots_of(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int64]:
 
 
 def hop_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
-    """Hops from node s (row) to node t (column), shape (n, n); -1 where there is no path.
+    """Return hops from node s (row) to node t (column), shape (n, n); -1 where there is no path.
 
     >>> hop_table(3, [(0, 1), (1, 2), (2, 0)]).tolist()
     [[0, 1, 2], [2, 0, 1], [1, 2, 0]]
@@ -49,7 +49,7 @@ def hop_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
 
 
 def _steps(nodes: int, edges: Sequence[Edge]) -> tuple[int, ...] | None:
-    """The one-way strides of a circulant: then node 0 speaks for all; None for another graph."""
+    """Return the one-way strides of a circulant: then node 0 speaks for all; None for another graph."""
     table = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     steps = (table[:, 1] - table[:, 0]) % nodes
     order = np.lexsort((steps, table[:, 0]))
@@ -61,7 +61,7 @@ def _steps(nodes: int, edges: Sequence[Edge]) -> tuple[int, ...] | None:
 
 
 def _reached(nodes: int, edges: Sequence[Edge]) -> Iterator[NDArray[np.uint64]]:
-    """For 0, 1, 2, ... hops: row s holds, as bits, the nodes reached from s in so many or fewer."""
+    """Return for 0, 1, 2, ... hops: row s holds, as bits, the nodes reached from s in so many or fewer."""
     onward = slots_of(nodes, edges)
     words = -(-nodes // _WORD)
     # Row n stays empty: it is where a link that a node lacks would lead (-1).

@@ -9,7 +9,7 @@ from testbed.design.topology.strides import directed_strides, half_range, totien
 
 
 def ring_order(nodes: int, stride: int, start: int = 0) -> RingOrder:
-    """The ring of a stride that holds `start`, which stands at position 0.
+    """Return the ring of a stride that holds `start`, which stands at position 0.
 
     `order[k]` is start + k*p mod n; of a ring over all nodes from 0, node i is at position i * p^-1 mod n.
     When p and n share a divisor g, the ring holds the n/g nodes of one group.
@@ -24,7 +24,7 @@ def ring_order(nodes: int, stride: int, start: int = 0) -> RingOrder:
 
 
 def rings_of(topology: Topology, group: int | None = None) -> tuple[RingOrder, ...]:
-    """One ring a direction and stride, for the group of all nodes or for every group of that size.
+    """Return one ring a direction and stride, for the group of all nodes or for every group of that size.
 
     n=12 duplex with strides 1 and 5 has the rings 1, 5, 7, 11. Groups of k nodes get n/k rings a
     stride, ordered by stride and then by first member. Parallel links give the same ring again.
@@ -44,6 +44,6 @@ def rings_of(topology: Topology, group: int | None = None) -> tuple[RingOrder, .
 
 
 def _virtual_strides(nodes: int, usable: tuple[int, ...], *, simplex: bool) -> tuple[int, ...]:
-    """The shortest stride of a group that owns none, in the directions the links have."""
+    """Return the shortest stride of a group that owns none, in the directions the links have."""
     nearest = usable[:1] if simplex else half_range(nodes, usable)[:1]
     return directed_strides(nodes, nearest, simplex=simplex)

@@ -1,4 +1,4 @@
-"""How NICs are shared: between rings and matchings, and among the groups that want rings."""
+"""Shares of the NICs: between rings and matchings, and among the groups that want rings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Shares = Literal["averages", "published"]
 
 
 def split_degree(demand: Demand, degree: int, *, simplex: bool, wanted: int | None = None) -> tuple[int, int]:
-    """NICs of a node for rings and for matchings: d_A = max(1, ceil(d * A / (A + M))) and d - d_A.
+    """Return NICs of a node for rings and for matchings: d_A = max(1, ceil(d * A / (A + M))) and d - d_A.
 
     A are the bytes of all AllReduces, M those between pairs. Duplex rings take two NICs, so d_A is
     rounded up to an even number, or to all of an odd degree. `wanted` asks for so many NICs for
@@ -45,7 +45,7 @@ def _as_wanted(degree: int, wanted: int, *, simplex: bool) -> tuple[int, int]:
 def share_rings(
     rings: int, nodes: int, weights: Mapping[int, float], room: Mapping[int, int], rule: Shares = "averages"
 ) -> dict[int, int]:
-    """Rings for each group, of `rings` in all; `room` is how many a group can use at most.
+    """Return rings for each group, of `rings` in all; `room` is how many a group can use at most.
 
     `published`: the heaviest group takes ceil(d * its share), then the next of what is left. That starves
     the second group whenever few rings are shared. `averages` gives rings one at a time, to the

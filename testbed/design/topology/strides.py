@@ -20,13 +20,13 @@ Method = Literal["geometric", "exhaustive"]
 #: How many sets of strides `exhaustive` is willing to look at (about 10 microseconds each).
 EXHAUSTIVE_LIMIT = 250_000
 
-#: Times each sequence is chosen anew on the load of all others.
+#: Times each sequence is chosen again on the load of all others.
 _ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Reach:
-    """How far a circulant reaches from node 0; smaller is better, compared field by field.
+    """Reach of a circulant from node 0; smaller is better, compared field by field.
 
     `unreached` nodes have no path at all; `total_hops` is the sum of distances to the reached ones.
     """
@@ -37,7 +37,7 @@ class Reach:
 
 
 def totient_perms(nodes: int, group: int | None = None) -> tuple[int, ...]:
-    """Strides whose rings visit exactly a group of `group` nodes {s, s + n/k, s + 2n/k, ...}.
+    """Return strides whose rings visit exactly a group of `group` nodes {s, s + n/k, s + 2n/k, ...}.
 
     TotientPerms: p = j * n/k for 1 <= j < k with gcd(j, k) = 1, which are phi(k) strides.
     Without `group`, the group is all nodes. Raises `TopologyError` when k does not divide n.
@@ -61,7 +61,7 @@ def _divisors(nodes: int) -> list[int]:
 
 
 def half_range(nodes: int, strides: Iterable[int]) -> tuple[int, ...]:
-    """Strides up to a turn of direction: the smaller of p and n-p, each once, ascending.
+    """Return strides up to a turn of direction: the smaller of p and n-p, each once, ascending.
 
     >>> half_range(12, (1, 5, 7, 11))
     (1, 5)
@@ -70,7 +70,7 @@ def half_range(nodes: int, strides: Iterable[int]) -> tuple[int, ...]:
 
 
 def prime_steps(nodes: int, group: int, strides: Iterable[int]) -> tuple[int, ...]:
-    """Of the strides of a group, those that are 1 or a prime number of its steps n/k (the paper's cut at scale).
+    """Return strides of a group that are 1 or a prime number of its steps n/k (the paper's cut at scale).
 
     >>> prime_steps(12, 12, (1, 5, 7, 11)), prime_steps(32, 32, range(1, 16, 2))
     ((1, 5, 7, 11), (1, 3, 5, 7, 11, 13))
@@ -84,7 +84,7 @@ def _is_prime(number: int) -> bool:
 
 
 def directed_strides(nodes: int, strides: Iterable[int], *, simplex: bool) -> tuple[int, ...]:
-    """The one-way strides of a topology, in its order: p, and when duplex n-p after it.
+    """Return the one-way strides of a topology, in its order: p, and when duplex n-p after it.
 
     The antipodal stride n/2 is its own opposite and appears once for each time it is given.
 
@@ -101,7 +101,7 @@ def directed_strides(nodes: int, strides: Iterable[int], *, simplex: bool) -> tu
 
 
 def hop_levels(nodes: int, steps: Iterable[int]) -> tuple[int, ...]:
-    """Nodes first reached after 0, 1, 2, ... hops from node 0, each level a set of bits (bit i: node i).
+    """Return nodes first reached after 0, 1, 2, ... hops from node 0, each level a set of bits (bit i: node i).
 
     >>> [level.bit_count() for level in hop_levels(12, (1, 5, 7, 11))]
     [1, 4, 5, 2]
@@ -121,7 +121,7 @@ def hop_levels(nodes: int, steps: Iterable[int]) -> tuple[int, ...]:
 
 
 def reach(nodes: int, steps: Iterable[int]) -> Reach:
-    """How far the circulant with one-way strides `steps` reaches.
+    """Return how far the circulant with one-way strides `steps` reaches.
 
     >>> reach(12, (1, 5, 7, 11))
     Reach(unreached=0, diameter=3, total_hops=20)
@@ -160,7 +160,7 @@ def select_permutations(
 
 
 def _geometric(nodes: int, count: int, candidates: Sequence[int]) -> tuple[int, ...]:
-    """The stride nearest to each of 1, x, x^2, ... that is not taken yet; the smaller of two as near.
+    """Return the stride nearest to each of 1, x, x^2, ... that is not taken yet; the smaller of two as near.
 
     The powers are multiplied up, as published. Where x^i is exactly between two strides the rounding
     of that product decides, the same on every IEEE machine: at n = 1024 the target 32 falls to 31 for
@@ -181,7 +181,7 @@ def _geometric(nodes: int, count: int, candidates: Sequence[int]) -> tuple[int, 
 def _exhaustive(
     nodes: int, count: int, candidates: Sequence[int], *, simplex: bool, given: Sequence[int]
 ) -> tuple[int, ...]:
-    """The best set by (reach, dictionary order) over all sets that could be best."""
+    """Return the best set by (reach, dictionary order) over all sets that could be best."""
     always, free = _settled_by_symmetry(nodes, count, sorted(candidates), simplex=simplex, given=given)
     sets = math.comb(len(free), count - len(always))
     if sets > EXHAUSTIVE_LIMIT:
@@ -202,7 +202,7 @@ def _exhaustive(
 def _settled_by_symmetry(
     nodes: int, count: int, candidates: Sequence[int], *, simplex: bool, given: Sequence[int]
 ) -> tuple[tuple[int, ...], Sequence[int]]:
-    """Strides every search may take for granted, and those left to choose from.
+    """Return strides every search may take for granted, and those left to choose from.
 
     When all totatives are candidates and nothing is given, multiplying a set by the inverse of one
     of its members renames the nodes and keeps all distances; the new set contains 1. So the best
@@ -216,7 +216,7 @@ def _settled_by_symmetry(
 
 
 def coin_change(nodes: int, coins: Iterable[int]) -> Mapping[int, tuple[int, ...]]:
-    """For each distance 1..n-1 a shortest sequence of strides that covers it (CoinChangeMod).
+    """Return for each distance 1..n-1 a shortest sequence of strides that covers it (CoinChangeMod).
 
     Sequences are consistent hop by hop: what follows the first stride of m is the sequence of the
     rest of m, so a node needs to know only where a packet goes. Among shortest sequences the one
@@ -254,7 +254,7 @@ def _count(sequence: Iterable[int], load: dict[int, int], sign: int) -> None:
 
 
 def hop_distances(nodes: int, steps: Iterable[int]) -> list[int]:
-    """Hops from node 0 to each node of a circulant, -1 where there is no path."""
+    """Return hops from node 0 to each node of a circulant, -1 where there is no path."""
     hops = [-1] * nodes
     for count, level in enumerate(hop_levels(nodes, steps)):
         for node in range(nodes):

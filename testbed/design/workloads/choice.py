@@ -14,7 +14,7 @@ from testbed.design.workloads.roofline import DEVICES, Cluster
 from testbed.errors import WorkloadError
 
 FILE_SUFFIXES = (".onnx",)
-USUAL_DEVICE = "a100"
+DEFAULT_DEVICE = "a100"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class WorkloadChoice:
     profile: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """The same as a document."""
+        """Return the same as a document."""
         return {
             "name": self.name,
             "preset": self.preset,
@@ -42,25 +42,25 @@ class WorkloadChoice:
 
     @property
     def is_file(self) -> bool:
-        """Whether the model is in a file."""
+        """True if the model is in a file."""
         return self.name.endswith(FILE_SUFFIXES)
 
     def workload(self, nodes: int) -> Workload:
-        """The workload on so many servers. Raises `WorkloadError`, `OSError`."""
+        """Return the workload on so many servers. Raises `WorkloadError`, `OSError`."""
         if self.is_file:
             return self._from_file(nodes)
         return workload(self.name, nodes, preset=self.preset or None, **settings_of(self.name, self.settings))
 
     def cluster(self, nodes: int) -> Cluster:
-        """Servers of the device that was chosen. Raises `WorkloadError` for an unknown one, `OSError`."""
-        device = self.device or USUAL_DEVICE
+        """Return servers of the device that was chosen. Raises `WorkloadError` for an unknown one, `OSError`."""
+        device = self.device or DEFAULT_DEVICE
         if device not in DEVICES:
             raise WorkloadError(f"no device {device!r}: there are {', '.join(DEVICES)}")
         profile = read_profile(self.profile) if self.profile else None
         return Cluster(nodes, DEVICES[device], self._devices_per_server(), profile=profile)
 
     def _from_file(self, nodes: int) -> Workload:
-        """An ONNX model: settings are the batch, and sizes of the dimensions that the file leaves open."""
+        """Return an ONNX model: settings are the batch, and sizes of the dimensions that the file leaves open."""
         from testbed.design.workloads.imports import import_onnx
 
         if self.preset:
@@ -85,7 +85,7 @@ class WorkloadChoice:
 
 
 def parse_settings(texts: Sequence[str] | None) -> dict[str, str]:
-    """`["batch=64", "top=1024-1"]` as texts by name. Raises `WorkloadError` that shows the form.
+    """Return `["batch=64", "top=1024-1"]` as texts by name. Raises `WorkloadError` that shows the form.
 
     >>> parse_settings(["batch=64", "top=1024-1"])
     {'batch': '64', 'top': '1024-1'}

@@ -61,20 +61,20 @@ class Profile:
 
 
 def read_profile(path: str | Path) -> Profile:
-    """The profile in a file. Raises `WorkloadError` that names the file, the operator and what is wrong."""
+    """Return the profile in a file. Raises `WorkloadError` that names the file, the operator and what is wrong."""
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise WorkloadError(f"profile {path}: {error.strerror}: give a file that can be read") from error
     except ValueError as error:
         raise WorkloadError(
-            f"profile {path} is no JSON: {error}: mend that place, or measure anew"
+            f"profile {path} is not valid JSON: {error}; correct that place, or measure again"
         ) from error
     return profile_of(document, name=str(path))
 
 
 def profile_of(document: Any, *, name: str = "profile") -> Profile:
-    """The profile in a parsed document. Raises `WorkloadError`."""
+    """Return the profile in a parsed document. Raises `WorkloadError`."""
     if not isinstance(document, dict) or document.get(_VERSION) != 1:
         raise WorkloadError(f'{name}: no profile of version 1: it begins with {{"{_VERSION}": 1, ...}}')
     operators = document.get("operators")

@@ -11,8 +11,9 @@ from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.evaluation.comparison import ROWS, compare_fabrics, rows_of
 from testbed.design.evaluation.jobs import Job, open_job
 from testbed.design.evaluation.simulation import figures, flowing, read_graph, simulate_on
+from testbed.design.fabrics import builders
 from testbed.design.fabrics.choice import fabric_by_name, fabric_of, ring_strides
-from testbed.design.fabrics.names import FABRICS
+from testbed.design.fabrics.table import ENTRIES, FABRICS
 from testbed.design.plans.file import Plan, write_plan
 from testbed.design.plans.planning import Servers
 from testbed.design.topology.circulants import find_topology
@@ -20,11 +21,11 @@ from testbed.design.topology.demand import AllReduceDemand, demand_of
 from testbed.design.topology.finder import find
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.iteration.traffic_model import traffic_of
-from testbed.design.workloads.sharding.sharding import Strategy, data_layout, place_layout
+from testbed.design.workloads.sharding.sharding import Strategy, data_sharding, place_sharding
 from testbed.errors import OutOfMemory, PlanFileError, TopologyError, WorkloadError
 
 NODES, DEGREE, RATE = 12, 4, 100.0
-COPIED = data_layout(range(4))
+COPIED = data_sharding(range(4))
 
 
 def allreduce_graph(nodes: int = NODES, size: int = 100_000_000):
@@ -187,12 +188,12 @@ def test_jobs_that_cannot_be_are_named(choice, nodes, strategy, error, word):
 
 @pytest.fixture
 def planned(tmp_path):
-    """Writes a plan for VGG16 on 4 servers with 2 links, other in what is given; says where."""
+    """Return a function that writes a plan for VGG16 on 4 servers with 2 links, other in what is given; says where."""
 
-    def write(layout=COPIED, **changed):
+    def write(sharding=COPIED, **changed):
         choice = WorkloadChoice("vgg16", "fig11", {"batch_per_device": "2"}, "a100-80gb")
         names = tuple(operator.name for operator in choice.workload(4).operators)
-        strategy = Strategy((layout,) * len(names))
+        strategy = Strategy((sharding,) * len(names))
         plan = Plan(choice, find_topology(4, 2), 7.0, names, strategy, {"iteration_ms": 1.0})
         write_plan(replace(plan, **changed), tmp_path / "p.json")
         return str(tmp_path / "p.json")
@@ -235,7 +236,7 @@ def test_a_plan_is_for_its_own_job(planned, choice, word):
     ("changed", "word"),
     [
         ({"topology": find_topology(6, 2)}, r"on 6 servers, not for vgg16:fig11 with \d+ on 4"),
-        ({"layout": place_layout([0])}, "laid out as place, it can be data"),
+        ({"sharding": place_sharding([0])}, "laid out as place, it can be data"),
     ],
 )
 def test_a_plan_that_does_not_fit_its_workload_is_refused(planned, changed, word):
@@ -272,3 +273,8 @@ def test_a_damaged_task_graph_is_named(tmp_path):
 
     with pytest.raises(WorkloadError, match=r"bad\.npz"):
         read_graph(tmp_path / "bad.npz")
+
+
+def test_every_entry_of_the_table_has_its_builder():
+    assert all(callable(getattr(builders, entry.builder)) for entry in ENTRIES)
+    assert sum(entry.is_switched for entry in ENTRIES) == 3

@@ -12,7 +12,7 @@ from testbed.errors import DemandError
 
 
 def heaviest_by_trying(nodes, weights):
-    """Weight of the heaviest matching, all of them tried."""
+    """Return weight of the heaviest matching, all of them tried."""
 
     def best(left):
         if len(left) < 2:

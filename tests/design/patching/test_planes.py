@@ -112,7 +112,7 @@ def test_a_search_that_does_not_end_says_so(monkeypatch):
 
 @st.composite
 def unions_of_matchings(draw):
-    """A multigraph that is a union of random perfect matchings, in random order."""
+    """Return a multigraph that is a union of random perfect matchings, in random order."""
     nodes = 2 * draw(st.integers(1, 8))
     degree = draw(st.integers(1, 5))
     chance = random.Random(draw(st.integers(0, 2**32)))

@@ -23,7 +23,12 @@ from testbed.design.plans.file import (
 )
 from testbed.design.topology.circulants import find_topology
 from testbed.design.workloads.choice import WorkloadChoice, parse_settings
-from testbed.design.workloads.sharding.sharding import Strategy, data_layout, place_layout, spaced_layout
+from testbed.design.workloads.sharding.sharding import (
+    Strategy,
+    data_sharding,
+    place_sharding,
+    spaced_sharding,
+)
 from testbed.errors import PlanFileError, WorkloadError
 
 PLAN = Plan(
@@ -32,7 +37,7 @@ PLAN = Plan(
     rate_gbps=25.0,
     operators=("table", "layer", "block"),
     strategy=Strategy(
-        (place_layout([2]), data_layout(range(6)), spaced_layout("tensor", 6, 3)), microbatches=2
+        (place_sharding([2]), data_sharding(range(6)), spaced_sharding("tensor", 6, 3)), microbatches=2
     ),
     predicted={"iteration_ms": 1.5, "path_lengths": {"1": 24, "2": 6}},
     why=("because it is so", "strides ±1"),
@@ -56,7 +61,7 @@ def test_any_plan_survives_the_document(name, nodes, simplex, why):
         PLAN,
         workload=WorkloadChoice(name),
         topology=find_topology(nodes, degree, simplex=simplex),
-        strategy=Strategy((data_layout(range(nodes)),)),
+        strategy=Strategy((data_sharding(range(nodes)),)),
         operators=(name,),
         hosts=(),
         why=tuple(why),
@@ -78,7 +83,7 @@ TWO_TRIANGLES = [[0, 1], [1, 2], [0, 2], [3, 4], [4, 5], [3, 5]]
 
 
 def damaged(path: str, value: object) -> dict:
-    """The plan's document with one value put in its place; `None` takes the key away."""
+    """Return the plan's document with one value put in its place; `None` takes the key away."""
     document = deepcopy(plan_json(PLAN))
     *outer, key = path.split(".")
     part = document
@@ -96,7 +101,7 @@ def damaged(path: str, value: object) -> dict:
     [
         ("format", "lightbed-plan/9", ["lightbed-plan/9", FORMAT, "testbed optimise"]),
         ("topology", None, ["topology: is missing"]),
-        ("topology", [], ["topology is no JSON object"]),
+        ("topology", [], ["topology is not valid JSON object"]),
         ("rate_gbps", -1, ["rate_gbps: -1 is no number from 1e-06 to 1e+06"]),
         ("rate_gbps", 10**400, ["rate_gbps: 1000", "is no number from"]),
         ("predicted", {}, ["predicted.iteration_ms: is missing"]),
@@ -181,7 +186,7 @@ def test_one_node_needs_no_link():
     lone = replace(
         PLAN,
         topology=Topology(1, 4, False, (), ()),
-        strategy=Strategy((data_layout([0]),)),
+        strategy=Strategy((data_sharding([0]),)),
         operators=("all",),
         hosts=("a",),
     )

@@ -23,7 +23,7 @@ from testbed.errors import TopologyError
 
 
 def a_lab(seed, *, planes=1, simplex=False):
-    """Rings over two NICs of twelve nodes, random pairs over two; some or all of their links may be given up."""
+    """Return rings over two NICs of twelve nodes, random pairs over two; some or all of their links may be given up."""
     chance = random.Random(seed)
     rings = find_topology(12, 2, simplex=simplex)
     pairs = [pair for _ in range(2) for pair in some_pairs(chance, simplex=simplex)]
@@ -35,7 +35,7 @@ def a_lab(seed, *, planes=1, simplex=False):
 
 
 def some_pairs(chance, *, simplex):
-    """Every node sends once and receives once, and never to itself; with duplex links, in pairs."""
+    """Return every node sends once and receives once, and never to itself; with duplex links, in pairs."""
     nodes = chance.sample(range(12), 12)
     return list(zip(nodes, nodes[1:] + nodes[:1], strict=True) if simplex else batched(nodes))
 
@@ -80,7 +80,7 @@ def test_whatever_fibre_is_lost_data_goes_on_and_rings_are_restored(planes, simp
 
 
 @pytest.mark.parametrize("simplex", [False, True], ids=["duplex", "one-way"])
-def test_two_fibres_at_once_are_mended_together(simplex):
+def test_two_fibres_at_once_are_repaired_together(simplex):
     seen = Counter()
     for seed in range(30):
         wiring, spare = a_lab(seed, simplex=simplex)
@@ -103,7 +103,7 @@ def lit(wiring):
 
 
 def silenced(wiring, dead):
-    """What a cut of the transmit fibre takes: its link, and what the darkened receiver's NIC sends."""
+    """Return what a cut of the transmit fibre takes: its link, and what the darkened receiver's NIC sends."""
     link = wiring.link_from[dead]
     return [link, wiring.link_from[link.target]]
 
@@ -260,7 +260,7 @@ def test_the_next_job_is_patched_on_the_idle_plane_and_flipped_to():
     assert (ahead.onto_second, len(ahead.make), ahead.remove, len(ahead.flip)) == (True, 48, (), 48)
     assert planes.lit() == set(first.links)
     assert ahead.after.lit() == set(second.links)
-    assert ahead.dark_s(0.01) == 0.01
+    assert ahead.outage_s(0.01) == 0.01
     assert ahead.hidden_s(circuit_s=30.0, flip_s=0.01) == pytest.approx(48 * 30 - 0.01)
     back = look_ahead(ahead.after, first)  # its circuits are still there
     assert (back.onto_second, back.make, back.remove) == (False, (), ())

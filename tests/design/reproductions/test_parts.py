@@ -1,4 +1,4 @@
-"""The machinery of reproductions: tables, comparisons, pictures, iterations back to back, every figure in small."""
+"""The machinery of reproductions: tables, comparisons, plots, iterations back to back, every figure in small."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.reproductions.comparison import NOTHING, Comparison, Published, markdown
 from testbed.design.reproductions.figure import silent
 from testbed.design.reproductions.page import page
-from testbed.design.reproductions.picture import Panel, Picture, Series, series_of
+from testbed.design.reproductions.plot import Panel, Plot, Series, series_of
 from testbed.design.reproductions.table import Table
 from testbed.design.reproductions.topoopt import MODULES, figure
 from testbed.design.reproductions.topoopt.back_to_back import PlacedJob, back_to_back
@@ -68,17 +68,17 @@ def test_a_comparison_states_source_and_difference():
     assert markdown([line]).splitlines()[2] == "| tax | 1.11 [S] | 1.221 x | +10.0 % | a note |"
 
 
-def test_pictures_are_the_same_file_from_the_same_data(tmp_path):
+def test_plots_are_the_same_file_from_the_same_data(tmp_path):
     pytest.importorskip("matplotlib")
     from testbed.design.reproductions.drawing import draw
 
     lines = Panel("one", "n", "ms", (Series("a", (1.0, 2.0), (3.0, 4.0)),), logarithmic="xy")
     bars = Panel("two", "model", "ms", (Series("a", ("x", "y"), (1.0, 2.0)),), "bars")
     steps = Panel("three", "hops", "share", (Series("b", (0.0, 1.0), (0.5, 1.0)),), "steps")
-    picture = Picture("all kinds", (lines, bars, steps), wide=2)
-    first, second = draw(picture, tmp_path / "a.svg"), draw(picture, tmp_path / "b.svg")
+    plot = Plot("all kinds", (lines, bars, steps), wide=2)
+    first, second = draw(plot, tmp_path / "a.svg"), draw(plot, tmp_path / "b.svg")
     assert first.read_bytes() == second.read_bytes()
-    assert draw(picture, tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+    assert draw(plot, tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_series_are_cut_by_a_column():
@@ -90,7 +90,7 @@ def test_series_are_cut_by_a_column():
 
 
 def pair_job(time_s, size_bytes):
-    """One node computes, then sends to another."""
+    """Return a graph in which one node computes, then sends to another."""
     job = TaskGraphBuilder(nodes=2)
     job.transfer(0, 1, size_bytes, after=[job.compute(0, time_s)])
     return job.build()
@@ -155,10 +155,10 @@ def test_every_figure_runs_in_small(number):
     assert wanted.number == number
     assert table.rows
     assert Table.from_csv(table.csv) == table
-    comparisons, picture = wanted.compare(table), wanted.draw(table)
+    comparisons, plot = wanted.compare(table), wanted.draw(table)
     assert comparisons
     assert all(np.isfinite(line.ours) for line in comparisons)
-    assert all(series.up for panel in picture.panels for series in panel.series)
+    assert all(series.up for panel in plot.panels for series in panel.series)
     assert page(wanted, table, "x.svg").startswith(f"# Figure {number}: {wanted.title}\n\n![")
 
 

@@ -23,7 +23,7 @@ RESULTS = Path(__file__).parents[3] / "docs" / "reproductions" / "topoopt"
 
 
 def published(number):
-    """The committed table of a figure."""
+    """Return the committed table of a figure."""
     return Table.from_csv((RESULTS / f"figure{number}.csv").read_text(encoding="utf-8"))
 
 
@@ -72,7 +72,7 @@ def test_a_large_all_to_all_makes_topoopt_slower_and_less_so_at_degree_8():
 
 
 def test_links_split_by_bytes_alone_do_not_come_out_as_published():
-    """What the paper reports, less of a loss at degree 8, is not what its split gives here."""
+    """The paper's report, less of a loss at degree 8, is not what its split gives here."""
     table = published(12)
     assert slowdown(table, 8.0, 2048.0, SPLIT, "Fat-tree") > slowdown(
         table, 8.0, 2048.0, "TopoOpt", "Fat-tree"

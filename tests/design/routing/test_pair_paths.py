@@ -115,7 +115,7 @@ def test_no_paths_asked_for(count, longer):
 
 
 def least_maximum(demand, paths, links, carried):
-    """The least load of the fullest link over all splits, by a linear programme."""
+    """Return the least load of the fullest link over all splits, by a linear programme."""
     optimize = pytest.importorskip("scipy.optimize", reason="scipy is the oracle here")
     ways = [(pair, way) for pair in range(len(demand.source)) for way in range(paths.found[pair])]
     carries = np.zeros((links, len(ways) + 1))

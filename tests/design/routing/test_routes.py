@@ -24,7 +24,7 @@ def edges_of(wiring):
 
 @st.composite
 def wirings(draw):
-    """A circulant, or a ring with random one-way permutations beside it."""
+    """Return a circulant, or a ring with random one-way permutations beside it."""
     nodes = draw(st.integers(3, 24))
     if draw(st.booleans()):
         simplex = draw(st.booleans())

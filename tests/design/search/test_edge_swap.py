@@ -3,10 +3,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from testbed.design.search import edge_swap as exchange_links
-from testbed.design.search.edge_swap import Tries, exchanged, improved, starts
-from testbed.design.search.setting import Setting
-from testbed.design.search.strategies import FEW_NODES, StrategyProblem
+from testbed.design.search import edge_swap
+from testbed.design.search.edge_swap import Tries, improved, starts, with_edge_swaps
+from testbed.design.search.problem import Problem
+from testbed.design.search.strategies import FEW_NODES, StrategyObjective
 from testbed.design.topology.circulants import circulant_edges
 from testbed.design.topology.hops import hop_table
 from testbed.design.topology.strides import directed_strides
@@ -15,15 +15,15 @@ from testbed.design.workloads.roofline import Cluster
 
 
 def strategies(random_workload, nodes, degree, *, simplex=False, count=4):
-    """Problems, each with a strategy some steps from its start."""
+    """Yield problems, each with a strategy some steps from its start."""
     for number in range(count):
         chance = np.random.default_rng([5, number])
         workload = random_workload(chance, layers=2, tables=2)
-        problem = StrategyProblem(Setting(workload, Cluster(nodes), degree, 25, simplex))
-        point = problem.start()
+        objective = StrategyObjective(Problem(workload, Cluster(nodes), degree, 25, simplex))
+        point = objective.start()
         for _ in range(3):
-            point = problem.neighbour(point, chance)
-        yield problem, problem.strategy(point)
+            point = objective.neighbour(point, chance)
+        yield objective, objective.strategy(point)
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,12 @@ def test_exchanges_shorten_the_iteration_and_keep_rings_and_matchings(
     random_workload, nodes, degree, simplex
 ):
     shorter = 0
-    for problem, strategy in strategies(random_workload, nodes, degree, simplex=simplex):
-        for start in starts(problem, strategy):
-            end = improved(problem, start, Tries())
+    for objective, strategy in strategies(random_workload, nodes, degree, simplex=simplex):
+        for start in starts(objective, strategy):
+            end = improved(objective, start, Tries())
             finding, topology = end.finding, end.finding.topology
-            assert end == improved(problem, start, Tries())
-            assert end.closed_form_s == problem.cost_on(problem.point(strategy), finding)
+            assert end == improved(objective, start, Tries())
+            assert end.closed_form_s == objective.cost_on(objective.point(strategy), finding)
             assert end.closed_form_s <= start.closed_form_s
             shorter += end.closed_form_s < start.closed_form_s
             _check(start.finding, finding)
@@ -47,7 +47,7 @@ def test_exchanges_shorten_the_iteration_and_keep_rings_and_matchings(
 
 
 def _check(start, finding):
-    """Strides and links for pairs make the topology; each round has the ends that it had."""
+    """Check that strides and links for pairs make the topology; each round has the ends that it had."""
     topology = finding.topology
     simplex = topology.simplex
     assert finding.matching_degree == start.matching_degree == len(finding.matchings)
@@ -73,21 +73,21 @@ def _ends(links, simplex):
 def test_a_better_matching_is_found_where_one_is(random_workload):
     """Six servers on a ring have 15 perfect matchings: none is better by more than what an exchange must bring."""
     better = 0
-    for problem, strategy in strategies(random_workload, 6, 3, count=4):
-        point, (_, start) = problem.point(strategy), starts(problem, strategy)
-        costs = [problem.cost_on(point, other) for other in _all_matchings(start.finding)]
+    for objective, strategy in strategies(random_workload, 6, 3, count=4):
+        point, (_, start) = objective.point(strategy), starts(objective, strategy)
+        costs = [objective.cost_on(point, other) for other in _all_matchings(start.finding)]
         assert len(costs) == 15
-        end = improved(problem, start, Tries())
+        end = improved(objective, start, Tries())
         assert min(costs) <= end.closed_form_s <= min(costs) * 1.02
         better += min(costs) < start.closed_form_s * 0.99
     assert better >= 1
 
 
 def _all_matchings(finding):
-    """Every matching that exchanges lead to, by walking over all of them."""
+    """Return every matching that exchanges lead to, by walking over all of them."""
     known, fresh = {finding.topology.edges: finding}, [finding]
     while fresh:
-        for other in exchange_links._neighbours(fresh.pop(), frozenset()):
+        for other in edge_swap._neighbours(fresh.pop(), frozenset()):
             if other.topology.edges not in known:
                 known[other.topology.edges] = other
                 fresh.append(other)
@@ -100,33 +100,33 @@ def pure_data():
 
 
 def test_nothing_is_tried_without_bytes_between_pairs_or_beyond_so_many_servers(random_workload):
-    problem = StrategyProblem(Setting(pure_data(), Cluster(12), 4, 25))
-    start = next(starts(problem, problem.strategy(problem.start())))
+    objective = StrategyObjective(Problem(pure_data(), Cluster(12), 4, 25))
+    start = next(starts(objective, objective.strategy(objective.start())))
     tries = Tries(10)
     assert start.finding.topology.strides == (1, 5)
-    assert improved(problem, start, tries) is start
-    assert exchanged(problem, [start]) == ()
+    assert improved(objective, start, tries) is start
+    assert with_edge_swaps(objective, [start]) == ()
     workload = random_workload(np.random.default_rng(0))
-    large = StrategyProblem(Setting(workload, Cluster(FEW_NODES + 2), 2, 25))
+    large = StrategyObjective(Problem(workload, Cluster(FEW_NODES + 2), 2, 25))
     start = next(starts(large, large.strategy(large.start())))
     assert improved(large, start, tries) is start
     assert tries.left == 10
 
 
 def test_work_is_bounded(random_workload, monkeypatch):
-    (problem, strategy), *_ = strategies(random_workload, 8, 4, count=1)
-    *_, start = starts(problem, strategy)
-    asked, cost_on = [], StrategyProblem.cost_on
-    monkeypatch.setattr(StrategyProblem, "cost_on", lambda *about: asked.append(about) or cost_on(*about))
+    (objective, strategy), *_ = strategies(random_workload, 8, 4, count=1)
+    *_, start = starts(objective, strategy)
+    asked, cost_on = [], StrategyObjective.cost_on
+    monkeypatch.setattr(StrategyObjective, "cost_on", lambda *about: asked.append(about) or cost_on(*about))
     tries = Tries(3)
-    improved(problem, start, tries)
+    improved(objective, start, tries)
     assert len(asked) == 3
-    assert improved(problem, start, tries) is start
+    assert improved(objective, start, tries) is start
 
 
 def test_ctrl_c_keeps_what_was_found_so_far(random_workload, monkeypatch):
-    (problem, strategy), *_ = strategies(random_workload, 6, 3, count=1)
-    proposals = list(starts(problem, strategy))
+    (objective, strategy), *_ = strategies(random_workload, 6, 3, count=1)
+    proposals = list(starts(objective, strategy))
     calls = iter([proposals[0]._replace(closed_form_s=0.0)])
 
     def once(*_):
@@ -134,5 +134,5 @@ def test_ctrl_c_keeps_what_was_found_so_far(random_workload, monkeypatch):
             return call
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(exchange_links, "_best", once)
-    assert exchanged(problem, proposals) == (proposals[0]._replace(closed_form_s=0.0),)
+    monkeypatch.setattr(edge_swap, "_best", once)
+    assert with_edge_swaps(objective, proposals) == (proposals[0]._replace(closed_form_s=0.0),)

@@ -120,7 +120,7 @@ def test_bytes_sent_is_ring_arithmetic():
 
 @st.composite
 def sizes(draw):
-    """Nodes, degree, simplex of a topology that can exist, up to 40 nodes."""
+    """Return nodes, degree, simplex of a topology that can exist, up to 40 nodes."""
     nodes = draw(st.integers(2, 40))
     simplex = draw(st.booleans())
     degrees = [

@@ -6,7 +6,7 @@ from testbed.errors import TopologyError
 
 
 def demand(allreduce, pairs, nodes=16):
-    """`allreduce` and `pairs` bytes in all."""
+    """Return `allreduce` and `pairs` bytes in all."""
     size = allreduce / (nodes * 2 * (nodes - 1) / nodes)
     return demand_of(nodes, [AllReduceDemand(nodes, size)], [(0, 1, pairs)])
 

@@ -76,7 +76,7 @@ def test_geometric_as_published(nodes, degree, simplex, expected, diameter, mean
 
 
 def best_by_enumeration(nodes, count, candidates, simplex, true_hops, ring_edges, given=()):
-    """The best set of strides, with nothing of ours but the question; and how far each set reaches."""
+    """Return the best set of strides, with nothing of ours but the question; and how far each set reaches."""
     scores = {}
     for choice in combinations(candidates, count):
         one_way = {*given, *choice}

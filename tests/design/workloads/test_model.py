@@ -12,7 +12,7 @@ from testbed.design.workloads.iteration.traffic_model import Traffic
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster, Device
 from testbed.design.workloads.sharding.sharding import Strategy
-from testbed.design.workloads.strategies.strategies import legal_layouts
+from testbed.design.workloads.strategies.strategies import legal_shardings
 from testbed.errors import WorkloadError
 
 
@@ -109,8 +109,8 @@ def test_a_demand_asks_for_all_bytes_and_strides_where_they_fit(make_operator):
     with_groups = with_pairs = 0
     for _ in range(60):
         nodes = int(rng.choice([1, 2, 6, 7, 12]))
-        layouts = legal_layouts(operators[0], nodes)
-        chosen = tuple(layouts[rng.integers(len(layouts))] for _ in operators)
+        shardings = legal_shardings(operators[0], nodes)
+        chosen = tuple(shardings[rng.integers(len(shardings))] for _ in operators)
         sent = traffic(workload, Strategy(chosen), Cluster(nodes))
         demand = sent.demand
         assert demand.allreduce_bytes + demand.pair_bytes == pytest.approx(sent.matrix.sum(), rel=1e-12)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from testbed.design.reproductions.comparison import Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.jobs import Job, all_to_all_job, all_to_all_run, run
 from testbed.design.reproductions.topoopt.setup import Scale
@@ -17,7 +17,7 @@ _COLUMNS = ("degree", "batch", "all_to_all_share", "fabric", "iteration_ms")
 
 
 def all_to_all_share(sent: Traffic) -> float:
-    """Bytes a server sends to others over the bytes of the tensors it reduces, as the paper counts them."""
+    """Return bytes a server sends to others over the bytes of the tensors it reduces, as the paper counts them."""
     tensors = sum(size_bytes * len(group) for group, size_bytes in sent.allreduce.items())
     return float(sent.pairs.sum()) / tensors
 
@@ -41,7 +41,7 @@ def _iteration_s(job: Job, name: str, degree: int, batch: int) -> float:
 
 
 def slowdown(table: Table, degree: float, batch: float, slow: str, fast: str) -> float:
-    """Iteration time on one fabric over that on another."""
+    """Return iteration time on one fabric over that on another."""
     case = table.where(degree=degree, batch=batch)
     return case.number("iteration_ms", fabric=slow) / case.number("iteration_ms", fabric=fast)
 
@@ -95,7 +95,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     )
 
 
-def _draw(table: Table) -> Picture:
+def _draw(table: Table) -> Plot:
     panels = tuple(
         Panel(
             f"degree {degree:g}",
@@ -106,7 +106,7 @@ def _draw(table: Table) -> Picture:
         )
         for degree in table.values("degree")
     )
-    return Picture("DLRM with growing all-to-all, links of 100 Gbit/s", panels)
+    return Plot("DLRM with growing all-to-all, links of 100 Gbit/s", panels)
 
 
 FIGURE = Figure(12, "DLRM with growing all-to-all", _make, _compare, _draw)

@@ -33,14 +33,17 @@ class Shared:
     ends: Integers
 
     def iteration_s(self, done: Execution) -> Floats:
-        """How long each iteration took, (jobs, iterations)."""
+        """Return how long each iteration took, (jobs, iterations)."""
         borders = np.column_stack([done.end_s[self.starts], done.end_s[self.ends]])
         times: Floats = np.diff(borders, axis=1)
         return times
 
 
 def back_to_back(nodes: int, jobs: Sequence[PlacedJob], iterations: int) -> Shared:
-    """Each job `iterations` times, each begun when the last has ended as a whole. `ValueError` as `TaskGraph`."""
+    """Return each job `iterations` times, each begun when the last has ended as a whole.
+
+    `ValueError` as `TaskGraph`.
+    """
     pile = _Pile(nodes)
     starts, ends = [], []
     for job in jobs:
@@ -61,13 +64,13 @@ class _Pile:
     groups: list[tuple[int, ...]] = field(default_factory=list)
 
     def add_wait(self, time_s: float) -> int:
-        """A task that takes so long, on a device of its own."""
+        """Return a task that takes so long, on a device of its own."""
         self.waits += 1
         self._append(kind=Kind.COMPUTE, device=self.nodes + self.waits - 1, time_s=time_s)
         return self.tasks - 1
 
     def add_iteration(self, job: PlacedJob, after: int) -> int:
-        """All tasks of a job, none before task `after`, and one that waits for all; its number."""
+        """Return all tasks of a job, none before task `after`, and one that waits for all; its number."""
         graph, first = job.graph, self.tasks
         roots = np.setdiff1d(np.arange(graph.tasks), graph.after) + first
         leaves = np.setdiff1d(np.arange(graph.tasks), graph.before) + first
@@ -88,7 +91,7 @@ class _Pile:
         return self.tasks - 1
 
     def graph(self) -> TaskGraph:
-        """What has been added so far."""
+        """Return what has been added so far."""
         whole = {name: np.concatenate(parts) for name, parts in self.columns.items()}
         return TaskGraph(nodes=self.nodes, groups=tuple(self.groups), **whole)
 
@@ -108,5 +111,5 @@ _BLANK = {"kind": 0, "device": -1, "time_s": 0.0, "size_bytes": 0, "source": -1,
 
 
 def _placed(servers: Integers, column: Integers) -> Integers:
-    """Nodes of the job as servers of the cluster; -1 stays."""
+    """Return nodes of the job as servers of the cluster; -1 stays."""
     return np.where(column >= 0, servers[column], -1)

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from sim.models.network.collectives.fluid import fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import Fabric, fat_tree
-from testbed.design.fabrics.choice import equal_cost_fat_tree_gbps
+from sim.models.network.collectives.fluid import fluid_ring
+from testbed.design.fabrics.builders import equal_cost_fat_tree_gbps
 from testbed.design.reproductions.comparison import Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress
-from testbed.design.reproductions.picture import Panel, Picture, series_of
+from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
 from testbed.design.reproductions.topoopt.back_to_back import PlacedJob, back_to_back
 from testbed.design.reproductions.topoopt.jobs import ROUNDING, default_job, run
@@ -36,7 +37,7 @@ _COLUMNS = ("jobs", "fabric", "mean_ms", "p99_ms")
 
 @cache
 def alone_s(model: str, fabric: str, nodes: int) -> float:
-    """An iteration of a job that shares nothing."""
+    """Return an iteration of a job that shares nothing."""
     return run(default_job(model, nodes, "fig16"), fabric, DEGREE, RATE_GBPS).iteration_s
 
 
@@ -48,13 +49,13 @@ def _tree(fabric: str, nodes: int, seed: int) -> Fabric:
 
 
 def drawn_models(jobs: int, seed: int) -> list[str]:
-    """The models of so many jobs; fewer jobs of the same seed are the first of more."""
+    """Return the models of so many jobs; fewer jobs of the same seed are the first of more."""
     chance = np.random.default_rng([seed, 0])
     return [str(name) for name in chance.choice(list(MIX), jobs, p=list(MIX.values()))]
 
 
 def shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats:
-    """Iteration times of jobs on a tree, (jobs * iterations,)."""
+    """Return iteration times of jobs on a tree, (jobs * iterations,)."""
     chance = np.random.default_rng([seed, 1])
     servers = chance.permutation(scale.shared_nodes)[: jobs * scale.job_nodes].reshape(jobs, -1)
     placed = [
@@ -147,12 +148,12 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     )
 
 
-def _draw(table: Table) -> Picture:
+def _draw(table: Table) -> Plot:
     panels = tuple(
         Panel(title, "jobs of 16 servers", "iteration, ms", series_of(table, "fabric", "jobs", column))
         for title, column in (("mean", "mean_ms"), ("99th percentile", "p99_ms"))
     )
-    return Picture("Shared cluster of 432 servers", panels)
+    return Plot("Shared cluster of 432 servers", panels)
 
 
 FIGURE = Figure(16, "Shared cluster", _make, _compare, _draw)

@@ -1,1 +1,1 @@
-"""Markov chains over any problem: worker pools, checkpoints, and when to stop."""
+"""Markov chains over any objective: worker pools, checkpoints, and when to stop."""

@@ -1,8 +1,8 @@
 """Metropolis chains over strategies with topology search in the loop: TopoOpt's alternating optimisation, fused.
 
-As the released code does it: a random operator gets a random layout; a faster iteration is accepted, a slower one
+As the released code does it: a random operator gets a random sharding; a faster iteration is accepted, a slower one
 with probability exp(-alpha * difference in ms). When a strategy was accepted, or nothing changed for 50 steps, the
-topology is made anew for the present strategy, and accepted by the same rule with an alpha of its own. Every
+topology is made again for the present strategy, and accepted by the same rule with an alpha of its own. Every
 hundredth of the budget, at most every 1,000 steps, the chain returns to the best it has seen. Ours is that the
 difference may count in thousandths of the first cost instead of ms.
 
@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from testbed.design.search.chains.problem import Point, Problem
+from testbed.design.search.chains.objective import Objective, Point
 from testbed.errors import SearchError
 
 AlphaUnit = Literal["ms", "permille"]
@@ -27,7 +27,7 @@ AlphaUnit = Literal["ms", "permille"]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a chain walks: `steps` in all, topologies after `patience` steps without a change.
+    """Rules of a chain's walk: `steps` in all, topologies after `patience` steps without a change.
 
     Alphas are per `ms` (published), or per `permille` of what the first strategy takes, so that chains of short and
     long iterations walk alike. `keep` is how many of the best are remembered. Raises `SearchError` for numbers that
@@ -62,12 +62,12 @@ class Rules:
         return max(1, min(1000, self.steps // 100))
 
 
-def unit_s(problem: Problem, rules: Rules) -> float:
-    """The seconds that alphas are per."""
+def unit_s(objective: Objective, rules: Rules) -> float:
+    """Return the seconds that alphas are per."""
     if rules.per == "ms":
         return 1e-3
-    start = problem.start()
-    return problem.cost_s(start, start) * 1e-3
+    start = objective.start()
+    return objective.cost_s(start, start) * 1e-3
 
 
 class Visit(NamedTuple):
@@ -80,7 +80,7 @@ class Visit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChainState:
-    """Where a chain stands after `step` steps; `best` are the cheapest visits of different cost, cheapest first."""
+    """State of a chain after `step` steps; `best` are the cheapest visits of different cost, cheapest first."""
 
     chance: Mapping[str, Any]
     step: int
@@ -90,10 +90,10 @@ class ChainState:
     best: tuple[Visit, ...]
 
 
-def begin(problem: Problem, seed: int, number: int) -> ChainState:
-    """The state before the first step of chain `number`. Raises `SearchError` for a start that cannot be."""
-    start = problem.start()
-    at = Visit(problem.cost_s(start, start), start, start)
+def begin(objective: Objective, seed: int, number: int) -> ChainState:
+    """Return the state before the first step of chain `number`. Raises `SearchError` for a start that cannot be."""
+    start = objective.start()
+    at = Visit(objective.cost_s(start, start), start, start)
     if not math.isfinite(at.cost_s):
         raise SearchError(
             "the strategy that the search would start from does not run: give more servers or memory"
@@ -102,19 +102,19 @@ def begin(problem: Problem, seed: int, number: int) -> ChainState:
     return ChainState(chance.bit_generator.state, 0, at, 0, 0, (at,))
 
 
-def advance(problem: Problem, rules: Rules, state: ChainState, steps: int) -> ChainState:
-    """The state so many steps later, or at the end of the chain when that comes first."""
+def advance(objective: Objective, rules: Rules, state: ChainState, steps: int) -> ChainState:
+    """Return the state so many steps later, or at the end of the chain when that comes first."""
     chance = np.random.default_rng()
     chance.bit_generator.state = state.chance
     steps = min(steps, rules.steps - state.step)
-    unit = unit_s(problem, rules) if steps > 0 else 0.0
+    unit = unit_s(objective, rules) if steps > 0 else 0.0
     for _ in range(steps):
-        state = _step(problem, rules, state, chance, unit)
+        state = _step(objective, rules, state, chance, unit)
     return replace(state, chance=chance.bit_generator.state)
 
 
 def merge(best: tuple[Visit, ...], visit: Visit, keep: int) -> tuple[Visit, ...]:
-    """The best visits with another one. Of equal cost, to 12 digits, or of one point, only one is kept.
+    """Return the best visits with another one. Of equal cost, to 12 digits, or of one point, only one is kept.
 
     Strategies of equal cost are mostly one strategy with servers renamed.
     """
@@ -133,20 +133,20 @@ def _rounded(visit: Visit) -> str:
 
 
 def _step(
-    problem: Problem, rules: Rules, state: ChainState, chance: np.random.Generator, unit: float
+    objective: Objective, rules: Rules, state: ChainState, chance: np.random.Generator, unit: float
 ) -> ChainState:
     at, best = state.at, state.best
     if state.step and state.step % rules.reset_every == 0:
         at = best[0]
-    point = problem.neighbour(at.point, chance)
-    moved = Visit(problem.cost_s(point, at.origin), point, at.origin)
+    point = objective.neighbour(at.point, chance)
+    moved = Visit(objective.cost_s(point, at.origin), point, at.origin)
     accepted = _accepts(at.cost_s, moved.cost_s, rules.alpha / unit, chance)
     unchanged = 0 if accepted else state.unchanged + 1
     if accepted:
         at = moved
         best = merge(best, at, rules.keep)
     if accepted or unchanged == rules.patience:
-        rewired = Visit(problem.cost_s(at.point, at.point), at.point, at.point)
+        rewired = Visit(objective.cost_s(at.point, at.point), at.point, at.point)
         unchanged = 0
         if _accepts(at.cost_s, rewired.cost_s, rules.topology_alpha / unit, chance):
             at = rewired
@@ -155,6 +155,6 @@ def _step(
 
 
 def _accepts(cost_s: float, candidate_s: float, alpha: float, chance: np.random.Generator) -> bool:
-    """Metropolis' rule, `alpha` per second. A number is drawn whatever the costs, so that courses compare."""
+    """Return Metropolis' rule, `alpha` per second. A number is drawn whatever the costs, so that courses compare."""
     drawn = chance.random()
     return bool(candidate_s < cost_s or drawn < math.exp(-alpha * (candidate_s - cost_s)))

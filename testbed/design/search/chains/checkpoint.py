@@ -1,4 +1,4 @@
-"""Where the chains of a search stand, in a file: to go on after a stop exactly as if there had been none.
+"""State of the chains of a search, in a file: to go on after a stop exactly as if there had been none.
 
 JSON: `format`, `search` (a fingerprint of what is searched for and how), and a state for each chain.
 """
@@ -18,15 +18,21 @@ from typing import Any
 import numpy as np
 
 from testbed.design.search.chains.chain import ChainState, Rules, Visit
-from testbed.design.search.chains.problem import Problem
+from testbed.design.search.chains.objective import Objective
 from testbed.errors import SearchError
 
 FORMAT = "lightbed-search/1"
 
+_NAMES_IN_FINGERPRINTS = {"Sharding": "Layout", "Problem": "Setting"}
+"""Classes that were renamed since: a checkpoint of the release before is one of the same search."""
+
 
 def fingerprint(*parts: object) -> str:
-    """A short name of what is searched for: equal for equal parts, in any process."""
-    return hashlib.sha256("\n".join(map(repr, parts)).encode()).hexdigest()[:16]
+    """Return a short name of what is searched for: equal for equal parts, in any process."""
+    text = "\n".join(map(repr, parts))
+    for name, former in _NAMES_IN_FINGERPRINTS.items():
+        text = text.replace(f"{name}(", f"{former}(")
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def write(path: Path, search: str, states: Sequence[ChainState]) -> None:
@@ -53,7 +59,7 @@ def write(path: Path, search: str, states: Sequence[ChainState]) -> None:
 
 
 def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
-    """The states in a file. Raises `SearchError` naming it: not there, damaged, or of another search."""
+    """Return the states in a file. Raises `SearchError` naming it: not there, damaged, or of another search."""
     try:
         content = json.loads(path.read_text())
     except OSError as error:
@@ -80,27 +86,27 @@ def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
     return states
 
 
-def check(path: Path, states: Sequence[ChainState], problem: Problem, rules: Rules) -> None:
-    """Look whether chains of a problem can stand so. Raises `SearchError` naming the file.
+def check(path: Path, states: Sequence[ChainState], objective: Objective, rules: Rules) -> None:
+    """Look whether chains of an objective can stand so. Raises `SearchError` naming the file.
 
-    All costs are worked out again: what is no strategy of the problem, or costs something else, was not written by
+    All costs are worked out again: what is no strategy of the objective, or costs something else, was not written by
     this search.
     """
     for state in states:
         if state.step > rules.steps or state.accepted > state.step or state.unchanged >= rules.patience:
             raise _damaged(path, f"{state.step} steps of {rules.steps}, {state.accepted} accepted")
         for visit in (state.at, *state.best):
-            fault = _fault(problem, visit)
+            fault = _fault(objective, visit)
             if fault:
                 raise _damaged(path, fault)
 
 
-def _fault(problem: Problem, visit: Visit) -> str:
-    """What is wrong with a visit, if anything; other machines may add up a cost in another order."""
-    if len(visit.point) != len(problem.start()):
+def _fault(objective: Objective, visit: Visit) -> str:
+    """Return what is wrong with a visit, if anything; other machines may add up a cost in another order."""
+    if len(visit.point) != len(objective.start()):
         return f"{visit.point} is no strategy of this search"
     try:
-        cost_s = problem.cost_s(visit.point, visit.origin)
+        cost_s = objective.cost_s(visit.point, visit.origin)
     except IndexError:
         return f"{visit.point} on the topology of {visit.origin} is no strategy of this search"
     if not math.isclose(cost_s, visit.cost_s, rel_tol=1e-6):

@@ -1,4 +1,4 @@
-"""What ends a search before its time: Ctrl-C, and workers that are lost. What was done until then counts."""
+"""Early ends of a search: Ctrl-C, and workers that are lost. What was done until then counts."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Stop:
         self.lost = False
 
     def __bool__(self) -> bool:
-        """Whether anything was left off."""
+        """Return whether anything was left off."""
         return bool(self.why)
 
     def __enter__(self) -> None:
-        """Nothing is set up."""
+        """Set nothing up."""
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
@@ -41,5 +41,5 @@ class Stop:
 
 
 def is_loss(error: BaseException) -> bool:
-    """Whether an error says that workers are gone: of processes, of a Dask client, or Dask's own."""
+    """Return whether an error says that workers are gone: of processes, of a Dask client, or Dask's own."""
     return isinstance(error, BrokenExecutor | CancelledError) or type(error).__name__ == "KilledWorker"

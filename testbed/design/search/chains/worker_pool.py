@@ -1,7 +1,7 @@
 """Runs chains side by side: here, in processes of this machine, or on the workers of a Dask scheduler.
 
-A chain goes in legs of some steps. What travels is the job and the state of the chain, so any worker may take any
-leg, and who takes it makes no difference to what comes out.
+A chain goes in chunks of some steps. What travels is the job and the state of the chain, so any worker may take any
+chunk, and who takes it makes no difference to what comes out.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from testbed.design.search.chains.chain import ChainState, Rules, advance, begin
-from testbed.design.search.chains.problem import Problem, Recipe
+from testbed.design.search.chains.objective import Objective, Recipe
 from testbed.design.search.chains.stop import Stop, is_loss
 from testbed.errors import SearchError
 
-LEG = 100
+CHUNK = 100
 """Steps between two looks at a chain: for progress, checkpoints and stops."""
 
 _CONNECT_S = 10.0
@@ -31,8 +31,8 @@ Report = Callable[[Sequence[ChainState]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A problem and the rules to walk by, as they travel. Jobs of one name are the same."""
+class ChainTask:
+    """An objective and the rules to walk by, as they travel. Jobs of one name are the same."""
 
     name: str
     recipe: Recipe = field(compare=False)
@@ -40,20 +40,20 @@ class Job:
 
 
 @lru_cache(maxsize=2)
-def problem_of(job: Job) -> Problem:
-    """The problem of a job, made once a process, since it remembers costs of parts."""
-    return job.recipe.problem()
+def objective_of(job: ChainTask) -> Objective:
+    """Return the objective of a job, made once a process, since it remembers costs of parts."""
+    return job.recipe.objective()
 
 
-def first_states(job: Job, seed: int, chains: int) -> tuple[ChainState, ...]:
-    """The states before the first step. Raises `SearchError` for less than one chain."""
+def first_states(job: ChainTask, seed: int, chains: int) -> tuple[ChainState, ...]:
+    """Return the states before the first step. Raises `SearchError` for less than one chain."""
     if chains < 1:
         raise SearchError(f"{chains} chains: give 1 or more")
-    return tuple(begin(problem_of(job), seed, number) for number in range(chains))
+    return tuple(begin(objective_of(job), seed, number) for number in range(chains))
 
 
 def run_chains(
-    job: Job,
+    job: ChainTask,
     states: Sequence[ChainState],
     executor: Executor,
     *,
@@ -61,10 +61,10 @@ def run_chains(
     report: Report | None = None,
     stop: Stop | None = None,
 ) -> tuple[ChainState, ...]:
-    """All chains up to step `until`, to their end when not given, or to where Ctrl-C or a loss of workers ends it.
+    """Run chains up to step `until`, to their end when not given, or to where Ctrl-C or a loss of workers ends it.
 
-    `report` is called with all states after every leg. What a leg had done when `stop` came is lost. Raises
-    `SearchError` when workers are lost before any leg was through.
+    `report` is called with all states after every chunk. What a chunk had done when `stop` came is lost. Raises
+    `SearchError` when workers are lost before any chunk was through.
     """
     stop = Stop() if stop is None else stop
     last = job.rules.steps if until is None else min(until, job.rules.steps)
@@ -72,9 +72,9 @@ def run_chains(
     pending: dict[Future[ChainState], int] = {}
 
     def go_on(number: int) -> None:
-        steps = min(LEG, last - now[number].step)
+        steps = min(CHUNK, last - now[number].step)
         if steps > 0:
-            pending[executor.submit(_leg, job, now[number], steps)] = number
+            pending[executor.submit(_chunk, job, now[number], steps)] = number
 
     with stop:
         for number in range(len(now)):
@@ -101,13 +101,13 @@ def _lost(why: str) -> SearchError:
     )
 
 
-def _leg(job: Job, state: ChainState, steps: int) -> ChainState:
-    return advance(problem_of(job), job.rules, state, steps)
+def _chunk(job: ChainTask, state: ChainState, steps: int) -> ChainState:
+    return advance(objective_of(job), job.rules, state, steps)
 
 
 @contextmanager
-def crew(workers: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
-    """Who works: this process for one worker, processes for more, or the workers of a Dask scheduler.
+def worker_pool(workers: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
+    """Provide the executor: this process for one worker, processes for more, or the workers of a Dask scheduler.
 
     Raises `SearchError` for less than one worker, for a scheduler that does not answer, and for a loss of workers
     that nobody has noted, see `Stop`.
@@ -133,7 +133,7 @@ class Here(Executor):
     """Runs a call at once, in this process."""
 
     def submit(self, call: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
-        """Its result, already there."""
+        """Return its result, already there."""
         future: Future[Any] = Future()
         try:
             future.set_result(call(*arguments, **options))
@@ -144,7 +144,7 @@ class Here(Executor):
 
 @contextmanager
 def _processes(workers: int) -> Iterator[Executor]:
-    """Fresh processes: threads of this one, as numerical libraries start them, would not survive a fork."""
+    """Provide fresh processes: threads of this one, as numerical libraries start them, would not survive a fork."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
@@ -163,7 +163,7 @@ def _leave_ctrl_c_to_parent() -> None:
 
 @contextmanager
 def _far(address: str) -> Iterator[Executor]:
-    """The workers of a scheduler that somebody started; Dask moves legs of lost workers to others."""
+    """Provide the workers of a scheduler that somebody started; Dask moves chunks of lost workers to others."""
     try:
         from distributed import Client
     except ImportError as error:
@@ -179,18 +179,20 @@ def _far(address: str) -> Iterator[Executor]:
             f"`dask worker {address}` on the machines that shall search"
         ) from error
     try:
-        yield client.get_executor(pure=False)  # who submits the same leg twice means twice
+        yield client.get_executor(pure=False)  # who submits the same chunk twice means twice
     finally:
         client.close()
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
-    """Of a scheduler's address; raises `SearchError` for what is none."""
+    """Split a scheduler's address; raises `SearchError` for what is none."""
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port
     except ValueError:
         host = port = None
     if not host or not port or parts.scheme not in _SCHEMES:
-        raise SearchError(f"the scheduler {address!r} is no address: give one as tcp://192.0.2.1:8786")
+        raise SearchError(
+            f"the scheduler {address!r} is not a valid address: give one as tcp://192.0.2.1:8786"
+        )
     return host, port

@@ -18,7 +18,7 @@ def workload_from_file(
     training: bool = True,
     dimensions: Mapping[str, int] | None = None,
 ) -> Imported | TaskGraph:
-    """An ONNX model (`.onnx`), for `batch` samples an iteration, or a task graph (`.npz`), which has its own.
+    """Return an ONNX model (`.onnx`), for `batch` samples an iteration, or a task graph (`.npz`), which has its own.
 
     Raises `WorkloadError` that names the file and what is wrong with it.
     """

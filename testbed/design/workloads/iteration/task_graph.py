@@ -15,22 +15,22 @@ from collections.abc import Sequence
 import numpy as np
 
 from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
-from testbed.design.workloads.iteration.bundles import Between, Bundle, bundle_moves, edge_bundles
+from testbed.design.workloads.iteration.bundles import Between, Bundle, bundle_resharding, edge_bundles
 from testbed.design.workloads.iteration.dependencies import Tasks, exchange, join, send, settled
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Edge, Workload
 from testbed.design.workloads.profile import check_profile
 from testbed.design.workloads.roofline import Cluster, operator_seconds
 from testbed.design.workloads.sharding.resharding import (
-    Moves,
-    backward_moves,
+    Resharding,
+    backward_resharding,
     cut,
-    dispatch_moves,
-    forward_moves,
-    reversed_moves,
+    dispatch_resharding,
+    forward_resharding,
+    reversed_resharding,
     row_samples,
 )
-from testbed.design.workloads.sharding.sharding import Layout, Strategy
+from testbed.design.workloads.sharding.sharding import Sharding, Strategy
 from testbed.design.workloads.sharding.stages import Stage, pipeline_stages
 from testbed.design.workloads.sharding.steps import (
     Bucket,
@@ -58,7 +58,7 @@ def iteration(
     bucket_bytes: float | None = BUCKET_BYTES,
     fuse: bool = True,
 ) -> TaskGraph:
-    """The task graph of one iteration; devices are servers.
+    """Return the task graph of one iteration; devices are servers.
 
     `bucket_bytes` bounds what one AllReduce of gradients sums, None gives every operator its own; `fuse` runs
     neighbouring operators as one task where nothing happens between them, see `steps.fused_steps`.
@@ -139,10 +139,10 @@ class _Iteration:
         for bundle in self._bundles[places[0]]:
             done: Tasks = {}
             join(done, (self._forward[self._step_of[producer], microbatch] for producer, _ in bundle))
-            moves = self._moves(forward_moves, bundle, samples)
-            senders = set(moves.source[moves.source != moves.target].tolist())
+            resharding = self._resharding(forward_resharding, bundle, samples)
+            senders = set(resharding.source[resharding.source != resharding.target].tolist())
             done |= settled(self._builder, {server: done[server] for server in senders})
-            send(self._builder, moves, done, ready)
+            send(self._builder, resharding, done, ready)
         last = self._workload.operators[places[-1]]
         return self._compute(step, microbatch, ready, direction=0, reduce_bytes=last.forward_reduce_bytes)
 
@@ -159,23 +159,25 @@ class _Iteration:
         return self._compute(step, microbatch, ready, direction=1, reduce_bytes=first.backward_reduce_bytes)
 
     def _gradients(self, edge: Edge, microbatch: int) -> Tasks:
-        """What has to happen before the producer of an edge has the gradients of its output."""
+        """Return what has to happen before the producer of an edge has the gradients of its output."""
         bundle = next(bundle for bundle in self._bundles[edge[1]] if edge in bundle)
         bundle = tuple(edge for edge in bundle if self._trainable[edge[0]])
         if (bundle, microbatch) not in self._arrived:
             ready = self._arrived[bundle, microbatch] = {}
-            moves = self._moves(backward_moves, bundle, self._samples[microbatch])
-            send(self._builder, moves, self._backward[self._step_of[edge[1]], microbatch], ready)
+            resharding = self._resharding(backward_resharding, bundle, self._samples[microbatch])
+            send(self._builder, resharding, self._backward[self._step_of[edge[1]], microbatch], ready)
         return self._arrived[bundle, microbatch]
 
-    def _moves(self, between: Between, bundle: Bundle, samples: int) -> Moves:
-        return bundle_moves(between, self._workload, self._strategy, bundle, samples, self._cluster.nodes)
+    def _resharding(self, between: Between, bundle: Bundle, samples: int) -> Resharding:
+        return bundle_resharding(
+            between, self._workload, self._strategy, bundle, samples, self._cluster.nodes
+        )
 
     def _compute(
         self, step: int, microbatch: int, ready: Tasks, *, direction: int, reduce_bytes: int
     ) -> Tasks:
-        layout, samples = self._strategy.layouts[self._steps[step][0]], self._samples[microbatch]
-        dispatch = self._dispatch(step, samples) if layout.way == "expert" else None
+        sharding, samples = self._strategy.shardings[self._steps[step][0]], self._samples[microbatch]
+        dispatch = self._dispatch(step, samples) if sharding.way == "expert" else None
         if dispatch is not None:
             ready = exchange(self._builder, dispatch, ready)
         join(ready, [self._gates.get(step, {})])
@@ -183,23 +185,23 @@ class _Iteration:
             server: self._builder.compute(
                 server, self._seconds(step, row, direction), after=ready.get(server)
             )
-            for server, row in zip(layout.servers, row_samples(layout, samples).tolist(), strict=True)
+            for server, row in zip(sharding.servers, row_samples(sharding, samples).tolist(), strict=True)
         }
         self._computed[step, microbatch, direction] = computed
         done = {server: [task] for server, task in computed.items()}
         if dispatch is not None:
-            done = exchange(self._builder, reversed_moves(dispatch), done)
-        return self._sum_activations(layout, samples, done, reduce_bytes)
+            done = exchange(self._builder, reversed_resharding(dispatch), done)
+        return self._sum_activations(sharding, samples, done, reduce_bytes)
 
     def _seconds(self, step: int, samples: int, direction: int) -> float:
-        """Of one shard of a step; few numbers of samples are asked for again and again."""
+        """Return seconds of one shard of a step; few numbers of samples are asked for again and again."""
         known = self._known_seconds.get((step, samples, direction))
         if known is None:
             known = self._known_seconds[step, samples, direction] = sum(
                 operator_seconds(
                     self._workload.operators[place],
                     samples,
-                    self._strategy.layouts[place].shards,
+                    self._strategy.shardings[place].shards,
                     self._cluster,
                 )[direction]
                 for place in self._steps[step]
@@ -207,17 +209,19 @@ class _Iteration:
             )
         return known
 
-    def _dispatch(self, step: int, samples: int) -> Moves:
+    def _dispatch(self, step: int, samples: int) -> Resharding:
         place = self._steps[step][0]
         operator = self._workload.operators[place]
-        return dispatch_moves(self._strategy.layouts[place], samples, operator.output_bytes * operator.routed)
+        return dispatch_resharding(
+            self._strategy.shardings[place], samples, operator.output_bytes * operator.routed
+        )
 
-    def _sum_activations(self, layout: Layout, samples: int, done: Tasks, sample_bytes: int) -> Tasks:
-        """AllReduce among the shards of each replica of a tensor-parallel step."""
-        if layout.way != "tensor" or layout.shards == 1 or not sample_bytes:
+    def _sum_activations(self, sharding: Sharding, samples: int, done: Tasks, sample_bytes: int) -> Tasks:
+        """Return AllReduce among the shards of each replica of a tensor-parallel step."""
+        if sharding.way != "tensor" or sharding.shards == 1 or not sample_bytes:
             return done
         summed = dict(done)
-        for row, count in zip(layout.grid, np.diff(cut(samples, layout.replicas)).tolist(), strict=True):
+        for row, count in zip(sharding.grid, np.diff(cut(samples, sharding.replicas)).tolist(), strict=True):
             if count:
                 task = self._allreduce(row, count * sample_bytes, [done[server][0] for server in row])
                 summed.update({server: [task] for server in row})

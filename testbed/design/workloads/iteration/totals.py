@@ -1,7 +1,7 @@
-"""What an iteration sends, added up without its task graph, and quickly corrected when one operator moves.
+"""Traffic of an iteration, added up without its task graph, and quickly corrected when one operator moves.
 
-It equals `traffic_of(iteration(...))` to the byte: both take the same moves. Sums are of whole numbers below 2**53,
-so adding and taking away in floating point is exact.
+It equals `traffic_of(iteration(...))` to the byte: both take the same resharding. Sums are of whole numbers below
+2**53, so adding and taking away in floating point is exact.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from testbed.design.workloads.iteration.traffic_model import Group, Traffic
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
 from testbed.design.workloads.sharding.resharding import (
-    Moves,
-    backward_moves,
+    Resharding,
+    backward_resharding,
     cut,
-    dispatch_moves,
-    forward_moves,
-    reversed_moves,
+    dispatch_resharding,
+    forward_resharding,
+    reversed_resharding,
 )
-from testbed.design.workloads.sharding.sharding import Layout, Strategy
+from testbed.design.workloads.sharding.sharding import Sharding, Strategy
 from testbed.design.workloads.sharding.steps import microbatch_samples, replica_groups, shard_bytes, trainable
 from testbed.design.workloads.strategies.strategies import check_strategy
 
@@ -44,13 +44,13 @@ class Pairs(NamedTuple):
 
 
 def traffic(workload: Workload, strategy: Strategy, cluster: Cluster) -> Traffic:
-    """What one iteration sends. Raises `StrategyError`."""
-    return Tally.of(workload, strategy, cluster).traffic
+    """Return what one iteration sends. Raises `StrategyError`."""
+    return TrafficTotals.of(workload, strategy, cluster).traffic
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tally:
-    """The traffic of a strategy, ready to be corrected: `with_layout` costs what the changed operator sends.
+class TrafficTotals:
+    """The traffic of a strategy, ready to be corrected: `with_sharding` costs what the changed operator sends.
 
     `pairs` (nodes * nodes,) and `allreduce` are as in `Traffic`; do not write to them.
     """
@@ -63,8 +63,8 @@ class Tally:
     _trainable: tuple[bool, ...]
 
     @classmethod
-    def of(cls, workload: Workload, strategy: Strategy, cluster: Cluster) -> Tally:
-        """Everything added up. Raises `StrategyError`."""
+    def of(cls, workload: Workload, strategy: Strategy, cluster: Cluster) -> TrafficTotals:
+        """Return everything added up. Raises `StrategyError`."""
         check_strategy(workload, strategy, cluster.nodes)
         nodes = cluster.nodes
         pairs, allreduce = np.zeros(nodes * nodes), Counter[Group]()
@@ -74,16 +74,16 @@ class Tally:
             _count(allreduce, terms.allreduce(place), 1)
         return cls(workload, strategy, nodes, pairs, allreduce, terms.trainable)
 
-    def with_layout(self, place: int, layout: Layout) -> Tally:
-        """The same with one operator laid out otherwise; the layout is not checked."""
-        changed = self.strategy.with_layout(place, layout)
+    def with_sharding(self, place: int, sharding: Sharding) -> TrafficTotals:
+        """Return the same with one operator laid out otherwise; the sharding is not checked."""
+        changed = self.strategy.with_sharding(place, sharding)
         edges = [edge for edge in self.workload.edges if place in edge]
         pairs, allreduce = self.pairs.copy(), Counter(self.allreduce)
         for strategy, sign in ((self.strategy, -1), (changed, 1)):
             terms = _Terms(self.workload, strategy, self.nodes, self._trainable)
             _add(pairs, terms.pairs((place,), edges), sign)
             _count(allreduce, terms.allreduce(place), sign)
-        return Tally(self.workload, changed, self.nodes, pairs, allreduce, self._trainable)
+        return TrafficTotals(self.workload, changed, self.nodes, pairs, allreduce, self._trainable)
 
     @property
     def traffic(self) -> Traffic:
@@ -103,26 +103,28 @@ class _Terms:
         self.trainable = trainable
 
     def pairs(self, places: Iterable[int], edges: Iterable[tuple[int, int]]) -> Iterator[Pairs]:
-        """What those operators send within, and along those edges."""
-        operators, layouts = self._workload.operators, self._strategy.layouts
+        """Yield what those operators send within, and along those edges."""
+        operators, shardings = self._workload.operators, self._strategy.shardings
         for place in places:
-            if layouts[place].way == "expert":
+            if shardings[place].way == "expert":
                 sample_bytes = operators[place].output_bytes * operators[place].routed
                 there_and_back = 2 if self.trainable[place] else 1
-                yield _expert_pairs(layouts[place], self._samples, sample_bytes, there_and_back, self._nodes)
+                yield _expert_pairs(
+                    shardings[place], self._samples, sample_bytes, there_and_back, self._nodes
+                )
         for producer, consumer in edges:
             output = _Output(
                 self._workload.edge_bytes((producer, consumer)),
                 sliced=self._workload.sliced((producer, consumer)),
                 with_gradients=self.trainable[producer],
             )
-            yield _edge_pairs(layouts[producer], layouts[consumer], self._samples, output, self._nodes)
+            yield _edge_pairs(shardings[producer], shardings[consumer], self._samples, output, self._nodes)
 
     def allreduce(self, place: int) -> tuple[tuple[Group, int], ...]:
-        """What is summed for this operator."""
+        """Return what is summed for this operator."""
         return _allreduce(
             self._workload.operators[place],
-            self._strategy.layouts[place],
+            self._strategy.shardings[place],
             self._samples,
             self._workload.training,
             self.trainable[place],
@@ -147,7 +149,7 @@ def _microbatches(batch: int, microbatches: int) -> tuple[int, ...]:
 
 
 class _Output(NamedTuple):
-    """What of an edge its bytes depend on, besides layouts."""
+    """Properties of an edge that its bytes depend on, besides shardings."""
 
     size_bytes: int
     sliced: bool
@@ -155,25 +157,29 @@ class _Output(NamedTuple):
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _edge_pairs(producer: Layout, consumer: Layout, samples: Samples, output: _Output, nodes: int) -> Pairs:
-    ways = (forward_moves, backward_moves) if output.with_gradients else (forward_moves,)
-    moves = (
+def _edge_pairs(
+    producer: Sharding, consumer: Sharding, samples: Samples, output: _Output, nodes: int
+) -> Pairs:
+    ways = (forward_resharding, backward_resharding) if output.with_gradients else (forward_resharding,)
+    resharding = (
         (way(producer, consumer, size, output.size_bytes, output.sliced), times)
         for size, times in samples
         for way in ways
     )
-    return _summed(moves, nodes)
+    return _summed(resharding, nodes)
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _expert_pairs(layout: Layout, samples: Samples, sample_bytes: int, passes: int, nodes: int) -> Pairs:
-    moves = [(dispatch_moves(layout, size, sample_bytes), passes * times) for size, times in samples]
-    return _summed(moves + [(reversed_moves(move), times) for move, times in moves], nodes)
+def _expert_pairs(sharding: Sharding, samples: Samples, sample_bytes: int, passes: int, nodes: int) -> Pairs:
+    resharding = [
+        (dispatch_resharding(sharding, size, sample_bytes), passes * times) for size, times in samples
+    ]
+    return _summed(resharding + [(reversed_resharding(move), times) for move, times in resharding], nodes)
 
 
-def _summed(moves: Iterable[tuple[Moves, int]], nodes: int) -> Pairs:
+def _summed(resharding: Iterable[tuple[Resharding, int]], nodes: int) -> Pairs:
     total = np.zeros(nodes * nodes)
-    for (source, target, size_bytes), times in moves:
+    for (source, target, size_bytes), times in resharding:
         between = source != target
         np.add.at(total, (source * nodes + target)[between], times * size_bytes[between])
     key = np.flatnonzero(total)
@@ -182,16 +188,18 @@ def _summed(moves: Iterable[tuple[Moves, int]], nodes: int) -> Pairs:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _allreduce(
-    operator: Operator, layout: Layout, samples: Samples, training: bool, backward: bool
+    operator: Operator, sharding: Sharding, samples: Samples, training: bool, backward: bool
 ) -> tuple[tuple[Group, int], ...]:
     sums: Counter[Group] = Counter()
-    if training and layout.replicas > 1:
-        for members, size_bytes in zip(replica_groups(layout), shard_bytes(operator, layout), strict=True):
+    if training and sharding.replicas > 1:
+        for members, size_bytes in zip(
+            replica_groups(sharding), shard_bytes(operator, sharding), strict=True
+        ):
             sums[tuple(sorted(members))] += size_bytes
-    if layout.way == "tensor" and layout.shards > 1:
+    if sharding.way == "tensor" and sharding.shards > 1:
         sample_bytes = operator.forward_reduce_bytes + backward * operator.backward_reduce_bytes
         for size, times in samples:
-            counts = np.diff(cut(size, layout.replicas)).tolist()
-            for row, count in zip(layout.grid, counts, strict=True):
+            counts = np.diff(cut(size, sharding.replicas)).tolist()
+            for row, count in zip(sharding.grid, counts, strict=True):
                 sums[tuple(sorted(row))] += count * sample_bytes * times
     return tuple((members, size_bytes) for members, size_bytes in sums.items() if size_bytes)

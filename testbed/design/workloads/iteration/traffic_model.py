@@ -1,4 +1,4 @@
-"""What an iteration sends: AllReduce within groups, bytes between pairs, and the demand that topology search takes."""
+"""Traffic of an iteration: AllReduce within groups, bytes between pairs, and the demand that topology search takes."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ class Traffic:
 
 
 def traffic_of(graph: TaskGraph) -> Traffic:
-    """The traffic of a task graph."""
+    """Return the traffic of a task graph."""
     pairs = np.zeros((graph.nodes, graph.nodes))
-    moves = graph.kind == Kind.TRANSFER
-    np.add.at(pairs, (graph.source[moves], graph.target[moves]), graph.size_bytes[moves])
+    resharding = graph.kind == Kind.TRANSFER
+    np.add.at(pairs, (graph.source[resharding], graph.target[resharding]), graph.size_bytes[resharding])
     np.fill_diagonal(pairs, 0.0)
     allreduce: dict[Group, int] = {}
     for task in np.flatnonzero(graph.kind == Kind.ALLREDUCE):
@@ -76,7 +76,7 @@ def traffic_of(graph: TaskGraph) -> Traffic:
 
 
 def _add_ring(matrix: NDArray[np.float64], members: Group, size_bytes: int) -> None:
-    """What a ring AllReduce sends from each member to the next: 2(g-1)/g of the tensor."""
+    """Count what a ring AllReduce sends from each member to the next: 2(g-1)/g of the tensor."""
     if len(members) < 2:
         return
     order = np.array(members)

@@ -1,1 +1,1 @@
-"""Where operators run, and what passes between operators that are sharded differently."""
+"""Shardings of operators, and the data that passes between operators that are sharded differently."""

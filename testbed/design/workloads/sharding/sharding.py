@@ -1,4 +1,4 @@
-"""Where an operator runs: a grid of servers, replicas by shards; and a strategy, one layout an operator.
+"""Shardings: a grid of servers, replicas by shards; and a strategy, one sharding an operator.
 
 | way | grid (replicas, shards) | parameters | samples | communication |
 |---|---|---|---|---|
@@ -26,7 +26,7 @@ Grid = tuple[Group, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Sharding:
     """`grid[r][s]` is the server that holds shard s of replica r. Hashable, so that costs can be remembered."""
 
     way: Way
@@ -34,8 +34,8 @@ class Layout:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Layouts are keys of every remembered cost; hashing 128 tuples each time would cost more than adding up.
-        # Only integers go in: the hash of a string differs between processes, and layouts travel between them.
+        # Shardings are keys of every remembered cost; hashing 128 tuples each time would cost more than adding up.
+        # Only integers go in: the hash of a string differs between processes, and shardings travel between them.
         object.__setattr__(self, "_hash", hash(self.grid))
 
     def __hash__(self) -> int:
@@ -43,12 +43,12 @@ class Layout:
 
     @property
     def replicas(self) -> int:
-        """How often the operator is there as a whole."""
+        """Number of whole copies of the operator."""
         return len(self.grid)
 
     @property
     def shards(self) -> int:
-        """Into how many pieces each replica is cut."""
+        """Number of pieces into which each replica is cut."""
         return len(self.grid[0])
 
     @property
@@ -59,29 +59,29 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One layout for each operator of a workload, and into how many microbatches an iteration is cut."""
+    """One sharding for each operator of a workload, and into how many microbatches an iteration is cut."""
 
-    layouts: tuple[Layout, ...]
+    shardings: tuple[Sharding, ...]
     microbatches: int = 1
 
-    def with_layout(self, place: int, layout: Layout) -> Strategy:
-        """The same strategy, one operator laid out otherwise."""
-        changed = (*self.layouts[:place], layout, *self.layouts[place + 1 :])
+    def with_sharding(self, place: int, sharding: Sharding) -> Strategy:
+        """Return the same strategy, one operator laid out otherwise."""
+        changed = (*self.shardings[:place], sharding, *self.shardings[place + 1 :])
         return Strategy(changed, self.microbatches)
 
 
-def data_layout(servers: Sequence[int]) -> Layout:
-    """A replica on each server."""
-    return Layout("data", tuple((server,) for server in servers))
+def data_sharding(servers: Sequence[int]) -> Sharding:
+    """Return a replica on each server."""
+    return Sharding("data", tuple((server,) for server in servers))
 
 
-def place_layout(servers: Sequence[int]) -> Layout:
-    """One copy, a slice of it on each server."""
-    return Layout("place", (tuple(servers),))
+def place_sharding(servers: Sequence[int]) -> Sharding:
+    """Return one copy, a slice of it on each server."""
+    return Sharding("place", (tuple(servers),))
 
 
-def spaced_layout(way: Way, nodes: int, shards: int) -> Layout:
-    """Replicas of `shards` evenly spaced servers {s, s + n/k, ...}, as rings of stride n/k join them.
+def spaced_sharding(way: Way, nodes: int, shards: int) -> Sharding:
+    """Return replicas of `shards` evenly spaced servers {s, s + n/k, ...}, as rings of stride n/k join them.
 
     Raises `StrategyError` unless the shards divide the servers.
     """
@@ -90,4 +90,8 @@ def spaced_layout(way: Way, nodes: int, shards: int) -> Layout:
             f"{shards} shards on {nodes} servers: the shards must divide the servers, both at least 1"
         )
     step = nodes // shards
-    return Layout(way, tuple(tuple(range(start, nodes, step)) for start in range(step)))
+    return Sharding(way, tuple(tuple(range(start, nodes, step)) for start in range(step)))
+
+
+# Former names, kept for one release.
+Layout, data_layout, place_layout, spaced_layout = Sharding, data_sharding, place_sharding, spaced_sharding

@@ -27,14 +27,14 @@ class Stage:
 def pipeline_stages(
     workload: Workload, strategy: Strategy, steps: Sequence[Steps], taking_part: Sequence[bool]
 ) -> tuple[Stage, ...]:
-    """The stages among those `steps` that take part: all of them forward, those that learn backward.
+    """Return the stages among those `steps` that take part: all of them forward, those that learn backward.
 
     Steps on the same servers form a stage, unless what one makes comes back to the other by way of other servers:
     then a microbatch visits these servers more than once, and each visit is a stage.
     """
     step_of = {place: step for step, places in enumerate(steps) for place in places}
     edges = sorted({(step_of[producer], step_of[consumer]) for producer, consumer in workload.edges})
-    stage_of = _visits([frozenset(strategy.layouts[places[0]].servers) for places in steps], edges)
+    stage_of = _visits([frozenset(strategy.shardings[places[0]].servers) for places in steps], edges)
     inside = {
         (a, b)
         for a, b in edges
@@ -55,7 +55,7 @@ def pipeline_stages(
 
 
 def _visits(servers: Sequence[frozenset[int]], edges: Sequence[Edge]) -> list[tuple[frozenset[int], int]]:
-    """For each step its servers, and how often at most these were left on a way to it. Edges ascend."""
+    """Return for each step its servers, and how often at most these were left on a way to it. Edges ascend."""
     visits = [0] * len(servers)
     for here in set(servers):
         left = [0] * len(servers)

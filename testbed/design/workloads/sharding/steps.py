@@ -1,4 +1,4 @@
-"""What of a workload runs as one step, whose gradients are summed together, and who needs a backward pass."""
+"""Steps of a workload: operators that run as one, gradients summed together, and who needs a backward pass."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ import numpy as np
 
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.sharding.resharding import cut
-from testbed.design.workloads.sharding.sharding import Grid, Layout, Strategy
+from testbed.design.workloads.sharding.sharding import Grid, Sharding, Strategy
 
 
 def microbatch_samples(batch: int, microbatches: int) -> list[int]:
-    """Samples of each microbatch; they differ by at most one."""
+    """Return samples of each microbatch; they differ by at most one."""
     return [int(samples) for samples in np.diff(cut(batch, microbatches))]
 
 
 def trainable(workload: Workload) -> tuple[bool, ...]:
-    """Which operators have a backward pass: those with parameters, or fed by one that has."""
+    """Return which operators have a backward pass: those with parameters, or fed by one that has."""
     needed = [max(operator.parameter_bytes, operator.gradient_bytes) > 0 for operator in workload.operators]
     for producer, consumer in sorted(workload.edges, key=lambda edge: edge[1]):
         needed[consumer] |= needed[producer]
     return tuple(each and workload.training for each in needed)
 
 
-def replica_groups(layout: Layout) -> Grid:
-    """For each shard the servers that hold a copy of it: who sums its gradients."""
-    return tuple(zip(*layout.grid, strict=True))
+def replica_groups(sharding: Sharding) -> Grid:
+    """Return for each shard the servers that hold a copy of it: who sums its gradients."""
+    return tuple(zip(*sharding.grid, strict=True))
 
 
-def shard_bytes(operator: Operator, layout: Layout) -> tuple[int, ...]:
-    """Bytes of gradients that each group of `replica_groups` sums."""
-    if layout.replicas == 1:
-        return (0,) * layout.shards
-    return tuple(np.diff(cut(operator.gradient_bytes, layout.shards)).tolist())
+def shard_bytes(operator: Operator, sharding: Sharding) -> tuple[int, ...]:
+    """Return bytes of gradients that each group of `replica_groups` sums."""
+    if sharding.replicas == 1:
+        return (0,) * sharding.shards
+    return tuple(np.diff(cut(operator.gradient_bytes, sharding.shards)).tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Bucket:
 
 
 def gradient_buckets(workload: Workload, strategy: Strategy, bucket_bytes: float | None) -> list[Bucket]:
-    """Buckets in the order in which a backward pass in reverse order completes them.
+    """Return buckets in the order in which a backward pass in reverse order completes them.
 
     Operators with the same groups share a bucket until the next one would exceed `bucket_bytes`; None gives each
     operator its own. An operator larger than a bucket has one to itself.
@@ -56,8 +56,8 @@ def gradient_buckets(workload: Workload, strategy: Strategy, bucket_bytes: float
     opened: dict[Grid, Bucket] = {}
     buckets = []
     for place in reversed(range(len(workload.operators))):
-        layout = strategy.layouts[place]
-        sizes, groups = shard_bytes(workload.operators[place], layout), replica_groups(layout)
+        sharding = strategy.shardings[place]
+        sizes, groups = shard_bytes(workload.operators[place], sharding), replica_groups(sharding)
         if not any(sizes):
             continue
         bucket = opened.pop(groups, None)
@@ -78,7 +78,7 @@ def _joined(bucket: Bucket | None, place: int, sizes: tuple[int, ...], groups: G
 def fused_steps(
     workload: Workload, strategy: Strategy, buckets: Sequence[Bucket]
 ) -> tuple[tuple[int, ...], ...]:
-    """Neighbouring operators that run as one: same layout, one feeds only the other, which is fed by it alone.
+    """Return neighbouring operators that run as one: same sharding, one feeds only the other, which is fed by it alone.
 
     Nothing is sent between them, and their gradients wait for each other anyway (one bucket, or none), so one task
     does what several would; the times differ only where another task that is ready would have run in between.
@@ -90,14 +90,14 @@ def fused_steps(
 
     def joins(first: int) -> bool:
         second = first + 1
-        layout = strategy.layouts[first]
+        sharding = strategy.shardings[first]
         alone = (first, second) in edges and fed_by.count(first) == 1 and feeds.count(second) == 1
         together = {bucket_of[place] for place in (first, second) if place in bucket_of}
         return (
             alone
-            and layout == strategy.layouts[second]
-            and layout.way in ("data", "tensor")
-            and not _sums_between(workload.operators[first], workload.operators[second], layout)
+            and sharding == strategy.shardings[second]
+            and sharding.way in ("data", "tensor")
+            and not _sums_between(workload.operators[first], workload.operators[second], sharding)
             and len(together) <= 1
         )
 
@@ -111,10 +111,10 @@ def fused_steps(
 
 
 def single_steps(workload: Workload) -> tuple[tuple[int, ...], ...]:
-    """Every operator on its own."""
+    """Return every operator on its own."""
     return tuple((place,) for place in range(len(workload.operators)))
 
 
-def _sums_between(first: Operator, second: Operator, layout: Layout) -> bool:
-    """Whether shards sum activations between the two, forward or backward."""
-    return layout.shards > 1 and bool(first.forward_reduce_bytes or second.backward_reduce_bytes)
+def _sums_between(first: Operator, second: Operator, sharding: Sharding) -> bool:
+    """Return whether shards sum activations between the two, forward or backward."""
+    return sharding.shards > 1 and bool(first.forward_reduce_bytes or second.backward_reduce_bytes)

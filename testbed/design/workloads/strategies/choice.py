@@ -22,12 +22,15 @@ FORMS = {
 
 
 def is_named(text: str) -> bool:
-    """Whether it is one of these names, rather than a file."""
+    """Return whether it is one of these names, rather than a file."""
     return text.partition(":")[0] in FORMS
 
 
 def strategy_by_name(text: str, workload: Workload, cluster: Cluster) -> Strategy:
-    """The strategy of that name for a workload. Raises `StrategyError` that shows the form, or says what cannot be."""
+    """Return the strategy of that name for a workload.
+
+    Raises `StrategyError` that shows the form, or says what cannot be.
+    """
     name, *words = text.split(":")
     numbers = [int(word) for word in words if word.isascii() and word.isdecimal()]
     match name, numbers:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from testbed.design.workloads.model import Workload
-from testbed.design.workloads.sharding.sharding import Strategy, data_layout
+from testbed.design.workloads.sharding.sharding import Strategy, data_sharding
 from testbed.design.workloads.strategies.strategies import check_copies
 from testbed.errors import StrategyError
 
 
 def pipeline_parallel(workload: Workload, nodes: int, stages: int, microbatches: int) -> Strategy:
-    """Operators in order cut into stages of nearly equal work, each copied to every `stages`-th server.
+    """Return operators in order cut into stages of nearly equal work, each copied to every `stages`-th server.
 
     Stage s runs on {s, s + stages, ...}: its gradients are summed along a stride, and the next stage is the next
     server. The largest stage is as small as can be. Raises `StrategyError` for stages that do not divide the servers
@@ -28,16 +28,16 @@ def pipeline_parallel(workload: Workload, nodes: int, stages: int, microbatches:
         )
     work = [operator.forward_flops + operator.backward_flops for operator in workload.operators]
     ends = _even_cuts(work, stages)
-    layouts = [
-        data_layout(range(stage, nodes, stages))
+    shardings = [
+        data_sharding(range(stage, nodes, stages))
         for stage in range(stages)
         for _ in range(ends[stage], ends[stage + 1])
     ]
-    return Strategy(tuple(layouts), microbatches)
+    return Strategy(tuple(shardings), microbatches)
 
 
 def _even_cuts(weights: Sequence[float], pieces: int) -> list[int]:
-    """Where pieces of a sequence begin and end, none empty, so that the heaviest weighs least.
+    """Return where pieces of a sequence begin and end, none empty, so that the heaviest weighs least.
 
     >>> _even_cuts([1, 1, 1, 3, 1, 1], 3)
     [0, 3, 4, 6]

@@ -1,4 +1,4 @@
-"""Strategies: the usual ones to begin with, which layouts an operator may take, and whether a strategy fits."""
+"""Strategies: the usual ones to begin with, which shardings an operator may take, and whether a strategy fits."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 from testbed.design.workloads.model import SIDES, Operator, Workload
 from testbed.design.workloads.roofline import Cluster, memory_use
 from testbed.design.workloads.sharding.sharding import (
-    Layout,
+    Sharding,
     Strategy,
-    data_layout,
-    place_layout,
-    spaced_layout,
+    data_sharding,
+    place_sharding,
+    spaced_sharding,
 )
 from testbed.errors import StrategyError
 
 
 def data_parallel(workload: Workload, nodes: int) -> Strategy:
-    """Every operator whole on every server. Raises `StrategyError` naming an operator that cannot be."""
+    """Return every operator whole on every server. Raises `StrategyError` naming an operator that cannot be."""
     check_copies(workload)
     check_nodes(workload, nodes)
-    return Strategy((data_layout(range(nodes)),) * len(workload.operators))
+    return Strategy((data_sharding(range(nodes)),) * len(workload.operators))
 
 
 def check_copies(workload: Workload) -> None:
@@ -43,24 +43,24 @@ def check_nodes(workload: Workload, nodes: int) -> None:
 
 
 def default_strategy(workload: Workload, nodes: int) -> Strategy:
-    """Every operator as is usual for it, the first of its ways.
+    """Return every operator as is usual for it, the first of its ways.
 
     Copies go to all servers; tables are placed, the largest first, where least is; what is cut is cut over all
     servers, or as many of them as it allows. Raises `StrategyError` without servers.
     """
     check_nodes(workload, nodes)
     load = np.zeros(nodes)
-    layouts: dict[int, Layout] = {}
+    shardings: dict[int, Sharding] = {}
     by_size = sorted(enumerate(workload.operators), key=lambda item: (-item[1].parameter_bytes, item[0]))
     for place, operator in by_size:
-        layouts[place] = _usual_layout(operator, nodes, int(load.argmin()))
-        if layouts[place].way == "place":
-            load[list(layouts[place].servers)] += operator.parameter_bytes + operator.state_bytes
-    return Strategy(tuple(layouts[place] for place in range(len(workload.operators))))
+        shardings[place] = _default_sharding(operator, nodes, int(load.argmin()))
+        if shardings[place].way == "place":
+            load[list(shardings[place].servers)] += operator.parameter_bytes + operator.state_bytes
+    return Strategy(tuple(shardings[place] for place in range(len(workload.operators))))
 
 
 def fitting_strategy(workload: Workload, cluster: Cluster) -> Strategy:
-    """`default_strategy` where memory holds it; else everything that can be is cut over as few servers as suffice.
+    """Return `default_strategy` where memory holds it; else what can be is cut over as few servers as suffice.
 
     What serves with both sides gets `disaggregated_strategy` where that fits. When nothing fits it is the default all
     the same, about which `roofline.check_memory` then says what is too large.
@@ -75,7 +75,7 @@ def fitting_strategy(workload: Workload, cluster: Cluster) -> Strategy:
 def disaggregated_strategy(
     workload: Workload, cluster: Cluster, prefill_nodes: int | None = None
 ) -> Strategy:
-    """Prompts are read by the first `prefill_nodes` servers, half of them by default, answers written by the others.
+    """Let the first `prefill_nodes` servers, half by default, read prompts, and the others write answers.
 
     Each side is spread over its servers as `fitting_strategy` spreads what has no sides; between them pass keys and
     values. Raises `StrategyError` for a workload without both sides, and for a side without servers.
@@ -89,20 +89,20 @@ def disaggregated_strategy(
         raise StrategyError(
             f"{workload.name}: {count} of {cluster.nodes} servers read prompts: each side needs at least 1"
         )
-    layouts: dict[int, Layout] = {}
+    shardings: dict[int, Sharding] = {}
     for side, servers in zip(SIDES, (range(count), range(count, cluster.nodes)), strict=True):
         places = [place for place, operator in enumerate(workload.operators) if operator.side == side]
         part = replace(workload, operators=tuple(workload.operators[place] for place in places), edges=())
         spread = _fitting_together(part, replace(cluster, nodes=len(servers)))
-        layouts |= {
-            place: _moved(layout, servers) for place, layout in zip(places, spread.layouts, strict=True)
+        shardings |= {
+            place: _moved(sharding, servers) for place, sharding in zip(places, spread.shardings, strict=True)
         }
-    return Strategy(tuple(layouts[place] for place in range(len(workload.operators))))
+    return Strategy(tuple(shardings[place] for place in range(len(workload.operators))))
 
 
-def _moved(layout: Layout, servers: range) -> Layout:
-    """The same grid on other servers: these instead of 0, 1, 2 ..."""
-    return Layout(layout.way, tuple(tuple(servers[server] for server in row) for row in layout.grid))
+def _moved(sharding: Sharding, servers: range) -> Sharding:
+    """Return the same grid on other servers: these instead of 0, 1, 2 ..."""
+    return Sharding(sharding.way, tuple(tuple(servers[server] for server in row) for row in sharding.grid))
 
 
 def _fits(workload: Workload, strategy: Strategy, cluster: Cluster) -> bool:
@@ -117,93 +117,93 @@ def _fitting_together(workload: Workload, cluster: Cluster) -> Strategy:
 
 
 def _cut(workload: Workload, usual: Strategy, nodes: int, shards: int) -> Strategy:
-    """Copies become groups of so many shards, what is cut already stays as it is.
+    """Return copies become groups of so many shards, what is cut already stays as it is.
 
     What can only be placed is spread when all servers are one group.
     """
 
-    def layout(operator: Operator, was: Layout) -> Layout:
+    def sharding(operator: Operator, was: Sharding) -> Sharding:
         ways = [way for way in ("tensor", "expert") if way in operator.ways]
         if was.way == "data" and ways:
-            return spaced_layout(ways[0], nodes, _most_shards(operator, shards))
+            return spaced_sharding(ways[0], nodes, _most_shards(operator, shards))
         spread = was.way in ("data", "place") and "place" in operator.ways and shards == nodes
-        return place_layout(range(nodes)) if spread else was
+        return place_sharding(range(nodes)) if spread else was
 
-    pairs = zip(workload.operators, usual.layouts, strict=True)
-    return Strategy(tuple(layout(operator, was) for operator, was in pairs), usual.microbatches)
+    pairs = zip(workload.operators, usual.shardings, strict=True)
+    return Strategy(tuple(sharding(operator, was) for operator, was in pairs), usual.microbatches)
 
 
-def _usual_layout(operator: Operator, nodes: int, emptiest: int) -> Layout:
+def _default_sharding(operator: Operator, nodes: int, emptiest: int) -> Sharding:
     way = operator.ways[0]
     if way == "place":
-        return place_layout((emptiest,))
+        return place_sharding((emptiest,))
     if way == "data":
-        return data_layout(range(nodes))
-    return spaced_layout(way, nodes, _most_shards(operator, nodes))
+        return data_sharding(range(nodes))
+    return spaced_sharding(way, nodes, _most_shards(operator, nodes))
 
 
 def _most_shards(operator: Operator, wanted: int) -> int:
-    """The largest divisor of the wanted shards that the operator allows."""
+    """Return the largest divisor of the wanted shards that the operator allows."""
     return max(size for size in range(1, wanted + 1) if wanted % size == 0 and size <= operator.shard_limit)
 
 
 @lru_cache(maxsize=1024)
-def legal_layouts(operator: Operator, nodes: int) -> tuple[Layout, ...]:
-    """All layouts a search may try.
+def legal_shardings(operator: Operator, nodes: int) -> tuple[Sharding, ...]:
+    """Return all shardings a search may try.
 
     Copies on all servers; tensor and expert parallel in evenly spaced groups of every size that divides the
     servers and is at most what the operator allows; placed on any one server, or cut over all.
     """
-    layouts: list[Layout] = []
+    shardings: list[Sharding] = []
     sizes = [size for size in range(min(2, nodes), nodes + 1) if nodes % size == 0]
     for way in operator.ways:
         if way == "data":
-            layouts.append(data_layout(range(nodes)))
+            shardings.append(data_sharding(range(nodes)))
         elif way == "place":
-            layouts.extend(place_layout((server,)) for server in range(nodes))
-            layouts.append(place_layout(range(nodes)))
+            shardings.extend(place_sharding((server,)) for server in range(nodes))
+            shardings.append(place_sharding(range(nodes)))
         else:
             allowed = [size for size in sizes if size <= operator.shard_limit]
-            layouts.extend(spaced_layout(way, nodes, size) for size in allowed or [1])
-    return tuple(dict.fromkeys(layouts))
+            shardings.extend(spaced_sharding(way, nodes, size) for size in allowed or [1])
+    return tuple(dict.fromkeys(shardings))
 
 
 def check_strategy(workload: Workload, strategy: Strategy, nodes: int) -> None:
-    """Raise `StrategyError` unless each operator has a layout that it and the servers allow."""
-    if len(strategy.layouts) != len(workload.operators):
+    """Raise `StrategyError` unless each operator has a sharding that it and the servers allow."""
+    if len(strategy.shardings) != len(workload.operators):
         raise StrategyError(
-            f"{workload.name} has {len(workload.operators)} operators, the strategy {len(strategy.layouts)} layouts: "
-            f"give one each"
+            f"{workload.name} has {len(workload.operators)} operators, the strategy {len(strategy.shardings)} "
+            f"shardings: give one each"
         )
     if not 1 <= strategy.microbatches <= workload.batch:
         raise StrategyError(
             f"{workload.name}: {strategy.microbatches} microbatches of {workload.batch} samples: "
             f"each takes at least one sample"
         )
-    for operator, layout in zip(workload.operators, strategy.layouts, strict=True):
-        fault = layout_fault(layout, nodes)
-        if layout.way not in operator.ways:
-            fault = f"laid out as {layout.way}, it can be {_listed(operator)}"
-        elif layout.way in ("tensor", "expert") and not fault and layout.shards > operator.shard_limit:
-            fault = f"cut into {layout.shards} shards, it can be into {operator.most_shards} at most"
+    for operator, sharding in zip(workload.operators, strategy.shardings, strict=True):
+        fault = sharding_fault(sharding, nodes)
+        if sharding.way not in operator.ways:
+            fault = f"laid out as {sharding.way}, it can be {_listed(operator)}"
+        elif sharding.way in ("tensor", "expert") and not fault and sharding.shards > operator.shard_limit:
+            fault = f"cut into {sharding.shards} shards, it can be into {operator.most_shards} at most"
         if fault:
             raise StrategyError(f"{workload.name}: {operator.name}: {fault}")
 
 
 @lru_cache(maxsize=1 << 14)
-def layout_fault(layout: Layout, nodes: int) -> str:
-    """What is wrong with a grid, or nothing."""
-    if not layout.grid or not layout.grid[0] or len({len(row) for row in layout.grid}) > 1:
+def sharding_fault(sharding: Sharding, nodes: int) -> str:
+    """Return what is wrong with a grid, or nothing."""
+    if not sharding.grid or not sharding.grid[0] or len({len(row) for row in sharding.grid}) > 1:
         return "its grid must have at least one replica, and all replicas equally many shards"
-    servers = layout.servers
+    servers = sharding.servers
     if len(set(servers)) != len(servers):
         return "its grid names a server twice: a server holds one shard of one replica"
     if min(servers) < 0 or max(servers) >= nodes:
         return f"its grid names servers {min(servers)} to {max(servers)}: there are 0 to {nodes - 1}"
-    if layout.way == "data" and layout.shards > 1:
-        return f"data parallel with {layout.shards} shards: each replica is whole, use tensor or expert"
-    if layout.way == "place" and layout.replicas > 1:
-        return f"placed {layout.replicas} times: there is one copy, use data or tensor"
+    if sharding.way == "data" and sharding.shards > 1:
+        return f"data parallel with {sharding.shards} shards: each replica is whole, use tensor or expert"
+    if sharding.way == "place" and sharding.replicas > 1:
+        return f"placed {sharding.replicas} times: there is one copy, use data or tensor"
     return ""
 
 

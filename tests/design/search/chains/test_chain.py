@@ -73,7 +73,7 @@ def test_alpha_per_thousandth_makes_chains_alike_however_long_an_iteration_takes
     walks = {}
     for per in ("ms", "permille"):
         rules = Rules(steps=300, per=per)
-        chains = [advance(problem, rules, begin(problem, 0, 0), 300) for problem in (valley, Slower())]
+        chains = [advance(objective, rules, begin(objective, 0, 0), 300) for objective in (valley, Slower())]
         walks[per] = [(chain.accepted, chain.at.point, chain.best[0].point) for chain in chains]
     assert walks["permille"][0] == walks["permille"][1]
     assert walks["ms"][0] != walks["ms"][1]
@@ -95,13 +95,13 @@ def test_the_topology_follows_an_accepted_strategy_and_after_patience_without_an
             self.asked += point == origin == (0,)
             return 1.0 if point == (0,) else math.inf
 
-    problem = Stubborn()
-    state = begin(problem, 0, 0)
-    assert problem.asked == 1
-    state = advance(problem, Rules(steps=1000, patience=50), state, 49)
-    assert (problem.asked, state.unchanged, state.accepted) == (1, 49, 0)
-    state = advance(problem, Rules(steps=1000, patience=50), state, 1)
-    assert (problem.asked, state.unchanged) == (2, 0)
+    objective = Stubborn()
+    state = begin(objective, 0, 0)
+    assert objective.asked == 1
+    state = advance(objective, Rules(steps=1000, patience=50), state, 49)
+    assert (objective.asked, state.unchanged, state.accepted) == (1, 49, 0)
+    state = advance(objective, Rules(steps=1000, patience=50), state, 1)
+    assert (objective.asked, state.unchanged) == (2, 0)
 
 
 def test_a_chain_returns_to_its_best_every_hundredth_of_its_steps(valley):

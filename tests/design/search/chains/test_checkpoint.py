@@ -33,7 +33,7 @@ def test_an_older_file_stays_when_the_new_one_cannot_be_written(tmp_path, states
 
 
 def test_an_older_file_is_whole_until_the_new_one_has_its_place(tmp_path, states):
-    """Who has the old one open reads it to its end: it was not written over."""
+    """A reader that has the old one open reads it to its end: it was not written over."""
     path = tmp_path / "c.json"
     write(path, "here", states)
     before = path.read_text()
@@ -85,9 +85,9 @@ def test_a_damaged_file_is_named(tmp_path, states, how):
 
 
 UNTRUE = {
-    "a layout that is not there": lambda state: _at(state, point=(0, 0, 99)),
+    "a sharding that is not there": lambda state: _at(state, point=(0, 0, 99)),
     "a topology of no strategy": lambda state: _at(state, origin=(0, 99, 0)),
-    "too few layouts": lambda state: _at(state, point=(0,), origin=(0,)),
+    "too few shardings": lambda state: _at(state, point=(0,), origin=(0,)),
     "hardly any cost": lambda state: _with_cost(state, 1e-9),
     "a cost below zero": lambda state: _with_cost(state, -1.0),
     "a best that costs something else": lambda state: replace(

@@ -11,7 +11,7 @@ import pytest
 from needs import needs
 
 from testbed.design.search import optimise
-from testbed.design.search.chains.worker_pool import LEG, Here, crew
+from testbed.design.search.chains.worker_pool import CHUNK, Here, worker_pool
 from testbed.errors import SearchError
 
 SEARCH = {"steps": 250, "chains": 2, "seed": 5, "finalists": 3}
@@ -19,7 +19,7 @@ SEARCH = {"steps": 250, "chains": 2, "seed": 5, "finalists": 3}
 
 @pytest.fixture(scope="module")
 def here(little, four):
-    """What one process finds."""
+    """Return what one process finds."""
     return optimise(little, four, 2, 25, **SEARCH)
 
 
@@ -31,7 +31,7 @@ def test_two_processes_find_what_one_finds(little, four, here):
 @pytest.fixture
 @needs("process")
 def scheduler():
-    """A Dask scheduler and a worker, each a process of its own."""
+    """Provide a Dask scheduler and a worker, each a process of its own."""
     environment = os.environ | {"DASK_DISTRIBUTED__DASHBOARD__ENABLED": "false"}
     command = [sys.executable, "-m", "dask"]
     quiet = ["--no-dashboard"]
@@ -71,7 +71,7 @@ def test_a_scheduler_that_does_not_answer_is_named(little, four, monkeypatch):
         optimise(little, four, 2, 25, scheduler="tcp://127.0.0.1:9", **SEARCH)
 
 
-def test_without_dask_the_cure_is_told(little, four, monkeypatch):
+def test_without_dask_the_hint_is_reported(little, four, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(SearchError, match=r"pip install 'lightbed\[cluster\]'"):
         optimise(little, four, 2, 25, scheduler="tcp://127.0.0.1:9", **SEARCH)
@@ -85,13 +85,16 @@ def test_what_is_no_address_is_refused_before_anybody_is_asked(little, four, mon
         pytest.fail("asked")
 
     monkeypatch.setattr("distributed.Client", nobody)
-    with pytest.raises(SearchError, match=r"is no address: give one as tcp://"):
+    with pytest.raises(SearchError, match=r"is not a valid address: give one as tcp://"):
         optimise(little, four, 2, 25, scheduler=address, **SEARCH)
 
 
 @pytest.mark.process
 def test_a_lost_process_is_told():
-    with pytest.raises(SearchError, match=r"workers of the search were lost.*resume"), crew(2) as executor:
+    with (
+        pytest.raises(SearchError, match=r"workers of the search were lost.*resume"),
+        worker_pool(2) as executor,
+    ):
         executor.submit(os._exit, 1).result()
 
 
@@ -112,7 +115,7 @@ class Failing(Here):
 def test_what_was_searched_until_workers_were_lost_counts(little, four, monkeypatch):
     monkeypatch.setattr("testbed.design.search.chains.worker_pool.Here", Failing)
     found = optimise(little, four, 2, 25, **SEARCH)
-    assert (found.stopped, found.steps) == (True, 3 * LEG)
+    assert (found.stopped, found.steps) == (True, 3 * CHUNK)
     assert len(found.ranking) > 1
     assert found.why[-1].startswith(
         "The search was cut short by a loss of workers (BrokenProcessPool) after 300"
@@ -143,11 +146,11 @@ def test_ctrl_c_keeps_the_best_so_far_and_the_rest_can_be_done_later(little, fou
 
     def press(progress):
         seen.append(progress)
-        if progress.steps == 3 * LEG:
+        if progress.steps == 3 * CHUNK:
             raise KeyboardInterrupt
 
     stopped = optimise(little, four, 2, 25, checkpoint=file, progress=press, **SEARCH)
-    assert (stopped.stopped, stopped.steps) == (True, 3 * LEG)
+    assert (stopped.stopped, stopped.steps) == (True, 3 * CHUNK)
     assert stopped.predicted.closed_form_s <= seen[0].best_s
     assert optimise(little, four, 2, 25, checkpoint=file, resume=True, **SEARCH) == here
 

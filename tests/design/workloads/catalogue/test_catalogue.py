@@ -6,11 +6,11 @@ import pytest
 
 from testbed.design.workloads.catalogue import names, parameters_of, presets, settings_of, workload
 from testbed.design.workloads.iteration.task_graph import iteration
-from testbed.design.workloads.iteration.totals import Tally
+from testbed.design.workloads.iteration.totals import TrafficTotals
 from testbed.design.workloads.iteration.traffic_model import traffic_of
 from testbed.design.workloads.roofline import A100_80GB_BF16, Cluster, operator_seconds
-from testbed.design.workloads.sharding.sharding import Layout, Strategy, data_layout
-from testbed.design.workloads.strategies.strategies import default_strategy, legal_layouts
+from testbed.design.workloads.sharding.sharding import Sharding, Strategy, data_sharding
+from testbed.design.workloads.strategies.strategies import default_strategy, legal_shardings
 from testbed.errors import WorkloadError
 
 SETTINGS = [(name, preset) for name in names() for preset in (None, *presets(name))]
@@ -25,7 +25,7 @@ def forward_flops(job):
 
 
 def summed_bytes(job):
-    """What pure data parallelism sums, tables aside."""
+    """Return what pure data parallelism sums, tables aside."""
     return sum(operator.gradient_bytes for operator in job.operators if operator.kind != "embedding")
 
 
@@ -277,7 +277,7 @@ def test_caches_pass_between_shards_by_heads():
     job = workload(
         "serve", 4, layers=2, hidden=64, heads=4, kv_heads=2, inner=128, vocabulary=100, prompt=10, batch=6
     )
-    sides = {"prefill": Layout("tensor", ((0, 1),)), "decode": Layout("tensor", ((2, 3),))}
+    sides = {"prefill": Sharding("tensor", ((0, 1),)), "decode": Sharding("tensor", ((2, 3),))}
     strategy = Strategy(tuple(sides[operator.name.partition(".")[0]] for operator in job.operators))
     traffic = sent(job, strategy, 4)
     cached = 6 * 10 * 2 * 32 * 2 * 2  # requests, tokens, keys and values of 32 numbers, bytes, layers
@@ -301,23 +301,23 @@ def test_a_cache_elsewhere_gets_keys_and_values_not_outputs():
         prompt=10,
         batch=6,
     )
-    layouts = {True: data_layout([1]), False: data_layout([0])}
-    strategy = Strategy(tuple(layouts[operator.kind == "cache"] for operator in job.operators))
+    shardings = {True: data_sharding([1]), False: data_sharding([0])}
+    strategy = Strategy(tuple(shardings[operator.kind == "cache"] for operator in job.operators))
     assert sent(job, strategy, 2).pairs.tolist() == [[0, 6 * 10 * 2 * 16 * 2], [0, 0]]
-    tallied = Tally.of(job, strategy, Cluster(2)).traffic
+    tallied = TrafficTotals.of(job, strategy, Cluster(2)).traffic
     assert tallied.pairs.tolist() == sent(job, strategy, 2).pairs.tolist()
 
 
 def test_shards_have_whole_heads_and_whole_experts():
     served = workload("serve", 128, preset="mixtral-8x7b", layers=1)
     most = {
-        operator.kind: max(layout.shards for layout in legal_layouts(operator, 128))
+        operator.kind: max(sharding.shards for sharding in legal_shardings(operator, 128))
         for operator in served.operators
     }
     assert most["attention"] == most["cache"] == most["experts"] == 8
     assert most["router"] == 1
     gpt = workload("gpt", 128, preset="125m")
-    assert max(layout.shards for layout in legal_layouts(gpt.operators[1], 128)) == 8  # of 12 heads
+    assert max(sharding.shards for sharding in legal_shardings(gpt.operators[1], 128)) == 8  # of 12 heads
 
 
 def test_a_tied_head_reads_its_words_once_a_pass():

@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "reference" / "models.md"
 
 
 def row(name, preset):
-    """Size of a model as a row of the page's table."""
+    """Return size of a model as a row of the page's table."""
     job, given = workload(name, 1, preset=preset), parameters_of(name, preset)
     samples = (
         f"{given.batch}"
@@ -40,7 +40,7 @@ def row(name, preset):
 
 
 def size(number):
-    """Four digits and a letter: 5.120 G."""
+    """Return four digits and a letter: 5.120 G."""
     for letter, unit in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6)):
         if number >= unit:
             return f"{number / unit:.4g} {letter}"

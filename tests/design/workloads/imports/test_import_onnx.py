@@ -28,7 +28,7 @@ def value(name, *dims, kind=FLOAT):
 
 @pytest.fixture
 def save(tmp_path):
-    """Nodes, inputs, outputs and weights as a file."""
+    """Return nodes, inputs, outputs and weights as a file."""
 
     def write(nodes, inputs, outputs, initializers=(), functions=(), domains=()):
         graph = helper.make_graph(nodes, "graph", inputs, outputs, list(initializers))
@@ -47,7 +47,7 @@ def node(kind, inputs, outputs, name="", **attributes):
 
 @pytest.fixture
 def mlp(save):
-    """Two dense layers: 6 to 10, 10 to 3; the number of samples is open."""
+    """Return two dense layers: 6 to 10, 10 to 3; the number of samples is open."""
     return save(
         [
             node("Gemm", "x w1 b1", "h", "first", transB=1),

@@ -1,4 +1,4 @@
-"""What passes between layouts: against sets of (sample, byte) held and wanted, and in closed form."""
+"""Resharding: against sets of (sample, byte) held and wanted, and in closed form."""
 
 from __future__ import annotations
 
@@ -8,33 +8,38 @@ import numpy as np
 import pytest
 
 from testbed.design.workloads.sharding.resharding import (
-    backward_moves,
+    backward_resharding,
     cut,
-    dispatch_moves,
-    forward_moves,
-    reversed_moves,
+    dispatch_resharding,
+    forward_resharding,
+    reversed_resharding,
 )
-from testbed.design.workloads.sharding.sharding import Layout, data_layout, place_layout, spaced_layout
+from testbed.design.workloads.sharding.sharding import (
+    Sharding,
+    data_sharding,
+    place_sharding,
+    spaced_sharding,
+)
 
 
-def held(layout, batch, size, *, sliced):
-    """(sample, byte) of the output that each server has, worked out sample by sample."""
+def held(sharding, batch, size, *, sliced):
+    """Return (sample, byte) of the output that each server has, worked out sample by sample."""
     cells = {}
-    count = len(layout.servers)
-    for place, server in enumerate(layout.servers):
-        row, shard = divmod(place, layout.shards)
-        among = sorted(layout.servers).index(server)
-        parts, part = (count, among) if layout.way == "expert" else (layout.replicas, row)
+    count = len(sharding.servers)
+    for place, server in enumerate(sharding.servers):
+        row, shard = divmod(place, sharding.shards)
+        among = sorted(sharding.servers).index(server)
+        parts, part = (count, among) if sharding.way == "expert" else (sharding.replicas, row)
         samples = [s for s in range(batch) if batch * part // parts <= s < batch * (part + 1) // parts]
-        cuts, this = (layout.shards, shard) if sliced else (1, 0)
+        cuts, this = (sharding.shards, shard) if sliced else (1, 0)
         numbers = [b for b in range(size) if size * this // cuts <= b < size * (this + 1) // cuts]
         cells[server] = {(sample, number) for sample in samples for number in numbers}
     return cells
 
 
-def received(moves):
+def received(resharding):
     total = Counter()
-    for _, target, size in zip(*(column.tolist() for column in moves), strict=True):
+    for _, target, size in zip(*(column.tolist() for column in resharding), strict=True):
         total[target] += size
     return {server: size for server, size in total.items() if size}
 
@@ -43,33 +48,33 @@ def sizes(cells):
     return {server: len(those) for server, those in cells.items() if those}
 
 
-def test_everybody_gets_what_it_wants_once_from_those_who_have_it(any_layout):
+def test_everybody_gets_what_it_wants_once_from_those_who_have_it(any_sharding):
     rng = np.random.default_rng(5)
     seen = Counter()
     for _ in range(300):
         nodes, batch, size = rng.integers(1, 9), int(rng.integers(1, 12)), int(rng.integers(1, 9))
-        producer, consumer = any_layout(rng, nodes), any_layout(rng, nodes)
-        moves = forward_moves(producer, consumer, batch, size)
+        producer, consumer = any_sharding(rng, nodes), any_sharding(rng, nodes)
+        resharding = forward_resharding(producer, consumer, batch, size)
         outputs = held(producer, batch, size, sliced=producer.way == "place")
         wanted = held(consumer, batch, size, sliced=False)
-        assert received(moves) == sizes(wanted)
-        for source, target, moved in zip(*(column.tolist() for column in moves), strict=True):
+        assert received(resharding) == sizes(wanted)
+        for source, target, moved in zip(*(column.tolist() for column in resharding), strict=True):
             assert moved <= len(outputs[source] & wanted[target])
         seen[producer.way, consumer.way] += 1
     assert len(seen) == 16
     assert min(seen.values()) >= 5
 
 
-def test_gradients_come_back_once_but_for_the_parts_of_a_sum(any_layout):
+def test_gradients_come_back_once_but_for_the_parts_of_a_sum(any_sharding):
     rng = np.random.default_rng(6)
     sums = 0
     for _ in range(300):
         nodes, batch, size = rng.integers(1, 9), int(rng.integers(1, 12)), int(rng.integers(1, 9))
-        producer, consumer = any_layout(rng, nodes), any_layout(rng, nodes)
-        moves = backward_moves(producer, consumer, batch, size)
+        producer, consumer = any_sharding(rng, nodes), any_sharding(rng, nodes)
+        resharding = backward_resharding(producer, consumer, batch, size)
         parts = consumer.shards if consumer.way == "place" else 1
         wanted = sizes(held(producer, batch, size, sliced=producer.way == "place"))
-        assert received(moves) == {server: parts * count for server, count in wanted.items()}
+        assert received(resharding) == {server: parts * count for server, count in wanted.items()}
         sums += parts > 1
     assert sums >= 30
 
@@ -77,39 +82,41 @@ def test_gradients_come_back_once_but_for_the_parts_of_a_sum(any_layout):
 @pytest.mark.parametrize(("nodes", "batch"), [(1, 7), (4, 64), (12, 100), (128, 16384)])
 def test_a_placed_table_sends_all_but_its_own_samples(nodes, batch):
     for server in {0, nodes // 2, nodes - 1}:
-        moves = forward_moves(place_layout([server]), data_layout(range(nodes)), batch, 512)
-        away = moves.size_bytes[moves.source != moves.target].sum()
+        resharding = forward_resharding(place_sharding([server]), data_sharding(range(nodes)), batch, 512)
+        away = resharding.size_bytes[resharding.source != resharding.target].sum()
         own = np.diff(cut(batch, nodes))[server]
         assert away == (batch - own) * 512
         if batch % nodes == 0:
             assert away == batch * (1 - 1 / nodes) * 512
-        back = backward_moves(place_layout([server]), data_layout(range(nodes)), batch, 512)
-        assert sorted(zip(*reversed_moves(back), strict=True)) == sorted(zip(*moves, strict=True))
+        back = backward_resharding(place_sharding([server]), data_sharding(range(nodes)), batch, 512)
+        assert sorted(zip(*reversed_resharding(back), strict=True)) == sorted(zip(*resharding, strict=True))
 
 
 @pytest.mark.parametrize("way", ["data", "tensor", "expert"])
-def test_nothing_leaves_a_server_between_equal_layouts(way):
-    layout = data_layout(range(12)) if way == "data" else spaced_layout(way, 12, 4)
-    moves = forward_moves(layout, layout, 100, 64)
-    assert (moves.source == moves.target).all()
+def test_nothing_leaves_a_server_between_equal_shardings(way):
+    sharding = data_sharding(range(12)) if way == "data" else spaced_sharding(way, 12, 4)
+    resharding = forward_resharding(sharding, sharding, 100, 64)
+    assert (resharding.source == resharding.target).all()
 
 
 @pytest.mark.parametrize("shards", [2, 3, 4, 6])
 def test_groups_of_experts_keep_the_samples_of_their_servers(shards):
-    moves = forward_moves(data_layout(range(12)), spaced_layout("expert", 12, shards), 100, 64)
-    assert (moves.source == moves.target).all()
+    resharding = forward_resharding(data_sharding(range(12)), spaced_sharding("expert", 12, shards), 100, 64)
+    assert (resharding.source == resharding.target).all()
 
 
 def test_copies_of_a_tensor_parallel_output_take_turns():
-    copies = Layout("tensor", ((0, 1, 2, 3),))
-    moves = forward_moves(copies, Layout("tensor", ((4, 5, 6, 7),)), 8, 10)
-    assert Counter(moves.source.tolist()) == Counter([0, 1, 2, 3])
-    assert moves.size_bytes.tolist() == [80] * 4
+    copies = Sharding("tensor", ((0, 1, 2, 3),))
+    resharding = forward_resharding(copies, Sharding("tensor", ((4, 5, 6, 7),)), 8, 10)
+    assert Counter(resharding.source.tolist()) == Counter([0, 1, 2, 3])
+    assert resharding.size_bytes.tolist() == [80] * 4
 
 
 def test_a_server_takes_its_own_copy_first():
-    moves = forward_moves(Layout("tensor", ((0, 1, 2, 3),)), Layout("tensor", ((3, 2, 1, 0, 4),)), 8, 10)
-    assert dict(zip(moves.target.tolist(), moves.source.tolist(), strict=True)) == {
+    resharding = forward_resharding(
+        Sharding("tensor", ((0, 1, 2, 3),)), Sharding("tensor", ((3, 2, 1, 0, 4),)), 8, 10
+    )
+    assert dict(zip(resharding.target.tolist(), resharding.source.tolist(), strict=True)) == {
         0: 0,
         1: 1,
         2: 2,
@@ -119,32 +126,32 @@ def test_a_server_takes_its_own_copy_first():
 
 
 def test_gathering_costs_each_shard_what_it_lacks():
-    split, whole = data_layout(range(8)), Layout("tensor", ((0, 1, 2, 3), (4, 5, 6, 7)))
-    moves = forward_moves(split, whole, 64, 10)
-    away = moves.size_bytes[moves.source != moves.target]
+    split, whole = data_sharding(range(8)), Sharding("tensor", ((0, 1, 2, 3), (4, 5, 6, 7)))
+    resharding = forward_resharding(split, whole, 64, 10)
+    away = resharding.size_bytes[resharding.source != resharding.target]
     assert away.sum() == 8 * (32 - 8) * 10  # a replica has 32 samples, of which each shard computed 8
 
 
 def test_outputs_without_bytes_are_still_waited_for():
-    moves = forward_moves(data_layout([0, 1]), data_layout([2, 3]), 4, 0)
-    assert list(zip(*(column.tolist() for column in moves), strict=True)) == [(0, 2, 0), (1, 3, 0)]
+    resharding = forward_resharding(data_sharding([0, 1]), data_sharding([2, 3]), 4, 0)
+    assert list(zip(*(column.tolist() for column in resharding), strict=True)) == [(0, 2, 0), (1, 3, 0)]
 
 
 @pytest.mark.parametrize(("shards", "other"), [(4, 4), (4, 2), (2, 4), (3, 4)])
 def test_caches_pass_on_each_head_once(shards, other):
-    prefill = Layout("tensor", (tuple(range(shards)),))
-    decode = Layout("tensor", (tuple(range(10, 10 + other)),))
-    moves = forward_moves(prefill, decode, 6, 120, True)
-    assert moves.size_bytes.sum() == 6 * 120
-    assert (moves.size_bytes > 0).all()
+    prefill = Sharding("tensor", (tuple(range(shards)),))
+    decode = Sharding("tensor", (tuple(range(10, 10 + other)),))
+    resharding = forward_resharding(prefill, decode, 6, 120, True)
+    assert resharding.size_bytes.sum() == 6 * 120
+    assert (resharding.size_bytes > 0).all()
 
 
 @pytest.mark.parametrize("shards", [1, 2, 4, 12])
 def test_experts_get_an_equal_share_of_every_servers_samples(shards):
-    layout = spaced_layout("expert", 12, shards)
-    moves = dispatch_moves(layout, 240, 2 * 48)
-    away = moves.size_bytes[moves.source != moves.target].sum()
-    assert moves.size_bytes.sum() == 240 * 2 * 48
+    sharding = spaced_sharding("expert", 12, shards)
+    resharding = dispatch_resharding(sharding, 240, 2 * 48)
+    away = resharding.size_bytes[resharding.source != resharding.target].sum()
+    assert resharding.size_bytes.sum() == 240 * 2 * 48
     assert away == 240 * 2 * 48 * (shards - 1) / shards
 
 
@@ -156,9 +163,9 @@ def test_shares_of_experts_are_whole_and_complete():
         servers = rng.permutation(replicas * shards)
         grid = tuple(tuple(row) for row in servers.reshape(replicas, shards).tolist())
         batch, size = int(rng.integers(1, 50)), int(rng.integers(1, 50))
-        moves = dispatch_moves(Layout("expert", grid), batch, size)
-        assert moves.size_bytes.sum() == batch * size
-        sent = np.bincount(moves.source, weights=moves.size_bytes)
+        resharding = dispatch_resharding(Sharding("expert", grid), batch, size)
+        assert resharding.size_bytes.sum() == batch * size
+        sent = np.bincount(resharding.source, weights=resharding.size_bytes)
         assert sent.tolist() == (np.diff(cut(batch, replicas * shards)) * size).tolist()
-        uneven += len(set(moves.size_bytes.tolist())) > 1
+        uneven += len(set(resharding.size_bytes.tolist())) > 1
     assert uneven >= 50

@@ -11,7 +11,7 @@ from testbed.errors import OutOfMemory
 
 
 @pytest.mark.parametrize("name", ["dlrm", "bert", "vgg16", "gpt"])
-def test_what_fits_is_the_usual_strategy(name):
+def test_what_fits_is_the_default_strategy(name):
     model = workload(name, 12)
 
     assert fitting_strategy(model, Cluster(12)) == default_strategy(model, 12)
@@ -27,7 +27,7 @@ def test_what_no_server_holds_is_cut_over_as_few_as_suffice(preset, nodes, shard
 
     check_memory(model, strategy, cluster)
     check_strategy(model, strategy, nodes)
-    assert {layout.shards for layout in strategy.layouts if layout.way == "tensor"} == {shards}
+    assert {sharding.shards for sharding in strategy.shardings if sharding.way == "tensor"} == {shards}
 
 
 def test_experts_stay_cut_when_everything_else_has_to_be():
@@ -41,13 +41,13 @@ def test_experts_stay_cut_when_everything_else_has_to_be():
     check_memory(model, strategy, cluster)
     check_strategy(model, strategy, 12)
     shards = {
-        operator.kind: layout.shards
-        for operator, layout in zip(model.operators, strategy.layouts, strict=True)
+        operator.kind: sharding.shards
+        for operator, sharding in zip(model.operators, strategy.shardings, strict=True)
     }
     assert shards == {"embedding": 2, "attention": 2, "router": 1, "experts": 6, "head": 2}
 
 
-def test_what_fits_nowhere_is_told_of_the_usual_strategy():
+def test_what_fits_nowhere_is_reported_of_the_default_strategy():
     model, cluster = workload("gpt", 2, preset="175b"), Cluster(2)
 
     assert fitting_strategy(model, cluster) == default_strategy(model, 2)

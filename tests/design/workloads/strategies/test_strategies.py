@@ -12,11 +12,11 @@ from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster, check_memory
 from testbed.design.workloads.sharding.sharding import (
-    Layout,
+    Sharding,
     Strategy,
-    data_layout,
-    place_layout,
-    spaced_layout,
+    data_sharding,
+    place_sharding,
+    spaced_sharding,
 )
 from testbed.design.workloads.strategies.pipeline import pipeline_parallel
 from testbed.design.workloads.strategies.strategies import (
@@ -25,7 +25,7 @@ from testbed.design.workloads.strategies.strategies import (
     default_strategy,
     disaggregated_strategy,
     fitting_strategy,
-    legal_layouts,
+    legal_shardings,
 )
 from testbed.errors import OutOfMemory, StrategyError
 
@@ -40,10 +40,10 @@ def test_tables_go_where_least_is_and_everything_else_everywhere(make_operator):
     experts = make_operator("experts", ways=("expert", "data"))
     workload = Workload("dlrm", (*tables, dense, experts), (), 12)
     strategy = default_strategy(workload, 2)
-    placed = [layout.servers for layout in strategy.layouts[:5]]
+    placed = [sharding.servers for sharding in strategy.shardings[:5]]
     assert placed == [(0,), (1,), (1,), (0,), (0,)]
-    assert strategy.layouts[5] == data_layout(range(2))
-    assert strategy.layouts[6] == Layout("expert", ((0, 1),))
+    assert strategy.shardings[5] == data_sharding(range(2))
+    assert strategy.shardings[6] == Sharding("expert", ((0, 1),))
     check_memory(workload, strategy, Cluster(2))
     with pytest.raises(OutOfMemory):
         check_memory(workload, data_parallel(workload, 2), Cluster(2, devices_per_server=3))
@@ -63,12 +63,12 @@ def test_stages_of_a_pipeline_are_as_even_as_can_be(make_operator):
         stages = int(rng.integers(1, len(work) + 1))
         operators = tuple(make_operator(f"d{i}", forward_flops=flops) for i, flops in enumerate(work))
         strategy = pipeline_parallel(Workload("w", operators, (), 4), 2 * stages, stages, 2)
-        stage_of = [layout.servers[0] for layout in strategy.layouts]
+        stage_of = [sharding.servers[0] for sharding in strategy.shardings]
         assert stage_of == sorted(stage_of)
         assert set(stage_of) == set(range(stages))
         assert all(
-            layout == data_layout([at, at + stages])
-            for at, layout in zip(stage_of, strategy.layouts, strict=True)
+            sharding == data_sharding([at, at + stages])
+            for at, sharding in zip(stage_of, strategy.shardings, strict=True)
         )
         heaviest = max(sum(w for w, at in zip(work, stage_of, strict=True) if at == s) for s in range(stages))
         assert heaviest == least_heaviest(work, stages)
@@ -77,7 +77,7 @@ def test_stages_of_a_pipeline_are_as_even_as_can_be(make_operator):
 
 
 def least_heaviest(work, stages):
-    """By trying all cuts."""
+    """Try all cuts."""
     return min(
         max(sum(work[begin:end]) for begin, end in pairwise((0, *cuts, len(work))))
         for cuts in combinations(range(1, len(work)), stages - 1)
@@ -92,37 +92,37 @@ def test_stages_that_cannot_be_are_named(make_operator, nodes, stages):
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 7, 12])
-def test_all_legal_layouts_are_legal_and_different(make_operator, nodes):
+def test_all_legal_shardings_are_legal_and_different(make_operator, nodes):
     any_way = make_operator("any")
-    layouts = legal_layouts(any_way, nodes)
+    shardings = legal_shardings(any_way, nodes)
     workload = Workload("w", (any_way,), (), 4)
-    for layout in layouts:
-        check_strategy(workload, Strategy((layout,)), nodes)
-    assert len(set(layouts)) == len(layouts)
+    for sharding in shardings:
+        check_strategy(workload, Strategy((sharding,)), nodes)
+    assert len(set(shardings)) == len(shardings)
     sizes = [size for size in range(min(2, nodes), nodes + 1) if nodes % size == 0]
     placed = nodes + 1 if nodes > 1 else 1
-    assert len(layouts) == 1 + placed + 2 * len(sizes)
-    assert legal_layouts(make_operator("data", ways=("data",)), nodes) == (data_layout(range(nodes)),)
+    assert len(shardings) == 1 + placed + 2 * len(sizes)
+    assert legal_shardings(make_operator("data", ways=("data",)), nodes) == (data_sharding(range(nodes)),)
 
 
 @pytest.mark.parametrize(
-    ("layout", "told"),
+    ("sharding", "told"),
     [
-        (Layout("data", ()), "at least one replica"),
-        (Layout("data", ((),)), "at least one replica"),
-        (Layout("tensor", ((0, 1), (2,))), "equally many shards"),
-        (Layout("tensor", ((0, 1), (1, 2))), "names a server twice"),
-        (Layout("data", ((0,), (4,))), "names servers 0 to 4: there are 0 to 3"),
-        (Layout("data", ((-1,),)), "names servers -1 to -1"),
-        (Layout("data", ((0, 1),)), "data parallel with 2 shards"),
-        (Layout("place", ((0,), (1,))), "placed 2 times"),
-        (Layout("expert", ((0, 1),)), "laid out as expert, it can be data or tensor or place"),
+        (Sharding("data", ()), "at least one replica"),
+        (Sharding("data", ((),)), "at least one replica"),
+        (Sharding("tensor", ((0, 1), (2,))), "equally many shards"),
+        (Sharding("tensor", ((0, 1), (1, 2))), "names a server twice"),
+        (Sharding("data", ((0,), (4,))), "names servers 0 to 4: there are 0 to 3"),
+        (Sharding("data", ((-1,),)), "names servers -1 to -1"),
+        (Sharding("data", ((0, 1),)), "data parallel with 2 shards"),
+        (Sharding("place", ((0,), (1,))), "placed 2 times"),
+        (Sharding("expert", ((0, 1),)), "laid out as expert, it can be data or tensor or place"),
     ],
 )
-def test_wrong_grids_are_named(make_operator, layout, told):
+def test_wrong_grids_are_named(make_operator, sharding, told):
     workload = Workload("w", (make_operator("a", ways=("data", "tensor", "place")),), (), 4)
     with pytest.raises(StrategyError, match="w: a: ") as caught:
-        check_strategy(workload, Strategy((layout,)), 4)
+        check_strategy(workload, Strategy((sharding,)), 4)
     assert told in str(caught.value)
 
 
@@ -130,32 +130,32 @@ def test_wrong_grids_are_named(make_operator, layout, told):
 def test_microbatches_have_at_least_a_sample(make_operator, microbatches):
     workload = Workload("w", (make_operator("a"),), (), 4)
     with pytest.raises(StrategyError, match="microbatches of 4 samples"):
-        check_strategy(workload, Strategy((place_layout([0]),), microbatches), 1)
+        check_strategy(workload, Strategy((place_sharding([0]),), microbatches), 1)
 
 
-def test_each_operator_has_a_layout(make_operator):
+def test_each_operator_has_a_sharding(make_operator):
     workload = Workload("w", (make_operator("a"), make_operator("b")), (), 4)
-    with pytest.raises(StrategyError, match="2 operators, the strategy 1 layouts"):
-        check_strategy(workload, Strategy((place_layout([0]),)), 1)
+    with pytest.raises(StrategyError, match="2 operators, the strategy 1 shardings"):
+        check_strategy(workload, Strategy((place_sharding([0]),)), 1)
 
 
 def test_nothing_is_cut_into_more_pieces_than_it_has(make_operator):
     attention = make_operator("attention", ways=("data", "tensor"), most_shards=12)
     experts = make_operator("experts", ways=("expert", "data"), most_shards=6)
-    assert max(layout.shards for layout in legal_layouts(attention, 128)) == 8
+    assert max(sharding.shards for sharding in legal_shardings(attention, 128)) == 8
     workload = Workload("w", (attention, experts), (), 128)
-    assert [layout.shards for layout in default_strategy(workload, 8).layouts] == [1, 4]
-    ten = Strategy((spaced_layout("tensor", 120, 15), data_layout([0])))
+    assert [sharding.shards for sharding in default_strategy(workload, 8).shardings] == [1, 4]
+    ten = Strategy((spaced_sharding("tensor", 120, 15), data_sharding([0])))
     with pytest.raises(StrategyError, match="attention: cut into 15 shards, it can be into 12 at most"):
         check_strategy(workload, ten, 120)
     whole = make_operator("whole", ways=("tensor",), most_shards=1)
-    assert legal_layouts(whole, 4) == (spaced_layout("tensor", 4, 1),)
+    assert legal_shardings(whole, 4) == (spaced_sharding("tensor", 4, 1),)
 
 
 @pytest.mark.parametrize(("nodes", "shards"), [(10, 4), (10, 20), (10, 0), (0, 1), (-4, 2)])
 def test_shards_divide_the_servers(nodes, shards):
     with pytest.raises(StrategyError, match=f"{shards} shards on {nodes} servers"):
-        spaced_layout("tensor", nodes, shards)
+        spaced_sharding("tensor", nodes, shards)
 
 
 @pytest.mark.parametrize("made", [data_parallel, default_strategy])
@@ -166,7 +166,7 @@ def test_a_strategy_needs_a_server(make_operator, made, nodes):
 
 
 def served(make_operator, *, gigabytes=1):
-    """A layer that reads, one that writes, and the cache between them."""
+    """Return a layer that reads, one that writes, and the cache between them."""
     ways, cache = ("data", "tensor"), {"kind": "cache", "output_bytes": 1000}
     operators = (
         make_operator("prefill.layer", ways=ways, parameter_bytes=gigabytes * 10**9, output_bytes=7),
@@ -183,7 +183,7 @@ def test_sides_get_servers_of_their_own_and_send_the_cache_alone(make_operator):
         (fitting_strategy(workload, cluster), 4),
         (disaggregated_strategy(workload, cluster, 3), 3),
     ):
-        sides = [set(layout.servers) for layout in strategy.layouts]
+        sides = [set(sharding.servers) for sharding in strategy.shardings]
         assert sides[:2] == [set(range(first))] * 2
         assert sides[2:] == [set(range(first, 8))] * 2
         sent = traffic(workload, strategy, cluster)
@@ -195,13 +195,13 @@ def test_each_side_is_cut_over_as_few_servers_as_hold_it(make_operator):
     workload, cluster = served(make_operator, gigabytes=200), Cluster(8)  # a server has 160 GB
     strategy = fitting_strategy(workload, cluster)
     check_memory(workload, strategy, cluster)
-    assert strategy.layouts[0].grid == ((0, 2), (1, 3))
-    assert strategy.layouts[3].grid == ((4, 6), (5, 7))
+    assert strategy.shardings[0].grid == ((0, 2), (1, 3))
+    assert strategy.shardings[3].grid == ((4, 6), (5, 7))
 
 
 def test_sides_share_what_is_too_small_for_them_apart(make_operator):
     workload = served(make_operator, gigabytes=70)
-    assert set(fitting_strategy(workload, Cluster(1)).layouts) == {data_layout([0])}
+    assert set(fitting_strategy(workload, Cluster(1)).shardings) == {data_sharding([0])}
     large = served(make_operator, gigabytes=100)
     with pytest.raises(OutOfMemory):
         check_memory(large, fitting_strategy(large, Cluster(1)), Cluster(1))
@@ -218,9 +218,9 @@ def test_what_has_no_sides_is_not_taken_apart(make_operator):
         disaggregated_strategy(Workload("w", (make_operator("a"),), (), 4), Cluster(8))
 
 
-def test_layouts_are_the_same_after_a_journey():
-    layout = Layout("tensor", ((0, 1), (2, 3)))
-    back = pickle.loads(pickle.dumps(layout))
-    assert back == layout
-    assert hash(back) == hash(layout)
-    assert back is not layout
+def test_shardings_are_the_same_after_a_journey():
+    sharding = Sharding("tensor", ((0, 1), (2, 3)))
+    back = pickle.loads(pickle.dumps(sharding))
+    assert back == sharding
+    assert hash(back) == hash(sharding)
+    assert back is not sharding
