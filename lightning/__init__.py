@@ -20,7 +20,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lightbed.lazy import lazy_names
-from lightning import _moved, errors
+from lightbed.moved import keep_importable
+from lightning import errors
+from lightning._moved import MOVED
 from lightning.errors import (
     DeviceGone,
     DeviceStuck,
@@ -76,4 +78,4 @@ if not TYPE_CHECKING:
         },
     )
 
-_moved.keep_importable()
+keep_importable(__name__, MOVED)

@@ -1,13 +1,4 @@
-"""Paths that modules had in the release before: importable for one release, with a warning."""
-
-from __future__ import annotations
-
-import sys
-from collections.abc import Sequence
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-
-from lightbed.moved import MovedModules
+"""Paths that modules of this package had in the release before."""
 
 MOVED = {
     "calibration": "kit.calibration",
@@ -48,25 +39,3 @@ MOVED = {
     "waveform": "kit.waveform",
 }
 """Modules, and rooms with all that is in them."""
-
-
-class MovedRooms(MovedModules):
-    """Imports the modules of a room that moved from there, too."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return a spec for a module that has moved, None for all others."""
-        package, _, name = fullname.partition(".")
-        if package == "lightning" and name not in MOVED:
-            room, _, module = name.rpartition(".")
-            if room in MOVED:
-                self._moved[fullname] = f"lightning.{MOVED[room]}.{module}"
-        return super().find_spec(fullname, path, target)
-
-
-def keep_importable() -> None:
-    """Let all modules of `MOVED` be imported as before: first of all finders, lest a module be imported twice."""
-    sys.meta_path.insert(
-        0, MovedRooms({f"lightning.{old}": f"lightning.{new}" for old, new in MOVED.items()})
-    )

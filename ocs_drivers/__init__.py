@@ -66,6 +66,4 @@ _ROOMS = {
     "transports": "lines recording serial_port ssh ssh_host_keys telnet tls transport visa wire",
     "vendors": "calient dicon glimmerglass manual mosw polatis rome scpi_1xn sonic telescent",
 }
-keep_importable(
-    {f"ocs_drivers.{name}": f"ocs_drivers.{room}.{name}" for room in _ROOMS for name in _ROOMS[room].split()}
-)
+keep_importable(__name__, {name: f"{room}.{name}" for room in _ROOMS for name in _ROOMS[room].split()})

@@ -201,10 +201,10 @@ def test_lab_files_in_the_documentation_are_accepted():
 
 def test_the_lab_file_page_names_every_key():
     pytest.importorskip("pydantic")
-    from testbed.lab.schema import Shape
+    from testbed.lab.schema import Schema
 
     text = (REFERENCE / "lab-file.md").read_text(encoding="utf-8")
-    keys = {key for shape in Shape.__subclasses__() for key in shape.model_fields}
+    keys = {key for schema in Schema.__subclasses__() for key in schema.model_fields}
     assert len(keys) > 25
     assert {key for key in keys if not re.search(rf"`{key}`|[{{ ]{key}:", text)} == set()
 

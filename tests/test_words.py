@@ -25,7 +25,7 @@ REPLACED = {
     "ocs_drivers": "conversation farewell unasked habits deed hang_up",
     "testbed/operate": "hearing strangers mended BroughtUp",
     "testbed/measure": "hearing strangers mended",
-    "testbed/design": "tally crew moves exchange_links",
+    "testbed/design": "tally crew exchange_links",
     "lightning/execution": "walk brute seam opening",
     "lightning/serving": "express tidy replays",
     "lightning/compiler": "stretches",

@@ -20,10 +20,12 @@
 
 from lightbed.moved import keep_importable
 
-_MOVED = {
-    "demand": "topology.demand",
-    "finder": "topology.finder",
-    "look_ahead": "sharing.look_ahead",
-    "prediction": "collectives.performance",
-}
-keep_importable({f"{__name__}.{old}": f"{__name__}.{new}" for old, new in _MOVED.items()})
+keep_importable(
+    __name__,
+    {
+        "demand": "topology.demand",
+        "finder": "topology.finder",
+        "look_ahead": "sharing.look_ahead",
+        "prediction": "collectives.performance",
+    },
+)

@@ -14,4 +14,4 @@
 
 from lightbed.moved import keep_importable
 
-keep_importable({f"{__name__}.standing": f"{__name__}.current_topology"})
+keep_importable(__name__, {"standing": "current_topology"})

@@ -43,18 +43,15 @@ __all__ = [
     "wire_efficiency",
 ]
 
-_FORMER = "sim.models.network"
 keep_importable(
+    __name__,
     {
-        f"{_FORMER}.{old}": f"{_FORMER}.{new}"
-        for old, new in {
-            "circuits": "execution.circuits",
-            "flows": "execution.flows",
-            "fluid": "collectives.fluid",
-            "graph_file": "taskgraph.file",
-            "lowering": "execution.lowering",
-            "timeline": "results.timeline",
-            "traces": "results.traces",
-        }.items()
-    }
+        "circuits": "execution.circuits",
+        "flows": "execution.flows",
+        "fluid": "collectives.fluid",
+        "graph_file": "taskgraph.file",
+        "lowering": "execution.lowering",
+        "timeline": "results.timeline",
+        "traces": "results.traces",
+    },
 )

@@ -127,9 +127,9 @@ def test_the_kits_board_is_as_its_firmware_says():
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("sim://moon", "no twin; there are sim://kit and sim://loopback"),
-        ("qick://kit", "no twin"),
-        ("sim://kit/deep", "no twin"),
+        ("sim://moon", "not a valid twin; there are sim://kit and sim://loopback"),
+        ("qick://kit", "not a valid twin"),
+        ("sim://kit/deep", "not a valid twin"),
         ("sim://kit?seed", "options of"),
         ("sim://kit?profile=pdp11", "no board 'pdp11'; there are lightning-zcu111, rfsoc4x2, zcu111, zcu216"),
         ("sim://loopback?colour=red", "the loopback has no knob 'colour'"),

@@ -138,7 +138,7 @@ def test_a_file_is_read(tmp_path):
     [
         ({"task_type": np.array([0, 5, 1, 9], np.int16)}, r"task types \[9\] are unknown"),
         ({"task_device": np.array([7, 9, 3, 0], np.uint64)}, "names a device that is not listed"),
-        ({"task_device": np.array([7, 8, 8, 0], np.uint64)}, "no network"),
+        ({"task_device": np.array([7, 8, 8, 0], np.uint64)}, "not a network"),
         ({"next_ids": np.array([11, 12, 99, 0, 1], np.uint64)}, "a successor is not listed"),
         ({"next_ids": np.array([11, 12, 13, 0, 5], np.uint64)}, r"group 0 \(0, 5\)"),
         ({"meta": np.array("{}")}, "nodes"),
