@@ -18,18 +18,13 @@ sqrt(4e-5) * 255 = 1.61 of 255.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from lightning.kit.calibration.fringe import Floats
-from lightning.kit.calibration.measurement.transfer import Rows
 
-LEVELS = 24
-READINGS = 199
-"""Per level; no multiple of four, so that no dither adds to the noise."""
 ELECTRON_C = 1.602176634e-19
 """Charge of the electron (exact since 2019)."""
 
@@ -92,19 +87,6 @@ def fit_noise(
         weights = 1.0 / np.maximum(design @ found, 1e-6 * max(float(v.mean()), 1e-30))
     constant, shot, rin = (float(c) for c in found)
     return NoiseModel(constant, shot / scale, rin / scale**2, mean, window)
-
-
-def measured_noise(
-    rows: Rows, word_table: Callable[[npt.ArrayLike], npt.NDArray[np.int64]], *, mean: float = 0.0
-) -> NoiseModel:
-    """Return the noise of single readings on a device, at levels from dark to a full product of the first pair.
-
-    `rows` should read windows of one sample; `word_table` encodes (n, 4) values.
-    """
-    values = np.zeros((LEVELS, 4), dtype=np.int64)
-    values[:, 0], values[:, 1] = np.linspace(0, 255, LEVELS).round(), 255
-    readings = rows.read(word_table(values), shots=READINGS)
-    return fit_noise(readings.levels, readings.singles.var(axis=1, ddof=1), READINGS, mean=mean)
 
 
 def nonnegative(design: Floats, target: Floats) -> Floats:

@@ -24,8 +24,8 @@ from lightning.kit.calibration.measurement.alignment import (
     polarisation,
 )
 from lightning.kit.calibration.measurement.bench import Bench, judged, word
+from lightning.kit.calibration.measurement.noise import measured_noise
 from lightning.kit.calibration.measurement.transfer import RESIDUAL, sweep_all
-from lightning.kit.calibration.noise import measured_noise
 
 __all__ = ["NEEDED", "STEPS", "Bench", "Step", "delay", "light"]
 

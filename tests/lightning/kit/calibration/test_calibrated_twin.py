@@ -22,9 +22,9 @@ from lightning.kit.calibration.guided import guided_run
 from lightning.kit.calibration.measurement.batch import Reader
 from lightning.kit.calibration.measurement.bench import Bench
 from lightning.kit.calibration.measurement.delay import Arrival
+from lightning.kit.calibration.measurement.noise import measured_noise
 from lightning.kit.calibration.measurement.pairs import Encoders, sum_truth
 from lightning.kit.calibration.measurement.steps import STEPS
-from lightning.kit.calibration.noise import measured_noise
 from lightning.kit.compute import LightningCompute
 
 PAIRS = np.random.default_rng(2024).integers(0, 256, (2, 4_096))
