@@ -19,7 +19,7 @@ from one_thread import on_one_thread
 from lightning.compiler import report
 from lightning.evaluation import Dataset, load_dataset
 from lightning.evaluation.onnx_runtime import SAMPLES, float32_session, int8_session
-from lightning.execution.interface import Noise
+from lightning.execution.noise import Noise
 from lightning.networks import from_torch
 from lightning.training.fine_tuning import measure
 

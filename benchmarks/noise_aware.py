@@ -22,7 +22,7 @@ from one_thread import on_one_thread
 
 from lightning.compiler import Options
 from lightning.evaluation import Dataset, load_dataset
-from lightning.execution.interface import Noise
+from lightning.execution.noise import Noise
 from lightning.networks import Preprocessing
 from lightning.training import Comparison, Schedule, fine_tune
 

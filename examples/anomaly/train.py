@@ -22,7 +22,7 @@ from torch import nn
 
 from lightning.errors import DatasetError
 from lightning.evaluation import Dataset, load_dataset
-from lightning.execution.interface import Noise
+from lightning.execution.noise import Noise
 from lightning.networks import from_torch
 from lightning.training import Outcome, Schedule, fit
 from lightning.training.fine_tuning import measure

@@ -22,7 +22,7 @@ from networks import MLP, ResNet8
 from lightning.compiler import Options
 from lightning.errors import LightningError
 from lightning.evaluation import Dataset, load_dataset
-from lightning.execution.interface import Noise
+from lightning.execution.noise import Noise
 from lightning.networks import Preprocessing, from_torch, preprocess, to_onnx
 from lightning.training import Comparison, Curve, Schedule, accuracy_curve, fine_tune, fit
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpga.count_action.model import Datapath, Signal, SignalKind
-from fpga.registers.blocks import Fragment, bit_range, cut, padded, rest
+from fpga.registers.fragments import Fragment, bit_range, cut, padded, rest
 from fpga.registers.layout import output_streams
 
 

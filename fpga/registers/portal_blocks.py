@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
-from fpga.registers.blocks import Fragment, bit_range, cut, instance, padded, rest
+from fpga.registers.fragments import Fragment, bit_range, cut, instance, padded, rest
 from fpga.registers.layout import FIFO_DEPTH
 from fpga.registers.table import Register
 from fpga.registers.text import RESET_SIGNAL

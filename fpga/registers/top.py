@@ -14,7 +14,7 @@ from pathlib import Path
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import consumed_streams, ports_of
 from fpga.registers.axi_stream import axi_stream_parts
-from fpga.registers.blocks import Fragment, bit_range, concatenated, cut, instance, joined, padded, rest
+from fpga.registers.fragments import Fragment, bit_range, concatenated, cut, instance, joined, padded, rest
 from fpga.registers.layout import RESET, Streams, register_map
 from fpga.registers.portal_blocks import BLOCKS, STREAM_BLOCKS
 from fpga.registers.table import Access, BlockPin, PortBits, Register, RegisterMap

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fpga.registers.blocks import bit_range
+from fpga.registers.fragments import bit_range
 from fpga.registers.table import Access, Register, RegisterMap
 from fpga.registers.text import RESET_SIGNAL
 

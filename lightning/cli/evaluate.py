@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lightning.evaluation.accuracy import Evaluation
     from lightning.evaluation.dataset import Dataset
     from lightning.evaluation.result import Provenance
-    from lightning.execution.interface import Noise
+    from lightning.execution.noise import Noise
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=f"{NAMES}.")]
 Seeds = Annotated[
@@ -73,7 +73,7 @@ def evaluate_command(
     from lightning.evaluation.models import compiled_for
     from lightning.evaluation.result import prepared, rounded
     from lightning.evaluation.warnings import warnings_of_clipping, warnings_of_data
-    from lightning.execution.interface import Noise
+    from lightning.execution.noise import Noise
 
     how.one_of("compare", compare or "onnxruntime", ("onnxruntime",))
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)

@@ -16,7 +16,8 @@ from lightning.execution.quirks import EMULATOR, Quirks
 if TYPE_CHECKING:
     from lightning.compiler import CompiledModel
     from lightning.evaluation.result import Provenance
-    from lightning.execution.interface import Executor, Fidelity, Noise, Place
+    from lightning.execution.interface import Executor, Fidelity
+    from lightning.execution.noise import Noise, Place
 
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A .lng, an .onnx, or an .npz of weights w1, w2, ...")
@@ -214,7 +215,7 @@ def noise_of(
 ) -> Noise:
     """Return the noise as given, as measured on the prototype, or as a device's calibration has it."""
     from lightning.compiler.measured import MEASURED_SIGMA
-    from lightning.execution.interface import PLACES, Noise
+    from lightning.execution.noise import PLACES, Noise
 
     where: Place = one_of("noise", place or "per-product", tuple(PLACES))
     if not calibrated:

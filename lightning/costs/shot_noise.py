@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from lightning.compiler.model import FULL, CompiledModel
 from lightning.errors import OutOfRange
-from lightning.execution.interface import Noise
+from lightning.execution.noise import Noise
 from sim.models.photonics.laser import photon_energy_j
 
 WAVELENGTH_M = 1550e-9

@@ -20,7 +20,8 @@ from lightning.errors import OutOfRange
 from lightning.evaluation.accuracy import evaluate
 from lightning.evaluation.dataset import Dataset
 from lightning.execution import open_executor
-from lightning.execution.interface import Activations, Executor, Keys, Multiplier, Noise
+from lightning.execution.interface import Activations, Executor, Keys, Multiplier
+from lightning.execution.noise import Noise
 from lightning.execution.interpreter import Interpreter
 from lightning.execution.multipliers.exact import exact_multiplier
 from lightning.execution.multipliers.noisy import NoisyMultiplier

@@ -20,7 +20,8 @@ from lightning.evaluation.dataset import Dataset, Raw
 from lightning.evaluation.images import fitted
 from lightning.evaluation.onnx_runtime import float32_session, int8_session, samples_and_tests
 from lightning.execution import open_executor
-from lightning.execution.interface import Fidelity, Noise
+from lightning.execution.interface import Fidelity
+from lightning.execution.noise import Noise
 
 
 @dataclass(frozen=True)

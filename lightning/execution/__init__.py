@@ -20,7 +20,8 @@ from lightbed.lazy import lazy_names
 
 if TYPE_CHECKING:
     from lightning.execution.factory import open_executor
-    from lightning.execution.interface import Answers, Executor, Fidelity, Multiplier, Noise
+    from lightning.execution.interface import Answers, Executor, Fidelity, Multiplier
+    from lightning.execution.noise import Noise
     from lightning.execution.quirks import EMULATOR, Faults, Quirks
 
 __all__ = [
@@ -41,6 +42,7 @@ if not TYPE_CHECKING:
         {
             "factory": "open_executor",
             "quirks": "EMULATOR Faults Quirks",
-            "interface": "Answers Executor Fidelity Multiplier Noise",
+            "interface": "Answers Executor Fidelity Multiplier",
+            "noise": "Noise",
         },
     )

@@ -1,4 +1,4 @@
-"""An interface for all fidelities: the noise asked for, the multiplier, the answers."""
+"""An interface for all fidelities: the multiplier, and the answers."""
 
 from __future__ import annotations
 
@@ -9,67 +9,11 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.compiler.model import CompiledModel, PhotonicLayer
-from lightning.execution.kernels.laws import NoiseLaw
 
 Keys = npt.NDArray[np.uint64]
 Activations = npt.NDArray[np.int16]
 Fidelity = Literal["exact", "noisy", "device", "datapath"]
-Place = Literal["per-output", "per-product", "per-product-dense"]
-
-
-@dataclass(frozen=True, slots=True)
-class NoisePlace:
-    """A place where noise is drawn."""
-
-    per_readout: bool = True
-    """Whether every readout of the detector has noise of its own; else every sum has."""
-    dense: bool = False
-    """Whether products whose weight is 0 are read, too."""
-
-
-PLACES: Mapping[Place, NoisePlace] = {
-    "per-output": NoisePlace(per_readout=False),
-    "per-product": NoisePlace(),
-    "per-product-dense": NoisePlace(dense=True),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Noise:
-    """Gaussian noise of detector readouts, in LSB (a product of 255 and 255 is 254 of them).
-
-    The variance of a readout at `level` is sigma^2 + shot * level + intensity * level^2. `per-product` leaves out
-    products whose weight is 0, `per-product-dense` does not; `per-output` draws once for a sum, on a scale on which
-    the largest sum of the layer is 255, as the published emulation does.
-    """
-
-    place: Place = "per-product"
-    sigma: float = MEASURED_SIGMA
-    mean: float = 0.0
-    shot: float = 0.0
-    """Variance per step of level."""
-    intensity: float = 0.0
-    """Relative variance: of the laser."""
-    average: int = 1
-    """Readouts of which the mean is taken: variances are divided by it, the mean is not."""
-    identity: str = ""
-    """Whose noise this is: the calibration it was fitted in; empty where the numbers were given."""
-    full_scale: float = 510.0
-    """Where the converter clips a readout, both ways, in steps for each wavelength: twice a full product by default."""
-
-    @property
-    def drawn(self) -> NoisePlace:
-        """The place where it is drawn."""
-        return PLACES[self.place]
-
-    @property
-    def law(self) -> NoiseLaw:
-        """The dependence of its variance on the light."""
-        if not self.drawn.per_readout:
-            return NoiseLaw.PER_OUTPUT
-        return NoiseLaw.VARYING if self.shot or self.intensity else NoiseLaw.CONSTANT
 
 
 class Multiplier(Protocol):

@@ -11,7 +11,7 @@ from lightning.compiler import CompiledModel
 from lightning.errors import OutOfRange
 from lightning.evaluation import Dataset, evaluate
 from lightning.execution import open_executor
-from lightning.execution.interface import Noise
+from lightning.execution.noise import Noise
 
 FIRST_SIGMA = 0.5
 LAST_SIGMA = 512.0

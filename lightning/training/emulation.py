@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lightning.compiler.options import Options
-from lightning.execution.interface import Noise
+from lightning.execution.noise import Noise
 
 QUIET = Noise(sigma=0.0)
 """No noise: integers alone."""

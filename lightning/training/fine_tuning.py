@@ -11,7 +11,7 @@ from lightning.compiler.options import Options
 from lightning.evaluation import Dataset, evaluate
 from lightning.evaluation.accuracy import count_right
 from lightning.execution import open_executor
-from lightning.execution.interface import Noise
+from lightning.execution.noise import Noise
 from lightning.networks import Network, Preprocessing, from_torch, preprocess, run_float
 from lightning.training.curve import mean_accuracy
 from lightning.training.emulation import Emulation

@@ -103,7 +103,7 @@ class PhotonicForward:
         return rows if self._is_dense else rows.reshape(-1, 1, 1)
 
     def _noise(self, sums: Tensor, steps: Tensor, weights: Tensor) -> Tensor:
-        """Return one draw for each sum, of the variance of all its readouts; see `execution.interface.Noise`."""
+        """Return one draw for each sum, of the variance of all its readouts; see `execution.noise.Noise`."""
         noise = self.emulation.noise
         drawn = torch.randn(sums.shape, generator=self.generator)
         if not noise.drawn.per_readout:

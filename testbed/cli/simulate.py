@@ -25,7 +25,7 @@ from testbed.cli.workload_options import (
     StrategyChoice,
     Workload,
 )
-from testbed.design.fabrics.table import FABRICS, SWITCHED
+from testbed.design.fabrics.entries import FABRICS, SWITCHED
 
 if TYPE_CHECKING:
     from testbed.design.evaluation.jobs import Job

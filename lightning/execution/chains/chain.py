@@ -18,9 +18,10 @@ from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.errors import CompileError
 from lightning.execution.activations import steps_of
 from lightning.execution.chains.links import Links, links_of
-from lightning.execution.interface import Noise
+from lightning.execution.noise import Noise
 from lightning.execution.kernels.laws import NoiseLaw
-from lightning.execution.multipliers.noisy import check_noise, may_clip, output_numbers, row_noise
+from lightning.execution.multipliers.noisy import may_clip, output_numbers, row_noise
+from lightning.execution.noise import check_noise
 from lightning.execution.multipliers.weights import OrderedWeights, groups_of
 from lightning.execution.quirks import Quirks
 from lightning.networks.operations import apply

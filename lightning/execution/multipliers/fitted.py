@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lightning.execution.interface import Noise
+from lightning.execution.noise import Noise
 from lightning.kit.calibration.decoder import FULL
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.form import to_text

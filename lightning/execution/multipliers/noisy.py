@@ -24,7 +24,8 @@ from lightning.compiler.datapath.schedule import passes_of, readouts_of
 from lightning.compiler.hardware import Hardware
 from lightning.compiler.model import FULL, CompiledModel, Floats, PhotonicLayer
 from lightning.errors import OutOfRange
-from lightning.execution.interface import PLACES, Activations, Keys, Noise
+from lightning.execution.interface import Activations, Keys
+from lightning.execution.noise import PLACES, Noise
 from lightning.execution.kernels.laws import NoiseLaw
 from lightning.execution.multipliers.exact import CompiledMultiplier
 from lightning.execution.multipliers.readouts import OrderedReadouts, readouts_in_order
@@ -32,32 +33,8 @@ from lightning.execution.multipliers.readouts import OrderedReadouts, readouts_i
 Doubles = npt.NDArray[np.float64]
 
 LARGEST_PRODUCT = 254
-LARGEST_NOISE = 1e4
-"""Forty times full light: beyond it sums of long rows would not be 32-bit numbers any more."""
 SURE_DEVIATIONS = 6.5
 """A readout is farther off than this once in 10^10."""
-
-
-def check_noise(noise: Noise) -> Noise:
-    """Return the noise, if it can be. Raises `OutOfRange`."""
-    if noise.place not in PLACES:
-        raise OutOfRange(
-            f"noise.place {noise.place!r} is not known", hint=f"Choose one of: {', '.join(PLACES)}"
-        )
-    square = LARGEST_NOISE**2
-    most = {"sigma": LARGEST_NOISE, "shot": square / FULL, "intensity": square / FULL**2}
-    for name, limit in most.items():
-        value = getattr(noise, name)
-        if not 0 <= value <= limit:
-            raise OutOfRange(f"noise.{name} is {value}, and must be of 0 .. {limit:g}")
-    if not abs(noise.mean) <= LARGEST_NOISE:
-        raise OutOfRange(
-            f"noise.mean is {noise.mean}, and must be of -{LARGEST_NOISE:g} .. {LARGEST_NOISE:g}"
-        )
-    check_average(noise.average)
-    if not noise.full_scale > 0:
-        raise OutOfRange(f"noise.full_scale is {noise.full_scale}, and must be above 0")
-    return noise
 
 
 def check_seed(seed: object) -> int:
@@ -65,13 +42,6 @@ def check_seed(seed: object) -> int:
     if not isinstance(seed, Integral) or not 0 <= int(seed) < 2**64:
         raise OutOfRange(f"the seed is {seed!r}, and must be a whole number of 0 .. 2**64 - 1")
     return int(seed)
-
-
-def check_average(average: object) -> int:
-    """Return a number of readouts. Raises `OutOfRange`."""
-    if not isinstance(average, Integral) or int(average) < 1:
-        raise OutOfRange(f"{average!r} readouts cannot be averaged", hint="Average 1 or more, a whole number")
-    return int(average)
 
 
 def may_clip(noise: Noise, hardware: Hardware) -> bool:

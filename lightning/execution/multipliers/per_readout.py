@@ -12,8 +12,10 @@ import numpy.typing as npt
 from lightning.compiler.datapath.schedule import passes_of
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.errors import OutOfRange
-from lightning.execution.interface import Activations, Keys, Noise
-from lightning.execution.multipliers.noisy import check_noise, streams_of
+from lightning.execution.interface import Activations, Keys
+from lightning.execution.noise import Noise
+from lightning.execution.multipliers.noisy import streams_of
+from lightning.execution.noise import check_noise
 from lightning.execution.multipliers.readouts import OrderedReadouts, readouts_in_order
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sim.twins.switch.fault_board import Fault
-from sim.twins.wire.faults import LineFaults
+from sim.twins.wire.line_faults import LineFaults
 
 _TABLE_ROWS = 3
 """Lines from which a reply counts as a table, which noise and truncation may hit."""

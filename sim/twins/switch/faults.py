@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sim.twins.switch.matrix import Pair
-from sim.twins.wire.faults import LineFaults
+from sim.twins.wire.line_faults import LineFaults
 
 
 @dataclass(slots=True)

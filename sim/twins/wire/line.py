@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import NoReturn, Protocol
 
 from sim.models.clock import Clock
-from sim.twins.wire.faults import Delivery, LineFaults
+from sim.twins.wire.line_faults import Delivery, LineFaults
 from sim.twins.wire.transcript import Transcript
 
 _READ_BYTES = 1 << 16

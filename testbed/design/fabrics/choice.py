@@ -11,7 +11,7 @@ from testbed.design.fabrics.builders import (
     fabric_of,
     ring_strides,
 )
-from testbed.design.fabrics.table import ENTRIES, FABRICS
+from testbed.design.fabrics.entries import ENTRIES, FABRICS
 from testbed.design.model import Topology
 from testbed.design.rates import check_rate
 from testbed.design.topology.demand import Demand

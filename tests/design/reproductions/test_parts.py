@@ -19,7 +19,7 @@ from testbed.design.reproductions.page import page
 from testbed.design.reproductions.plot import Panel, Plot, Series, series_of
 from testbed.design.reproductions.table import Table
 from testbed.design.reproductions.topoopt import MODULES, figure
-from testbed.design.reproductions.topoopt.back_to_back import PlacedJob, back_to_back
+from testbed.design.sharing.shared_links import PlacedJob, back_to_back
 from testbed.design.reproductions.topoopt.bandwidth_tax import tax_tensors_once
 from testbed.design.reproductions.topoopt.jobs import all_to_all_job, all_to_all_run
 from testbed.design.reproductions.topoopt.path_lengths import mean_length

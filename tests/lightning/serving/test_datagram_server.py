@@ -18,7 +18,7 @@ import pytest
 from lightning.compiler import Options, compile_network
 from lightning.errors import ServingError
 from lightning.execution.factory import open_executor
-from lightning.execution.interface import Noise
+from lightning.execution.noise import Noise
 from lightning.networks.network import Network, Node, Preprocessing
 from lightning.serving import Repository
 from lightning.serving.packets import server as datagrams

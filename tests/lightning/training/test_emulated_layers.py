@@ -13,7 +13,7 @@ from torch import nn
 
 from lightning.compiler import Hardware, Options
 from lightning.errors import CompileError
-from lightning.execution.interface import Noise
+from lightning.execution.noise import Noise
 from lightning.training import Emulation, emulated
 
 PLACES = ("per-product", "per-product-dense", "per-output")

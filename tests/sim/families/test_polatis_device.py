@@ -14,7 +14,7 @@ from sim.twins.plant import Plant
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.faults import SwitchFaults
 from sim.twins.switch.matrix import Matrix, Refused
-from sim.twins.wire.faults import Delivery
+from sim.twins.wire.line_faults import Delivery
 
 SIZE = 4
 INPUTS, OUTPUTS = list(range(1, SIZE + 1)), list(range(SIZE + 1, 2 * SIZE + 1))

@@ -10,7 +10,7 @@ import numpy as np
 
 from lightning.errors import LightningError, NetworkError
 from lightning.networks.imports.builder import Builder
-from lightning.networks.imports.operations.vocabulary import CONTRADICTIONS
+from lightning.networks.imports.operations.translation import CONTRADICTIONS
 from lightning.networks.imports.simplify import finished
 from lightning.networks.imports.torch.aliases import Aliases
 from lightning.networks.imports.torch.attention import ATTENTION

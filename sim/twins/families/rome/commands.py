@@ -10,7 +10,7 @@ from sim.twins.families.rome.syntax import Printer
 from sim.twins.frontends.cli import CommandError, Handler, Typed
 from sim.twins.switch.fault_board import Fault
 from sim.twins.switch.robot import Kind
-from sim.twins.wire.faults import LineFaults
+from sim.twins.wire.line_faults import LineFaults
 
 
 @dataclass(slots=True)
