@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 from fpga.beats import Beats, Samples, packed_beats, stream_bits, unpack
 from fpga.bus.protocol import Access, RegisterBus, transfer_of
 from fpga.count_action.model import Datapath, Signal, SignalKind
-from fpga.registers.layout import FIFO_DEPTH, output_streams
-from fpga.registers.table import WORD_BITS, RegisterMap
+from fpga.registers.model import WORD_BITS, RegisterMap
+from fpga.registers.register_list import FIFO_DEPTH, output_streams
 
 _WORD = (1 << WORD_BITS) - 1
 

@@ -29,7 +29,7 @@ def test_named_files_exist_but_those_to_be_made():
     named = {path for cells in ROWS.values() for cell in cells for path in PATH.findall(cell)}
     assert len(named) > 20
     assert {path for path in named if "NEW" not in path and not (ROOT / path).exists()} == set()
-    parents = {(ROOT / path.partition("/NEW")[0]) for path in named if "NEW" in path}
+    parents = {(ROOT / path.partition("NEW")[0].rpartition("/")[0]) for path in named if "NEW" in path}
     assert all(parent.is_dir() for parent in parents)
 
 

@@ -14,9 +14,9 @@ from fpga.bus.protocol import check_access
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import WORD_BITS as COLUMN_BITS
 from fpga.count_action.ports import Rows, ports_of
-from fpga.registers.layout import RESET, register_map
+from fpga.registers.model import WORD_BITS, Access, BlockPin, PortBits, Register
 from fpga.registers.portal_blocks import BLOCKS, PortalBlock
-from fpga.registers.table import WORD_BITS, Access, BlockPin, PortBits, Register
+from fpga.registers.register_list import RESET, register_map
 
 _COLUMN_MASK = (1 << COLUMN_BITS) - 1
 

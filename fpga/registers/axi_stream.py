@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from fpga.count_action.model import Datapath, Signal, SignalKind
 from fpga.registers.fragments import Fragment, bit_range, cut, padded, rest
-from fpga.registers.layout import output_streams
+from fpga.registers.register_list import output_streams
 
 
 def axi_stream_parts(datapath: Datapath) -> Iterator[Fragment]:

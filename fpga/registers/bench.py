@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fpga.count_action.model import Datapath, Signal, SignalKind
-from fpga.registers.layout import output_streams
+from fpga.registers.register_list import output_streams
 
 _BENCH = '''\
 """Bench of {name}: its AXI4-Lite top under cocotb, driven by the driver of the board.

@@ -8,7 +8,7 @@ from pathlib import Path
 from fpga.count_action.model import Datapath
 from fpga.registers.bench import emit_bench
 from fpga.registers.design import top_sources
-from fpga.registers.layout import Streams, register_map
+from fpga.registers.register_list import Streams, register_map
 from fpga.registers.text import to_ip_registers, to_json, to_markdown, to_rdl
 from fpga.registers.top import top_name, top_table
 

@@ -6,8 +6,8 @@ from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Port, Ports
 from fpga.hdl.design import Design, design_of
 from fpga.registers.fragments import bit_range
-from fpga.registers.layout import Streams
 from fpga.registers.peakrdl import emit_register_file
+from fpga.registers.register_list import Streams
 from fpga.registers.top import emit_top, portal_files, top_name, top_table
 from fpga.registers.wrapper import axi_signals
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from fpga.hdl.tools import ToolFailed, ToolMissing
-from fpga.registers.table import RegisterMap
+from fpga.registers.model import RegisterMap
 from fpga.registers.text import to_rdl
 from fpga.registers.wrapper import emit_wrapper
 

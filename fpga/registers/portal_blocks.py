@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from fpga.registers.fragments import Fragment, bit_range, cut, instance, padded, rest
-from fpga.registers.layout import FIFO_DEPTH
-from fpga.registers.table import Register
+from fpga.registers.model import Register
+from fpga.registers.register_list import FIFO_DEPTH
 from fpga.registers.text import RESET_SIGNAL
 
 

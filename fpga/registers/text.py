@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from fpga.registers.table import WORD_BITS, Access, Bits, Register, RegisterMap
+from fpga.registers.model import WORD_BITS, Access, Bits, Register, RegisterMap
 
 RESET_SIGNAL = "datapath_reset"
 """Signal of the SystemRDL that gives registers their reset values (CONTROL.RESET, or the bus reset)."""

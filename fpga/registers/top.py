@@ -15,9 +15,9 @@ from fpga.count_action.model import Datapath
 from fpga.count_action.ports import consumed_streams, ports_of
 from fpga.registers.axi_stream import axi_stream_parts
 from fpga.registers.fragments import Fragment, bit_range, concatenated, cut, instance, joined, padded, rest
-from fpga.registers.layout import RESET, Streams, register_map
+from fpga.registers.model import Access, BlockPin, PortBits, Register, RegisterMap
 from fpga.registers.portal_blocks import BLOCKS, STREAM_BLOCKS
-from fpga.registers.table import Access, BlockPin, PortBits, Register, RegisterMap
+from fpga.registers.register_list import RESET, Streams, register_map
 from fpga.registers.text import RESET_SIGNAL
 from fpga.registers.wrapper import axi_signals, vectors
 
@@ -26,8 +26,8 @@ _RTL = Path(__file__).resolve().parent.parent / "rtl"
 
 def portal_files(streams: Streams) -> tuple[Path, ...]:
     """Return the hand-written blocks that a top needs in addition to those of its datapath."""
-    needed = "portal_*.sv" if streams is Streams.REGISTERS else "portal_pulses.sv"
-    return tuple(sorted(_RTL.glob(needed)))
+    needed = set(BLOCKS) if streams is Streams.REGISTERS else BLOCKS.keys() - STREAM_BLOCKS
+    return tuple(_RTL / f"portal_{block}.sv" for block in sorted(needed))
 
 
 def top_name(datapath: Datapath, streams: Streams) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fpga.registers.fragments import bit_range
-from fpga.registers.table import Access, Register, RegisterMap
+from fpga.registers.model import Access, Register, RegisterMap
 from fpga.registers.text import RESET_SIGNAL
 
 

@@ -21,10 +21,10 @@ from lightning.evaluation.accuracy import evaluate
 from lightning.evaluation.dataset import Dataset
 from lightning.execution import open_executor
 from lightning.execution.interface import Activations, Executor, Keys, Multiplier
-from lightning.execution.noise import Noise
 from lightning.execution.interpreter import Interpreter
 from lightning.execution.multipliers.exact import exact_multiplier
 from lightning.execution.multipliers.noisy import NoisyMultiplier
+from lightning.execution.noise import Noise
 
 PRECISE = 1.05
 """The bearable noise is found to 5 %."""

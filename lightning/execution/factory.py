@@ -9,11 +9,10 @@ from typing import Any, get_args
 from lightning.compiler.model import CompiledModel
 from lightning.errors import OutOfRange
 from lightning.execution.interface import Executor, Fidelity, Multiplier
-from lightning.execution.noise import Noise
 from lightning.execution.interpreter import Interpreter
 from lightning.execution.multipliers.exact import exact_multiplier
-from lightning.execution.multipliers.noisy import check_average, check_seed, may_clip
-from lightning.execution.noise import check_noise
+from lightning.execution.multipliers.noisy import check_seed, may_clip
+from lightning.execution.noise import Noise, check_average, check_noise
 from lightning.execution.quirks import Quirks
 from lightning.optional import needed
 

@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from lightning.compiler.datapath.cycles import cycles_of_model
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
-from lightning.execution.activations import quantised, real_of, wrapped
 from lightning.execution.inputs import as_array, check_keys, raw_shape
 from lightning.execution.interface import Activations, Answers, Fidelity, Keys, Multiplier
 from lightning.execution.patches import patches, pixels
 from lightning.execution.published import last_normalised, perfectly_scaled, shift_normalised
+from lightning.execution.quantising import quantised, real_of, wrapped
 from lightning.execution.quirks import Quirks
+from lightning.networks.computing import apply
 from lightning.networks.network import Node
-from lightning.networks.operations import apply
 from lightning.networks.preprocess import preprocess
 
 PATCHES_BYTES = 2**23

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,20 +12,6 @@ from testbed.cli.output import DONE, print_csv, print_json, print_lines, print_t
 
 if TYPE_CHECKING:
     from testbed.measure.results.records import RunSummary
-
-
-SUMMARY_COLUMNS = (
-    "run_id",
-    "lab",
-    "status",
-    "started",
-    "finished",
-    "simulated",
-    "hosts",
-    "directory",
-    "error",
-)
-"""Keys of a run, for programs."""
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +34,7 @@ def runs(
         raise typer.BadParameter("give --csv or --json, not both")
     found = RunStore(runs_dir).list_runs()
     if as_csv:
-        print_csv(SUMMARY_COLUMNS, [list(_summary_json(run).values()) for run in found])
+        print_csv(SUMMARY, [[column(run) for column in SUMMARY.values()] for run in found])
     elif as_json:
         print_json({"runs": [_summary_json(run) for run in found]})
     elif not found:
@@ -64,18 +51,21 @@ def runs(
 
 
 def _summary_json(run: RunSummary) -> dict[str, Any]:
-    finished = run.finished.isoformat() if run.finished else None
-    return {
-        "run_id": run.run_id,
-        "lab": run.lab,
-        "status": run.status,
-        "started": run.started.isoformat(),
-        "finished": finished,
-        "simulated": run.simulated,
-        "hosts": run.hosts,
-        "directory": str(run.directory),
-        "error": run.error,
-    }
+    return {name: column(run) for name, column in SUMMARY.items()}
+
+
+SUMMARY: Mapping[str, Callable[[RunSummary], Any]] = {
+    "run_id": lambda run: run.run_id,
+    "lab": lambda run: run.lab,
+    "status": lambda run: run.status,
+    "started": lambda run: run.started.isoformat(),
+    "finished": lambda run: run.finished.isoformat() if run.finished else None,
+    "simulated": lambda run: run.simulated,
+    "hosts": lambda run: run.hosts,
+    "directory": lambda run: str(run.directory),
+    "error": lambda run: run.error,
+}
+"""Columns of `--csv` and keys of `--json`: what each takes from a run."""
 
 
 def report(

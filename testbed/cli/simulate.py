@@ -30,7 +30,7 @@ from testbed.design.fabrics.entries import FABRICS, SWITCHED
 if TYPE_CHECKING:
     from testbed.design.evaluation.jobs import Job
     from testbed.design.evaluation.simulation import Execution
-    from testbed.design.fabrics.choice import ChosenFabric
+    from testbed.design.fabrics.by_name import ChosenFabric
 
 DIRECT_DEGREE = 4
 
@@ -72,7 +72,7 @@ def simulate(
     """Simulate one iteration of a workload or a task graph on a fabric."""
     from testbed.design.evaluation.jobs import open_job
     from testbed.design.evaluation.simulation import figures, flowing, simulate_on, write_trace
-    from testbed.design.fabrics.choice import fabric_by_name
+    from testbed.design.fabrics.by_name import fabric_by_name
     from testbed.design.workloads.choice import WorkloadChoice, parse_settings
 
     choice = WorkloadChoice(workload, preset, parse_settings(settings), device, profile)

@@ -22,13 +22,13 @@ import numpy.typing as npt
 
 from lightning.compiler.datapath.schedule import passes_of, readouts_of
 from lightning.compiler.hardware import Hardware
-from lightning.compiler.model import FULL, CompiledModel, Floats, PhotonicLayer
+from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.errors import OutOfRange
 from lightning.execution.interface import Activations, Keys
-from lightning.execution.noise import PLACES, Noise
 from lightning.execution.kernels.laws import NoiseLaw
 from lightning.execution.multipliers.exact import CompiledMultiplier
-from lightning.execution.multipliers.readouts import OrderedReadouts, readouts_in_order
+from lightning.execution.multipliers.ordered_readouts import OrderedReadouts, readouts_in_order
+from lightning.execution.noise import Noise, check_noise
 
 Doubles = npt.NDArray[np.float64]
 

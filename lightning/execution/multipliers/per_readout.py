@@ -13,10 +13,9 @@ from lightning.compiler.datapath.schedule import passes_of
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.errors import OutOfRange
 from lightning.execution.interface import Activations, Keys
-from lightning.execution.noise import Noise
 from lightning.execution.multipliers.noisy import streams_of
-from lightning.execution.noise import check_noise
-from lightning.execution.multipliers.readouts import OrderedReadouts, readouts_in_order
+from lightning.execution.multipliers.ordered_readouts import OrderedReadouts, readouts_in_order
+from lightning.execution.noise import Noise, check_noise
 
 
 class PerReadoutMultiplier:

@@ -8,7 +8,7 @@ from typing import Any
 
 from testbed.design.evaluation.jobs import Job
 from testbed.design.evaluation.simulation import figures, flowing, simulate_on
-from testbed.design.fabrics.choice import ChosenFabric, fabric_by_name
+from testbed.design.fabrics.by_name import ChosenFabric, fabric_by_name
 from testbed.design.fabrics.entries import FABRICS
 from testbed.errors import TopologyError, WorkloadError
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sim.models.network.collectives.fluid import fluid_ring
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.fabrics import ideal_switch
-from testbed.design.fabrics.choice import fabric_by_name
+from testbed.design.fabrics.by_name import fabric_by_name
 from testbed.design.search.chains.stop import Stop
 from testbed.design.search.edge_swap import SHORTER, Tries, improved, starts
 from testbed.design.search.problem import Problem

@@ -1,1 +1,1 @@
-"""Several jobs on one lab, one after the other."""
+"""Several jobs on one lab: on the same links at once, or one after another."""

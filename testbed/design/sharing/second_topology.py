@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from testbed.design.evaluation.simulation import simulate_on
-from testbed.design.fabrics.choice import fabric_by_name
+from testbed.design.fabrics.by_name import fabric_by_name
 from testbed.design.model import Routes, Topology
 from testbed.design.search import Found, optimise
 from testbed.design.topology.demand import AllReduceDemand

@@ -36,8 +36,7 @@ from testbed.measure.results.records import (
 )
 from testbed.measure.results.redaction import redact_arguments
 from testbed.measure.results.run import Run, is_locked, own_versions, take_lock
-
-DATABASE = "lightbed.sqlite"
+from testbed.operate.journal import DATABASE
 
 _NAMES_NOW = {former: name for name, former in FORMER_KEYS.items()}
 

@@ -12,7 +12,7 @@ from testbed.design.evaluation.comparison import ROWS, compare_fabrics, rows_of
 from testbed.design.evaluation.jobs import Job, open_job
 from testbed.design.evaluation.simulation import figures, flowing, read_graph, simulate_on
 from testbed.design.fabrics import builders
-from testbed.design.fabrics.choice import fabric_by_name, fabric_of, ring_strides
+from testbed.design.fabrics.by_name import fabric_by_name, fabric_of, ring_strides
 from testbed.design.fabrics.entries import ENTRIES, FABRICS
 from testbed.design.plans.file import Plan, write_plan
 from testbed.design.plans.planning import Servers

@@ -19,12 +19,12 @@ from testbed.design.reproductions.page import page
 from testbed.design.reproductions.plot import Panel, Plot, Series, series_of
 from testbed.design.reproductions.table import Table
 from testbed.design.reproductions.topoopt import MODULES, figure
-from testbed.design.sharing.shared_links import PlacedJob, back_to_back
 from testbed.design.reproductions.topoopt.bandwidth_tax import tax_tensors_once
 from testbed.design.reproductions.topoopt.jobs import all_to_all_job, all_to_all_run
 from testbed.design.reproductions.topoopt.path_lengths import mean_length
 from testbed.design.reproductions.topoopt.setup import QUICK
 from testbed.design.reproductions.topoopt.shared_cluster import MIX, drawn_models
+from testbed.design.sharing.shared_links import PlacedJob, back_to_back
 
 TINY = replace(
     QUICK,

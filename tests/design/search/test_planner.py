@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from sim.models.network.latency import Latency
-from testbed.design.fabrics.choice import fabric_by_name
+from testbed.design.fabrics.by_name import fabric_by_name
 from testbed.design.plans.planning import Effort, Servers, make_plan
 from testbed.design.search import optimise
 from testbed.design.search.chains.chain import Rules, advance, begin

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sim.models.clock import VirtualClock
 from sim.twins.plant import Plant
 from sim.twins.switch.device import SwitchDevice
-from sim.twins.switch.faults import SwitchFaults
 from sim.twins.switch.matrix import Matrix, Refused
+from sim.twins.switch.switch_faults import SwitchFaults
 from sim.twins.wire.line_faults import Delivery
 
 SIZE = 4

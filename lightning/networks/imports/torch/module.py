@@ -10,13 +10,13 @@ import numpy as np
 
 from lightning.errors import LightningError, NetworkError
 from lightning.networks.imports.builder import Builder
-from lightning.networks.imports.operations.translation import CONTRADICTIONS
 from lightning.networks.imports.simplify import finished
 from lightning.networks.imports.torch.aliases import Aliases
 from lightning.networks.imports.torch.attention import ATTENTION
 from lightning.networks.imports.torch.functions import FUNCTIONS
 from lightning.networks.imports.torch.layers import LAYERS
 from lightning.networks.imports.torch.scope import Scope, Tensor
+from lightning.networks.imports.translators.translation import CONTRADICTIONS
 from lightning.networks.network import Network, Preprocessing
 from lightning.networks.preprocess import check_preprocessing
 from lightning.optional import needed

@@ -14,20 +14,16 @@ from sim.models.network.collectives.algorithms import (
     ring,
     tree_parents,
 )
-from sim.models.network.collectives.collective import COLLECTIVES, Collective, ring_share
 
 __all__ = [
-    "COLLECTIVES",
     "TREE_CHUNK_BYTES",
     "Algorithm",
     "Chain",
-    "Collective",
     "Phase",
     "double_binary_tree",
     "exchange",
     "halving_doubling",
     "parts",
     "ring",
-    "ring_share",
     "tree_parents",
 ]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from testbed.design.fabrics.choice import fabric_by_name
+from testbed.design.fabrics.by_name import fabric_by_name
 from testbed.design.reproductions.comparison import NOTHING, Comparison
 from testbed.design.reproductions.figure import Figure, Progress
 from testbed.design.reproductions.plot import Panel, Plot, series_of
 from testbed.design.reproductions.table import Cell, Table
-from testbed.design.sharing.shared_links import PlacedJob, back_to_back
 from testbed.design.reproductions.topoopt.jobs import Job, default_job, run, run_on
 from testbed.design.reproductions.topoopt.setup import Scale
+from testbed.design.sharing.shared_links import PlacedJob, back_to_back
 
 MODELS = {"dlrm": "DLRM", "bert": "BERT"}
 RATE_GBPS = 100.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import geometric_mean
 
-from testbed.design.fabrics.choice import fabric_by_name
+from testbed.design.fabrics.by_name import fabric_by_name
 from testbed.design.model import Topology
 from testbed.design.reproductions.comparison import NOTHING, Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.execution.circuits import simulate_circuits
 from sim.models.network.taskgraph import TaskGraph
-from testbed.design.fabrics.choice import ChosenFabric, fabric_by_name
+from testbed.design.fabrics.by_name import ChosenFabric, fabric_by_name
 from testbed.design.topology.finder import find
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.iteration.task_graph import iteration, traffic

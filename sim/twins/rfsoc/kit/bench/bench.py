@@ -20,8 +20,8 @@ from sim.twins.rfsoc.kit.bench.laser import SETTLING_S, LaserTwin
 from sim.twins.rfsoc.kit.bench.meter import MeterTwin
 from sim.twins.rfsoc.kit.bench.supply import SupplyTwin
 from sim.twins.rfsoc.kit.state import KitState
-from sim.twins.wire.line_faults import LineFaults
 from sim.twins.wire.line import Line
+from sim.twins.wire.line_faults import LineFaults
 from sim.twins.wire.listener import Listener, bound_socket
 from sim.twins.wire.transcript import Transcript
 

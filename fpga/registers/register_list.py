@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from fpga.count_action.model import ActionKind, Datapath, Signal, SignalKind
 from fpga.count_action.ports import consumed_streams, samples_of
-from fpga.registers.table import WORD_BITS, Access, Bits, BlockPin, MapBuilder, PortBits, RegisterMap
+from fpga.registers.model import WORD_BITS, Access, Bits, BlockPin, MapBuilder, PortBits, RegisterMap
 
 FIFO_DEPTH = 16
 """Beats that wait behind one output stream; the datapath stalls when it is full."""

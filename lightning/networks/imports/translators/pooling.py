@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lightning.networks.imports.builder import Builder, Call
-from lightning.networks.imports.operations.products import as_image, without_row
-from lightning.networks.imports.operations.windows import excess, move_of
+from lightning.networks.imports.translators.products import as_image, without_row
+from lightning.networks.imports.translators.windows import excess, move_of
 from lightning.networks.patches import output_size
 
 

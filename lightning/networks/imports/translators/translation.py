@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 
 from lightning.errors import NetworkError
 from lightning.networks.imports.builder import Builder, Call
-from lightning.networks.imports.operations.elementwise import ELEMENTWISE
-from lightning.networks.imports.operations.normalising import NORMALISING
-from lightning.networks.imports.operations.pooling import global_pool, pool
-from lightning.networks.imports.operations.products import conv, gemm, matmul
-from lightning.networks.imports.operations.shaping import SHAPING
+from lightning.networks.imports.translators.elementwise import ELEMENTWISE
+from lightning.networks.imports.translators.normalising import NORMALISING
+from lightning.networks.imports.translators.pooling import global_pool, pool
+from lightning.networks.imports.translators.products import conv, gemm, matmul
+from lightning.networks.imports.translators.shaping import SHAPING
 
 Translator = Callable[[Builder, Call], str | tuple[str, ...]]
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.networks.imports.builder import Builder, Call
-from lightning.networks.imports.operations.windows import move_of
+from lightning.networks.imports.translators.windows import move_of
 from lightning.networks.patches import output_size
 
 Array = npt.NDArray[Any]
