@@ -34,7 +34,7 @@ def runs(
         raise typer.BadParameter("give --csv or --json, not both")
     found = RunStore(runs_dir).list_runs()
     if as_csv:
-        print_csv(SUMMARY, [[column(run) for column in SUMMARY.values()] for run in found])
+        print_csv(list(SUMMARY), [[column(run) for column in SUMMARY.values()] for run in found])
     elif as_json:
         print_json({"runs": [_summary_json(run) for run in found]})
     elif not found:
