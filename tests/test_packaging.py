@@ -79,7 +79,9 @@ def test_numpy_is_the_only_core_dependency(wheel):
 
 def test_every_extra_of_the_table_exists(wheel):
     metadata = Parser().parsestr(dist_info(wheel, "METADATA"))
-    rows = [line for line in (ROOT / "docs/how-to/install.md").read_text().splitlines() if line.startswith("| `[")]
+    rows = [
+        line for line in (ROOT / "docs/how-to/install.md").read_text().splitlines() if line.startswith("| `[")
+    ]
     named = {row.split("`")[1].strip("[]") for row in rows}
     assert named == set(metadata.get_all("Provides-Extra"))
 

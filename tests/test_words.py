@@ -13,7 +13,9 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbed")
 PLACES = (*PACKAGES, "benchmarks", "docs", "examples", "tests", "tools")
 
-PROSE = re.compile(r"\b(cures?|cured|anew|h[au]ng(s|ing)?[ -_]up|hung up|farewells?|deeds?|mended)\b", re.IGNORECASE)
+PROSE = re.compile(
+    r"\b(cures?|cured|anew|h[au]ng(s|ing)?[ -_]up|hung up|farewells?|deeds?|mended)\b", re.IGNORECASE
+)
 """Words that nobody needs twice: hint, again, disconnect, logout, write operation, repaired."""
 
 FORMER = re.compile(r"""["'`](cure|dark_s|mended)["'`]""")

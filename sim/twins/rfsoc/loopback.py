@@ -48,10 +48,10 @@ class Cable:
 
 
 class LoopbackKnobs(MutableMapping[str, Any]):
-    """`delay_ns`, `gain`, `phase_deg` of all cables, the same of one (`gain_0_1`: generator 0, readout 1),
-    `noise` ("on", "off") and `noise_rms` (fraction of full scale).
+    """Apply knobs: `delay_ns`, `gain`, `phase_deg` of all cables, or of one (`gain_0_1`: output 0, input 1).
 
-    Raises `KeyError` for a knob that is none, `ValueError` for a value that cannot be.
+    Noise: `noise` ("on", "off") and `noise_rms` (fraction of full scale). Raises `KeyError` for a knob that
+    is none, `ValueError` for a value that cannot be.
     """
 
     def __init__(self, generators: int, readouts: int) -> None:

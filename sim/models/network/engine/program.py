@@ -27,9 +27,7 @@ JOINED, FREE, TOUCHED, FREE_SEEN, TOUCHED_SEEN = range(5)
 
 
 class Program(NamedTuple):
-    """Tasks, messages and routes of a run. `x_first` are offsets: the parts of item i are `x_first[i]:x_first[i +
-    1]`.
-    """
+    """Tasks, messages and routes of a run; the parts of item i are `x_first[i]:x_first[i + 1]`."""
 
     task_device: Integers
     """(tasks,) the device a compute task occupies, -1 for all others"""
@@ -166,9 +164,7 @@ class Neighbours(NamedTuple):
 
 
 def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: float = 0.0) -> State:
-    """Return the state with nothing done yet, tasks without predecessors ready. `trace_rows` is the room for traces,
-    0 for none.
-    """
+    """Return the state with nothing done yet, tasks without predecessors ready, and room for `trace_rows`."""
     tasks, devices = program.task_s.size, 1 + int(program.task_device.max(initial=-1))
     chains, groups = program.chain_task.size, program.group_chain.size
     messages = program.message_bytes.size

@@ -23,8 +23,7 @@ _SMALL = 64
 
 
 def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
-    """Return the fabric in which every node i has a link to i + p mod n for each stride p; equal strides are parallel
-    links.
+    """Return the fabric in which node i has a link to i + p mod n for each stride p; equal ones are parallel.
 
     A pair at distance m takes a shortest sequence of strides. There are four sets of such routes to choose from,
     which together load the strides as evenly as found, so that all-to-all fills the links alike. `ValueError` when

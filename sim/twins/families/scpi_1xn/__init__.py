@@ -43,9 +43,7 @@ class _Make:
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated bank; `size` 2x16 is two switches 1x8, which SCPI only can tell apart. Raises
-    `SettingError`.
-    """
+    """Return a simulated bank; `size` 2x16 is two switches 1x8. Raises `SettingError`."""
     chosen = _quirks(settings)
     device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong, errors = WrongReply(device), ErrorQueue()

@@ -85,9 +85,7 @@ class Books:
         self.device.set_boot_mode("AUTOSAVE")
 
     def faults(self) -> dict[str, Fault]:
-        """Return the fault `ghost_entry`: the circuit on `port` loses its configuration, or `pair` is made without
-        any.
-        """
+        """Return the fault `ghost_entry`: `port` loses its configuration, or `pair` has none."""
         return {"ghost_entry": Fault(self._haunt, lambda _: self._reconcile(), "port")}
 
     # -- inside

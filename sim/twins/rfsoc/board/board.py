@@ -277,9 +277,7 @@ class Feedback:
         self.begun: set[int] = set()
 
     def read(self, port: int, half: int, tick: int) -> int:
-        """Read an input as `ReadInput` says. Raises `NotSimulated` for a processor that cannot say what it has done
-        so far.
-        """
+        """Read an input (`ReadInput`); raise `NotSimulated` if the processor reports no progress."""
         board = self._board
         so_far = getattr(board.core.processor, "so_far", None)
         number = next(

@@ -74,10 +74,10 @@ def noise(kit: KitParameters, light_a: Samples) -> Samples:
 
 
 def converter_noise(kit: KitParameters, light_a: Samples, slope_a_s: Samples) -> Samples | None:
-    """Return standard deviation of the converter's own noise of one sample, its rounding included, as a fraction of
-    full scale; None where it only rounds.
+    """Return the standard deviation of the converter's noise and rounding, a fraction of full scale.
 
-    `slope_a_s` is how fast the current changes, which the converter's jitter makes noise.
+    None where it only rounds. `slope_a_s` is how fast the current changes, which the converter's jitter makes
+    noise.
     """
     if kit.noise != "on":
         return None

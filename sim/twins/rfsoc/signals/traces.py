@@ -66,8 +66,7 @@ class Traces:
     def of_windows(
         self, timeline: TimeLine, rate_hz: float, firsts: npt.NDArray[np.int64], count: int
     ) -> tuple[list[Received], npt.NDArray[np.int64]]:
-        """Return what arrives in windows of `count` samples from each of `firsts` on: traces, and which one each
-        window sees.
+        """Return the traces in windows of `count` samples from each of `firsts` on, and the trace of each.
 
         Windows are sorted into groups that see the same, so that a thousand equal shots are looked at together.
         """
@@ -114,9 +113,7 @@ def _place(sample: int, ratio: float) -> Place:
 def _reach(
     before: dict[int, tuple[int, int]], asked: Iterable[tuple[int, int, int]], places: list[Place]
 ) -> dict[int, tuple[int, int]]:
-    """Return the time from where to where a plant looks on each generator's line, relative to the window's own place
-    on it.
-    """
+    """Return the interval that a plant sees on each generator's line, relative to the window."""
     reach = dict(before)
     for generator, begin, length in asked:
         if generator >= len(places):

@@ -48,9 +48,7 @@ from sim.twins.rfsoc.tproc_v2.units import start_divider, start_multiplier
 def move_wave(
     code: Cells, row: int, reg: Cells, state: Cells, wmem: Cells, ring: Cells, pushed: Cells, records: Cells
 ) -> int:
-    """Execute everything that moves six words at once: port, wave memory, wave registers. Memory is read before
-    written.
-    """
+    """Execute all that moves six words at once (port, wave memory, wave registers); memory is read first."""
     size = len(wmem) // WAVE_WORDS
     place = (code[row + PLACE] if code[row + PLACE_LITERAL] else reg[code[row + PLACE]]) % size * WAVE_WORDS
     base = state[RECORDS] * RECORD + 3
@@ -109,9 +107,7 @@ def calculate(code: Cells, row: int, data: int, reg: Cells, state: Cells) -> Non
 
 
 def control(code: Cells, row: int, reg: Cells, state: Cells) -> None:
-    """Execute a command to time reference, flag, multiplier or divider. The reference is set and moved by numbers
-    without sign.
-    """
+    """Execute a command to time reference (unsigned numbers), flag, multiplier or divider."""
     action, operation = code[row + ACTION], code[row + OPERATION]
     data = code[row + LITERAL] if code[row + DATA_LITERAL] else operand(code[row + RIGHT], reg, state)
     if action == REFERENCE:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from sim.models.network.collectives.fluid import fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import Fabric, fat_tree
-from sim.models.network.collectives.fluid import fluid_ring
 from testbed.design.fabrics.builders import equal_cost_fat_tree_gbps
 from testbed.design.reproductions.comparison import Comparison, Published
 from testbed.design.reproductions.figure import Figure, Progress

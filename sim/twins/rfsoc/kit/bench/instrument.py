@@ -26,9 +26,7 @@ def sole(texts: Sequence[str]) -> str:
 
 
 def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
-    """Return a finite number between two ends. Raises `ScpiError`: -224 for what is no number, -222 for what is
-    outside.
-    """
+    """Return a finite number between two ends; raise `ScpiError`, -224 (no number) or -222 (outside)."""
     try:
         value = float(text)
     except ValueError:
