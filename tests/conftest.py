@@ -21,7 +21,7 @@ from needs import needs
 
 pytest_plugins = ["lanes"]
 
-# Rewritten tests are kept, also where the environment asks Python to write no bytecode: rewriting them anew
+# Rewritten tests are kept, also where the environment asks Python to write no bytecode: rewriting them again
 # takes 10 s of processor time in every worker.
 sys.dont_write_bytecode = False
 

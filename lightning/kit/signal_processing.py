@@ -6,7 +6,7 @@
 
 `plot_waveform` binds the waveform to this object; `decode_adc_result` is then an int, which can also be called with
 another waveform. It is read from the readout that the calibration was measured with, wherever in the waveform that
-stands. The helpers of the library published for the kit are here too, with its defects mended.
+stands. The helpers of the library published for the kit are here too, with its defects repaired.
 """
 
 from __future__ import annotations

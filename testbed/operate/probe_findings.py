@@ -117,8 +117,8 @@ def _foreign_frames(lab: Lab, wiring: Wiring, heard: ProbeReport) -> Iterator[Li
     """Yield frames that no planned link explains: of another epoch or lab, or on a NIC that should be dark."""
     sources = {_frame(lab, link.source, heard.epoch): link for link in wiring.links}
     planned = {_frame(lab, link.target, heard.epoch)[:2]: link for link in wiring.links}
-    for (host, nic), hearing in heard.nics.items():
-        for frame in hearing.frames:
+    for (host, nic), report in heard.nics.items():
+        for frame in report.frames:
             subject = f"{frame.host}/{frame.nic} -> {host}/{nic}"
             if frame.epoch != heard.epoch or not _is_ours(lab, frame):
                 detail = f"a frame of epoch {frame.epoch}, not {heard.epoch}: another lab or run shares these fibres"
