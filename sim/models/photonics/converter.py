@@ -63,7 +63,7 @@ def voltages_v(converter: Converter, code: npt.ArrayLike) -> Array:
 
 
 def is_clipped(converter: Converter, voltage_v: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """Return where a voltage lies more than half a step outside the range, so that its code is not the nearest."""
+    """Return a mask of voltages more than half a step outside the range, whose code is not the nearest."""
     steps = np.asarray(voltage_v, dtype=np.float64) / converter.step_v
     half = 1 << (converter.bits - 1)
     return np.asarray((steps < -half - 0.5) | (steps > half - 0.5))

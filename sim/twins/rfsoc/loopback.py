@@ -153,7 +153,7 @@ class Loopback:
         """Do nothing: cables do not age."""
 
     def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
-        """Return what arrives, as `Plant` says."""
+        """Return the samples that arrive, as `Plant` does."""
         level = np.zeros(count)
         for generator in range(self._generators):
             cable = self.knobs.cable(generator, readout)

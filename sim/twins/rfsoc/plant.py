@@ -58,5 +58,5 @@ class Plant(Protocol):
         ...
 
     def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
-        """Return what the input of this readout gets in `count` samples from number `first` on, at `rate_hz`."""
+        """Return the input of this readout in `count` samples from number `first` on, at `rate_hz`."""
         ...

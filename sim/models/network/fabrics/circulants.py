@@ -55,7 +55,7 @@ def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
 
 
 def even_uses(nodes: int, coins: Sequence[int], copies: NDArray[np.float64]) -> Integers:
-    """Return how often each distance 0..n-1 uses each stride, (layers, nodes, strides): shortest, and even in sum.
+    """Return the uses of each stride by each distance 0..n-1, (layers, nodes, strides): shortest, and even in sum.
 
     The ways of each distance are listed by dynamic programming over the hops; then each distance of each layer in
     turn takes the way that makes the sum of squared loads least, until nothing changes. A single layer cannot

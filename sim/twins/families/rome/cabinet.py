@@ -77,7 +77,7 @@ class Cabinet:
         return self.place(port)[1]
 
     def place(self, port: int) -> str:
-        """Return where a port is: unit, matrix, side, and its number within the matrix."""
+        """Return the place of a port: unit, matrix, side, and its number within the matrix."""
         return self._places[port]
 
     def _place(self, port: int) -> str:

@@ -74,7 +74,7 @@ def _quirks(settings: TwinSettings) -> _Quirks:
 
 
 def _words(chosen: _Quirks) -> dict[str, str]:
-    """Return what an address must say of the commands, in the words of whoever drives this device."""
+    """Return the part of an address that names the commands, as its driver reads it."""
     options = {} if chosen.end == _MAKES[chosen.make].end else {"end": chosen.end}
     if chosen.make != "scpi":
         return {**options, "preset": chosen.make}

@@ -254,7 +254,7 @@ class Board:
         return self.plant.version, self._envelopes_version, self.converter.clock_factor, self.converter.bits
 
     def stage(self) -> Stage:
-        """Return what a run plays on now."""
+        """Return the stage that a run plays on now."""
         return Stage(self.cfg, self.core.version, self.envelopes, self.converter.clock_factor)
 
     def _memory_word(self, address: int) -> int:

@@ -46,7 +46,7 @@ class Traces:
             self._kept = {}
 
     def received(self, timeline: TimeLine, rate_hz: float, first: int, count: int) -> Received:
-        """Return what arrives in `count` samples from number `first` on; the same object for the same trace."""
+        """Return the trace of `count` samples from number `first` on; the same object for the same trace."""
         places = [_place(first, generator.rate_hz / rate_hz) for generator in timeline.generators]
         key = None if self._reach is None else self._key(timeline, places, self._reach)
         if key is not None and key in self._kept:

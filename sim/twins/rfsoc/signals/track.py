@@ -66,7 +66,7 @@ class Track:
         object.__setattr__(self, "codes", np.array(codes, np.int64))
 
     def standing(self) -> Standing | None:
-        """Return what outlives the run."""
+        """Return the last word, where it outlives the run."""
         if not len(self.waves):
             return None
         if not (self.is_last_kept or self.waves.is_periodic[-1] or self.waves.is_held[-1]):

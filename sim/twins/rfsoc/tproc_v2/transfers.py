@@ -73,7 +73,7 @@ def move_wave(
 
 
 def narrow(word: int) -> int:
-    """Return what a wave keeps of a register: 24 bits of the envelope's address, 16 of the configuration."""
+    """Return the bits of a register that a wave keeps: 24 bits of the envelope's address, 16 of the configuration."""
     if word == 2:
         return 0xFF_FFFF
     return 0xFFFF if word == 5 else MASK
@@ -125,7 +125,7 @@ def control(code: Cells, row: int, reg: Cells, state: Cells) -> None:
 
 
 def read_data(code: Cells, row: int, result: int, reg: Cells, dmem: Cells) -> int:
-    """Return what goes into a register: result, word of the data memory, or literal."""
+    """Return the value for a register: result, word of the data memory, or literal."""
     source = code[row + SOURCE]
     if source == FROM_DMEM:
         return dmem[data_address(code, row, reg) % len(dmem)]
