@@ -148,7 +148,7 @@ def _light(
 def _drives(
     kit: KitParameters, driven: int, rate_hz: float, first: int, count: int, outputs: Outputs
 ) -> list[Samples]:
-    """Return the drive of each modulator, (count,) or (1,) where it does not change; nothing beyond the first `driven`."""
+    """Return the drive of each modulator, (count,), or (1,) while constant; nothing beyond the first `driven`."""
     drives = [np.zeros(1) for _ in kit.modulators]
     for index, one in enumerate(kit.modulators[:driven]):
         delay_s = (kit.delay_ns + one.skew_ns) * 1e-9

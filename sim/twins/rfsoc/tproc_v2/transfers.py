@@ -73,7 +73,7 @@ def move_wave(
 
 
 def narrow(word: int) -> int:
-    """Return the bits of a register that a wave keeps: 24 bits of the envelope's address, 16 of the configuration."""
+    """Return a register as a wave keeps it: 24 bits of the envelope's address, 16 of the configuration."""
     if word == 2:
         return 0xFF_FFFF
     return 0xFFFF if word == 5 else MASK

@@ -52,7 +52,7 @@ SIMULATED_STATUS = 0x700F
 
 
 def _read_index(address: int, registers: int) -> int:
-    """Return the register of a 7-bit source address: 0..15 special, 32.. data, 64.. wave; the fourth bank reads zero."""
+    """Return the register of a 7-bit source: 0..15 special, 32.. data, 64.. wave; the fourth bank reads zero."""
     bank, number = address >> 5, address & 31
     if bank == 1:
         return DATA_REGISTERS + (number & (registers - 1))
