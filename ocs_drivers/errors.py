@@ -29,8 +29,7 @@
     ├── PartialApply              some pairs are done and some are not; `.report`       (unknown)
     └── Unsupported               this device cannot do that at all                     (user)
 
-Each class has a stable `code` (shared by command line, journal and service) and says in `who` whose turn it is.
-A message names the device, the ports, what was sent and what came back, and what to do next.
+Each class has a stable `code` and says in `who` whose turn it is. A message also says what to do next.
 """
 
 from __future__ import annotations
@@ -48,11 +47,7 @@ CHARACTERS_SHOWN = 300
 
 
 class OcsError(LightbedError):
-    """Root of all errors raised by `ocs_drivers`.
-
-    `what` says in one clause what happened; the keyword arguments are kept as attributes
-    and joined into the message. `device` is an address without credentials.
-    """
+    """Root of all errors of `ocs_drivers`: `what` happened, at which device (no credentials), and what was sent."""
 
     code = "ocs.error"
     who: ClassVar[Who] = "device"
@@ -69,12 +64,8 @@ class OcsError(LightbedError):
         received: str = "",
         hint: str = "",
     ) -> None:
-        self.what = what
-        self.device = device
-        self.ports = tuple(ports)
-        self.sent = sent
-        self.received = received
-        self.hint = hint
+        self.what, self.device, self.ports = what, device, tuple(ports)
+        self.sent, self.received, self.hint = sent, received, hint
         super().__init__(self._message())
 
     def locate(self, *, device: str, sent: str = "") -> Self:
@@ -248,8 +239,7 @@ class Conflict(OcsError):
     def __init__(
         self, what: str, *, expected: Mapping[int, int], found: Mapping[int, int], **where: object
     ) -> None:
-        self.expected = dict(expected)
-        self.found = dict(found)
+        self.expected, self.found = dict(expected), dict(found)
         super().__init__(what, **where)  # type: ignore[arg-type]
 
 
@@ -272,8 +262,7 @@ class VerifyMismatch(OcsError):
     def __init__(
         self, what: str, *, missing: Mapping[int, int], extra: Mapping[int, int], **where: object
     ) -> None:
-        self.missing = dict(missing)
-        self.extra = dict(extra)
+        self.missing, self.extra = dict(missing), dict(extra)
         super().__init__(what, **where)  # type: ignore[arg-type]
 
 

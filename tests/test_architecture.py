@@ -175,7 +175,7 @@ def copy_packages(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 @needs("process")
 def broken(tmp_path_factory):
-    """Contracts broken in a tree with every violation at once, also where the import hides in a function."""
+    """Return contracts broken in a tree with every violation at once, also where the import hides in a function."""
     tree = copy_packages(tmp_path_factory.mktemp("violations"))
     for _, path, line in VIOLATIONS:
         with (tree / path).open("a") as file:

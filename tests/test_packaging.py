@@ -23,7 +23,7 @@ BUILD = "import sys, setuptools.build_meta as backend; print(backend.build_wheel
 
 
 def shipped_files() -> set[str]:
-    """Modules and data of the five packages, as the checkout has them."""
+    """Return modules and data of the five packages, as the checkout has them."""
     wanted = (".py", ".json", ".typed", ".sv", ".ca", ".lark", ".tcl", ".pth")
     return {
         str(path.relative_to(ROOT))
@@ -36,7 +36,7 @@ def shipped_files() -> set[str]:
 @pytest.fixture(scope="module")
 @needs("process")
 def wheel(tmp_path_factory):
-    """A wheel built from a copy of the sources, tests included."""
+    """Yield a wheel built from a copy of the sources, tests included."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in (*PACKAGES, "tests", "tools"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))

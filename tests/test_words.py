@@ -18,8 +18,10 @@ PROSE = re.compile(
 )
 """Words that nobody needs twice: hint, again, disconnect, logout, write operation, repaired."""
 
-FORMER = re.compile(r"""["'`](cure|dark_s|mended)["'`]""")
-"""Keys of JSON documents and files that keep their former name for one release, or for good."""
+FORMER = re.compile(
+    r"""["'`](cure|dark_s|mended|hang_up)["'`]|def (cure|hang_up)\(|\bhang_up is now disconnect\b"""
+)
+"""Keys of JSON documents and files, properties and methods that keep their former name for one release, or for good."""
 
 REPLACED = {
     "ocs_drivers": "conversation farewell unasked habits deed hang_up",

@@ -40,7 +40,7 @@ class Detector(nn.Sequential):
 
 
 def trained(dataset: Dataset, *, epochs: int, seed: int) -> Any:
-    """A detector trained from nothing, without any noise."""
+    """Train a detector from nothing, without any noise."""
     torch.manual_seed(seed)
     schedule = Schedule(epochs, batch=128, rate=2e-3)
     module = Detector(dataset.x.shape[1])

@@ -46,7 +46,7 @@ RECIPES = {"mlp": Recipe(MLP, (1, 8, 8), 40), "resnet8": Recipe(ResNet8, (1, 8, 
 
 
 def trained(recipe: Recipe, dataset: Dataset, *, epochs: int, seed: int) -> Any:
-    """A module trained from nothing, without any noise."""
+    """Train a module from nothing, without any noise."""
     torch.manual_seed(seed)
     module = recipe.make()
     x = preprocess(from_torch(module.eval(), recipe.shape, PIXELS), dataset.train_x)
@@ -56,7 +56,7 @@ def trained(recipe: Recipe, dataset: Dataset, *, epochs: int, seed: int) -> Any:
 def tuned(
     module: Any, recipe: Recipe, dataset: Dataset, *, sigma: float, epochs: int, seed: int
 ) -> Comparison:
-    """The module as it was, fine-tuned, and fine-tuned with noise on every product."""
+    """Compare the module as it was, fine-tuned, and fine-tuned with noise on every product."""
     return fine_tune(
         module,
         dataset,
@@ -70,7 +70,7 @@ def tuned(
 
 
 def write(name: str, found: Comparison, folder: Path) -> None:
-    """The network as ONNX for others, and compiled for light."""
+    """Write the network as ONNX for others, and compiled for light."""
     folder.mkdir(parents=True, exist_ok=True)
     onnx.save(to_onnx(found.before.network), folder / f"{name}.onnx")
     found.before.model.save(folder / f"{name}.lng")
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def picture(text: str) -> Path:
-    """A file that can be drawn to, or an error before the training begins."""
+    """Return a file that can be drawn to; raise before the training begins."""
     from lightning.canvas import check_file
 
     try:

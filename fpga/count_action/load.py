@@ -44,8 +44,9 @@ def load(path: str | Path, parameters: Mapping[str, int] | None = None) -> Check
 
 
 def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | None = None) -> Checked:
-    """Return the datapath that a text describes. `file` stands in messages, names the datapath, and is where imports
-    are looked for. Raises `CountActionError`.
+    """Return the datapath that a text describes; raise `CountActionError` for what is not one.
+
+    `file` stands in messages, names the datapath, and is where imports are looked for.
     """
     report = Report()
     tree = parse_tree(text, file)

@@ -1,6 +1,6 @@
-"""Linters over SystemVerilog: Verilator for what a text means, Verible for how it is written, Icarus and yosys for
-whether they take it at all.
+"""Linters over SystemVerilog.
 
+Verilator checks what a text means, Verible how it is written, Icarus and yosys whether they take it at all.
 Every function returns the findings as lines of text; none means clean.
 """
 

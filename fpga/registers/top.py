@@ -1,8 +1,8 @@
-"""The tops that go on a board: a datapath with its registers on AXI4-Lite, and its streams behind a portal of
-registers (`NAME_axi`) or on AXI-Stream ports (`NAME_axis`).
+"""The tops that go on a board: a datapath with its registers on AXI4-Lite, and its streams.
 
-Ports are named as block-design tools expect them: `aclk`, `aresetn`, `s_axi_*`, `s_axis_*`, `m_axis_*`. Inside,
-`dp_*` are the ports of the datapath, and `*_i`, `*_o` with the name of a register those of the register file.
+Streams are behind a portal of registers (`NAME_axi`) or on AXI-Stream ports (`NAME_axis`). Ports are named as
+block-design tools expect them: `aclk`, `aresetn`, `s_axi_*`, `s_axis_*`, `m_axis_*`. Inside, `dp_*` are the
+ports of the datapath, and `*_i`, `*_o` with the name of a register those of the register file.
 """
 
 from __future__ import annotations

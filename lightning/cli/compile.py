@@ -15,7 +15,7 @@ from lightning.compiler.measured import MEASURED_SIGMA
 from lightning.errors import InputError, OutOfRange
 
 if TYPE_CHECKING:
-    from lightning.compiler import CompiledModel
+    from lightning.compiler import CompiledModel, Hardware, Options
     from lightning.networks.network import Preprocessing
 
 Network = Annotated[
@@ -95,14 +95,57 @@ def compile_file(
 
     For example: lightning compile digits.onnx --samples digits --scale 0.00392 -o digits.lng
     """
-    from lightning.cli.explain import summary
-    from lightning.compiler import Hardware, Options, load_or_compile, save_model
-    from lightning.compiler.explain import report
-    from lightning.compiler.options import Ranges, Scheme
+    from lightning.compiler import Hardware
 
     hardware = Hardware(lanes, wavelengths, cores, skip_zeros=skip_zeros)
     scheme = scheme or ("published" if perfect_scaling else None)
-    options = Options(
+    options = _options(scheme, ranges, percentile, sigma, hardware, seed, per_tensor, wrap, perfect_scaling)
+    asked = _preprocessing(scale, mean, deviation, layout)
+    _compile(network, output, samples, options, asked, choose_scheme=scheme is None, as_json=as_json)
+    return DONE
+
+
+def _compile(
+    network: Path,
+    output: Path | None,
+    samples: str | None,
+    options: Options,
+    asked: Preprocessing | None,
+    *,
+    choose_scheme: bool,
+    as_json: bool,
+) -> None:
+    from lightning.cli.explain import summary
+    from lightning.compiler import load_or_compile, save_model
+    from lightning.compiler.explain import report
+
+    raw = None if samples is None else raw_samples(samples)
+    model = load_or_compile(_network_file(network), raw, options, asked, choose_scheme=choose_scheme)
+    warnings = [] if raw is None or asked else warn(_warnings_of(model, str(samples), raw))
+    target = output or Path(f"{network.stem}.lng")
+    save_model(model, target)
+    found = report(model)
+    if as_json:
+        print_document(None, {"written": [str(target)], "warnings": warnings, **found.document})
+    else:
+        print("\n".join([*summary(found), "", f"{found.cycles:,} cycles an image, written to {target}"]))
+
+
+def _options(
+    scheme: str | None,
+    ranges: str,
+    percentile: float,
+    sigma: float,
+    hardware: Hardware,
+    seed: int,
+    per_tensor: bool,
+    wrap: bool,
+    perfect_scaling: bool,
+) -> Options:
+    from lightning.compiler import Options
+    from lightning.compiler.options import Ranges, Scheme
+
+    return Options(
         scheme=cast(Scheme, scheme or "scaled"),
         per_channel=not per_tensor,
         ranges=cast(Ranges, ranges),
@@ -113,18 +156,6 @@ def compile_file(
         hardware=hardware,
         seed=seed,
     )
-    raw = None if samples is None else raw_samples(samples)
-    asked = _preprocessing(scale, mean, deviation, layout)
-    model = load_or_compile(_network_file(network), raw, options, asked, choose_scheme=scheme is None)
-    warnings = [] if raw is None or asked else warn(_warnings_of(model, str(samples), raw))
-    target = output or Path(f"{network.stem}.lng")
-    save_model(model, target)
-    found = report(model)
-    if as_json:
-        print_document(None, {"written": [str(target)], "warnings": warnings, **found.document})
-    else:
-        print("\n".join([*summary(found), "", f"{found.cycles:,} cycles an image, written to {target}"]))
-    return DONE
 
 
 def _warnings_of(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:

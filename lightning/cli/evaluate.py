@@ -69,12 +69,6 @@ def evaluate_command(
 
     For example: lightning evaluate weights.npz mnist:DIR --noise per-product --seeds 5
     """
-    from lightning.evaluation.datasets import load_dataset
-    from lightning.evaluation.models import compiled_for
-    from lightning.evaluation.result import prepared, rounded
-    from lightning.evaluation.warnings import warnings_of_clipping, warnings_of_data
-    from lightning.execution.noise import Noise
-
     how.one_of("compare", compare or "onnxruntime", ("onnxruntime",))
     run = how.chosen(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
     if fault and compare:
@@ -82,6 +76,27 @@ def evaluate_command(
             "faults are chosen, and the table is of models without", hint="Leave --fault or --compare out"
         )
     used = _seeds(run, seed, seeds, compared=compare is not None)
+    _evaluate(run, model, data, part, limit, used, compared=compare is not None, as_json=as_json)
+    return DONE
+
+
+def _evaluate(
+    run: how.Run,
+    model: str,
+    data: str,
+    part: str,
+    limit: int | None,
+    used: tuple[int, ...],
+    *,
+    compared: bool,
+    as_json: bool,
+) -> None:
+    from lightning.evaluation.datasets import load_dataset
+    from lightning.evaluation.models import compiled_for
+    from lightning.evaluation.result import prepared, rounded
+    from lightning.evaluation.warnings import warnings_of_clipping, warnings_of_data
+    from lightning.execution.noise import Noise
+
     compiled, dataset = compiled_for(model, part_of(load_dataset(data), part))
     dataset = dataset.first(limit)
     warnings = warn(warnings_of_data(compiled, dataset.name, dataset.x))
@@ -89,7 +104,7 @@ def evaluate_command(
     found = counted(run, compiled, dataset, run_with)
     warnings += warn(warnings_of_clipping(compiled, len(run_with) * len(dataset.x), counters_of(found)))
     origin = run.provenance(compiled, run_with)
-    rows = _table(compiled, dataset, run.noise or Noise(), used) if compare else []
+    rows = _table(compiled, dataset, run.noise or Noise(), used) if compared else []
     if as_json:
         about = {"data": dataset.name, "data_origin": dict(dataset.origin), "warnings": warnings}
         table = {"table": [rounded(asdict(row)) for row in rows]} if rows else {}
@@ -99,7 +114,6 @@ def evaluate_command(
         if Path(model).suffix != ".lng":
             print(f"compiled on the way, {prepared(compiled.network.preprocessing)}")
         _say_table(rows, run.noise or Noise(), used)
-    return DONE
 
 
 def _seeds(run: how.Run, first: int | None, several: int | None, *, compared: bool) -> tuple[int, ...]:

@@ -55,8 +55,7 @@ class Dataset:
         return replace(self, x=self.train_x, y=self.train_y)
 
     def with_samples(self, count: int = SAMPLES) -> Dataset:
-        """Return the data with a training part: its own, or `count` images from all over, which are then no test images
-        any more.
+        """Return the data with a training part: its own, or `count` images taken out of the test images.
 
         Ranges of activations are taken from such samples, never from images that the accuracy is counted on. Raises
         `DatasetError` where nothing would be left.

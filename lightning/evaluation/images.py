@@ -18,8 +18,7 @@ Raw = npt.NDArray[Any]
 
 
 def fitted(x: Raw, network: Network) -> Raw:
-    """Return the inputs with the axes of the network's raw input, (n, ...): an image of 28 x 28 as 784 numbers, or with
-    one channel.
+    """Return the inputs with the axes of the network's raw input: (n, 784) or (n, 1, 28, 28).
 
     Nothing is cut, padded or exchanged. Raises `InputError` where the numbers are not as many.
     """
@@ -44,8 +43,7 @@ def read_input(path: Path, network: Network, *, resize: bool = False) -> Raw:
 
 
 def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> Raw:
-    """Return the levels 0 .. 255 of an image: (height, width), or with 3 colours where the model's raw `shape` has
-    them.
+    """Return the levels 0 .. 255 of an image, (height, width), with 3 colours where the raw `shape` has them.
 
     Colours come where `shape` has them, in front or behind. Raises `InputError` for what is not an image, and for
     another size unless `resize`.

@@ -13,8 +13,10 @@ from lightning.evaluation.sensitivity import Sensitivity, points
 
 
 def layer_losses(found: Sensitivity, model: str, data: str) -> Plot:
-    """Left: points lost with noise in one layer alone, in the order of the network. Right: accuracy with noise in all
-    layers against sigma, with the loss that is allowed and the sigma that keeps it.
+    """Plot what noise costs: in one layer at a time on the left, in all layers on the right.
+
+    Left: points lost, in the order of the network. Right: accuracy against sigma, with the loss that is
+    allowed and the sigma that keeps it.
     """
     figure = sheet(9.6, max(3.4, 1.9 + 0.3 * len(found.layers)))
     left, right = figure.subplots(1, 2)

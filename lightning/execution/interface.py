@@ -20,10 +20,10 @@ class Multiplier(Protocol):
     """Sums of products of one layer; where fidelities differ."""
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> npt.NDArray[Any]:
-        """Return the sums, (images, positions, groups, rows), of activations (images, positions, groups, terms); int32,
-        or float32 with noise.
+        """Return sums (images, positions, groups, rows) of activations (images, positions, groups, terms).
 
-        `keys` (images,) say which image each is, so that its noise does not depend on its neighbours.
+        They are int32, or float32 with noise. `keys` (images,) say which image each is, so that its noise
+        does not depend on its neighbours.
         """
         ...
 
@@ -47,8 +47,7 @@ class Answers:
 
 
 def classes_of(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-    """Return the first of the largest scores; of a single score 1 where it is above 0, as a logit's class is,
-    (images,).
+    """Return the first of the largest scores, (images,); of a single one, a logit, 1 where it is above 0.
 
     >>> classes_of(np.float32([[1, 3, 3], [2, 1, 0]])).tolist(), classes_of(np.float32([[-1], [2]])).tolist()
     ([1, 0], [0, 1])

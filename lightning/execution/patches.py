@@ -13,10 +13,10 @@ from lightning.networks.patches import patches as images_as_rows
 
 
 def patches(activations: Activations, geometry: Geometry, groups: int = 1) -> Activations:
-    """Return the patches, (images, positions, groups, terms), of images (images, channels, height, width); padding is
-    0.
+    """Return the patches, (images, positions, groups, terms), of images (images, channels, height, width).
 
-    Terms run over the channels of a group, then down, then across, as the weights of a `Conv` do.
+    Padding is 0. Terms run over the channels of a group, then down, then across, as the weights of a `Conv`
+    do.
 
     >>> geometry = Geometry(1, 2, 3, kernel=(2, 2))
     >>> patches(np.arange(6, dtype=np.int16).reshape(1, 1, 2, 3), geometry).tolist()

@@ -21,8 +21,10 @@ MISPRINTED = 2206
 
 
 def shift_normalised(sums: npt.NDArray[np.float32] | Integers) -> Activations:
-    """Return the sums (images, ...) as the datapath makes activations of them: negative ones 0, the others shifted,
-    image by image, so that the highest set bit of the largest becomes bit 7.
+    """Return the sums (images, ...) as the datapath makes activations of them.
+
+    Negative ones are 0, the others shifted, image by image, so that the highest set bit of the largest
+    becomes bit 7.
 
     >>> shift_normalised(np.array([[1000, -7, 3], [5, 1, 0]], np.int32)).tolist()
     [[250, 0, 0], [160, 32, 0]]
@@ -40,8 +42,7 @@ def perfectly_scaled(sums: npt.NDArray[np.float32] | Integers) -> Activations:
 
 
 def last_normalised(sums: Integers, *, perfect: bool) -> Integers:
-    """Return the sums (images, ...) of the last layer as the emulator gives them: negative ones rounded down when
-    shifted.
+    """Return the sums (images, ...) of the last layer as the emulator shifts them: negative ones down.
 
     >>> last_normalised(np.array([[1000, -7, 3]], np.int32), perfect=False).tolist()
     [[250, -2, 0]]
@@ -51,9 +52,11 @@ def last_normalised(sums: Integers, *, perfect: bool) -> Integers:
 
 
 def log_softmax(results: Sequence[int] | Integers, *, misprinted: bool = False) -> npt.NDArray[np.float64]:
-    """Log-softmax as the datapath's block begins it: results are raised so that the largest is 11, exponentials come
-    from a table of twelve whole numbers, 0 below. The logarithm of their sum is exact here, not from a table. No
-    executor has this block, as it changes no class. `misprinted`: the artifact's table, in which a digit is missing.
+    """Return the log-softmax as the datapath's block begins it.
+
+    Results are raised so that the largest is 11, exponentials come from a table of twelve whole numbers, 0
+    below. The logarithm of their sum is exact here, not from a table. No executor has this block, as it
+    changes no class. `misprinted`: the artifact's table, in which a digit is missing.
 
     >>> log_softmax([5, 4]).round(3).tolist()  # 11 and 10: ln(59874 + 22026) = 11.313
     [-0.313, -1.313]

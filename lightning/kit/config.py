@@ -172,8 +172,7 @@ def from_slide(mapping: Mapping[str, Any]) -> Configuration:
 
 
 def from_lts(mapping: Mapping[str, Any]) -> Configuration:
-    """Return a configuration in the published library's vocabulary: `dac_i` is a generator's number, `dac_gain_i` its
-    drive, 0..1.
+    """Return a configuration in the published vocabulary: `dac_i` (generator), `dac_gain_i` (drive, 0..1).
 
     A drive is a fraction of the gain word 20000 (default 1), as there; it passes no encoder. Other keys mean the
     same as in the talk. Raises `OutOfRange`, `UnknownKey`, `ConfigError`.

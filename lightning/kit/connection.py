@@ -96,9 +96,7 @@ def _connected(found: EntryPoint, address: str) -> Any:
 
 
 def _introduced(soc: Any) -> str:
-    """Return what kind of twin it is, and which calibration it will be used with: one that was not measured on it is
-    reported as its factory's.
-    """
+    """Return the kind of twin and its calibration: the factory's unless one was measured on it."""
     from lightning.kit.calibration.store import find
 
     try:

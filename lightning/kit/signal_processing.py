@@ -6,7 +6,7 @@
 
 `plot_waveform` binds the waveform to this object; `decode_adc_result` is then an int, which can also be called with
 another waveform. It is read from the readout that the calibration was measured with, wherever in the waveform that
-stands. The helpers of the library published for the kit are here too, with its defects mended.
+stands. The helpers of the library published for the kit are here too, with its defects repaired.
 """
 
 from __future__ import annotations
@@ -95,8 +95,7 @@ class LightningSignalProcessing:
         return found.value
 
     def get_signal_timeseries(self, waveform: Waveform, readout: int = 0) -> Floats:
-        """Return |I + jQ| in counts of the readout at this place in the list; shots averaged as complex numbers,
-        (samples,).
+        """Return |I + jQ| in counts of one readout, (samples,); shots are averaged as complex numbers.
 
         The published library averaged the magnitudes, which lifts a dark line by its noise.
         """
@@ -127,8 +126,7 @@ def timeseries(waveform: Waveform, readout: int = 0) -> Floats:
 
 
 def find_plateaus(signal: npt.ArrayLike, window_size: int) -> Floats:
-    """Return the moving mean by one running sum, whatever the window. Raises `OutOfRange` for a window that does not
-    fit.
+    """Return the moving mean by one running sum; raise `OutOfRange` for a window that does not fit.
 
     >>> find_plateaus([0, 0, 2, 2], 2).tolist()
     [0.0, 1.0, 2.0]

@@ -23,8 +23,9 @@ def random_rows(shape: Sequence[int], seed: int) -> Rows:
 
 
 def kept_rows(data: str) -> Rows:
-    """Return the inputs, (rows, ...), of `digits`, `mnist:DIR` or `nsl-kdd:DIR`, or what a file `.npy` holds. Raises
-    `LoadError`, and `DatasetError` for a data set that cannot be read.
+    """Return the inputs, (rows, ...), of `digits`, `mnist:DIR` or `nsl-kdd:DIR`, or of a file `.npy`.
+
+    Raises `LoadError`, and `DatasetError` for a data set that cannot be read.
     """
     file = Path(data)
     rows = _of_dataset(data) if data == "digits" or (":" in data and not file.is_file()) else _from_file(file)

@@ -11,8 +11,7 @@ Times = npt.NDArray[np.int64]
 
 
 def poisson_schedule(rate: float, seconds: float, seed: int) -> Times:
-    """Return the nanoseconds from the start at which requests are due, ascending: `rate` a second on average, for
-    `seconds`.
+    """Return the nanoseconds from the start of requests at a mean `rate` a second for `seconds`, ascending.
 
     A Poisson process has independent, exponentially distributed gaps of mean 1 / rate. Raises `LoadError` where
     nothing would be sent.

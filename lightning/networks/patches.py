@@ -40,8 +40,7 @@ def patches(
     dilations: Pair = (1, 1),
     groups: int = 1,
 ) -> Array:
-    """Return the patches, (n, positions, groups, terms), of `x` (n, channels, height, width), of any data type; zeros
-    around the image.
+    """Return the patches, (n, positions, groups, terms), of `x` (n, channels, height, width), padded with 0.
 
     `positions` run over the output row by row; `terms` over channels of the group, then rows and columns of the
     kernel: the order of weights (rows, channels / groups, kh, kw). C-contiguous.

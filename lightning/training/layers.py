@@ -43,8 +43,7 @@ def weight_scale(weights: Tensor, *, per_channel: bool) -> Tensor:
 
 
 def draws_of(steps: Tensor, *, dense: bool, wavelengths: int) -> tuple[Tensor, Tensor]:
-    """Return the readouts of a sum of these weights (rows, terms), and how many more of them add than subtract,
-    (rows,).
+    """Return the readouts of sums of weights (rows, terms), and how many more add than subtract, (rows,).
 
     Products that share a readout share a sign; where weights of 0 are sent, they fill up what adds.
     """

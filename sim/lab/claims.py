@@ -22,7 +22,7 @@ _ATTEMPT_PAUSE_S = 0.005
 
 
 def claims_folder() -> Path:
-    """Return where claims lie: /run/lightbed for root, the user's own folder otherwise."""
+    """Return the folder of claims: /run/lightbed for root, the user's own folder otherwise."""
     if os.geteuid() == 0:
         return Path("/run/lightbed")
     private = os.environ.get("XDG_RUNTIME_DIR")
@@ -99,7 +99,7 @@ def claim_names() -> Iterator[str]:
 
 
 def holder_of(name: str) -> Holder | None:
-    """Return who holds the claim; None when it is free. A holder that has not written yet has pid 0."""
+    """Return the holder of the claim; None when it is free. A holder that has not written yet has pid 0."""
     try:
         handle = os.open(claims_folder() / f"{name}.lock", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

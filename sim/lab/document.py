@@ -234,9 +234,7 @@ def _fibres(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, A
 
 
 def _check_fibres(raw: Mapping[str, Any]) -> None:
-    """Check that a transmit fibre ends in an input, that a receive fibre comes from an output, and that each port has
-    one fibre.
-    """
+    """Check that fibres lead from outputs to receivers and from transmitters to inputs, one for each port."""
     ports = {
         entry["name"]: {
             "transmit": range(1, entry["inputs"] + 1),

@@ -90,7 +90,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def settings_of(options: argparse.Namespace) -> TwinSettings:
-    """Return what the command line describes: a twin alone, with light on all its inputs."""
+    """Return the settings of a twin alone, from the command line, with light on all its inputs."""
     switch = {"name": options.name, "insertion_loss_db": options.insertion_loss_db}
     inputs, outputs = options.size
     return TwinSettings(

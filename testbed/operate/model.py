@@ -63,9 +63,10 @@ class ApplyResult:
 
 @dataclass(frozen=True, slots=True)
 class LinkFinding:
-    """One fact about one link that is not as planned; `kind` is one of
-    `missing_circuit`, `extra_circuit`, `excess_loss`, `no_light`, `no_carrier`, `swapped`, `not_heard`,
-    `foreign` (a probe frame of another run or lab).
+    """One fact about one link that is not as planned.
+
+    `kind` is one of `missing_circuit`, `extra_circuit`, `excess_loss`, `no_light`, `no_carrier`, `swapped`,
+    `not_heard`, `foreign` (a probe frame of another run or lab).
     """
 
     kind: str

@@ -35,7 +35,7 @@ def clock():
 
 @pytest.fixture(scope="session")
 def kit():
-    """The kit's twin; a test that changes its state gets one of its own."""
+    """Return the kit's twin; a test that changes its state gets one of its own."""
     pytest.importorskip("qick", reason="the twin is a QickConfig: pip install 'lightbed[kit]'")
     import lightning
 

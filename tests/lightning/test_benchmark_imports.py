@@ -13,7 +13,7 @@ OF_LIGHT = ("photonic_*.py", "serving_*.py", "noise_aware.py", "convolution.py",
 
 
 def imported(path):
-    """(module, name or "") of everything of this repository that a file imports."""
+    """Yield (module, name or "") of everything of this repository that a file imports."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield from ((node.module, each.name) for each in node.names)

@@ -33,7 +33,7 @@ def ran(*words):
 @pytest.fixture(scope="module")
 @needs("socket")
 def calibrated(tmp_path_factory):
-    """(folder, exit code, output) of an unattended run on a device that nobody has calibrated."""
+    """Return (folder, exit code, output) of an unattended run on a device that nobody has calibrated."""
     folder = tmp_path_factory.mktemp("calibrated")
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("LIGHTBED_CALIBRATIONS", str(folder / "kept"))

@@ -27,7 +27,7 @@ def _no_device_named(monkeypatch):
 
 
 def ran(*words):
-    """(exit code, standard output, standard error) of a command."""
+    """Return (exit code, standard output, standard error) of a command."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run_app(words)
@@ -35,13 +35,13 @@ def ran(*words):
 
 
 def document(*words):
-    """(exit code, the one document) of a command with --json."""
+    """Return (exit code, the one document) of a command with --json."""
     code, out, _ = ran(*words, "--json")
     return code, json.loads(out)
 
 
 def refused(*words):
-    """The error that a command ends with, which a program sees too."""
+    """Return the error that a command ends with, which a program sees too."""
     code, found = document(*words)
     assert (code, found["ok"]) == (1, False)
     return found["error"]

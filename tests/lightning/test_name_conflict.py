@@ -16,7 +16,7 @@ THEIR_INIT = "from lightning.fabric import Fabric\n"
 
 
 def install_ours(site, *, startup=True):
-    """As a wheel does: files over what is there."""
+    """Write files over what is there, as a wheel does."""
     shutil.copytree(
         PACKAGE, site / "lightning", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
     )
@@ -25,7 +25,7 @@ def install_ours(site, *, startup=True):
 
 
 def install_theirs(site, *, record=True):
-    """The shape of `pip install lightning`."""
+    """Write files as `pip install lightning` does."""
     package = site / "lightning"
     for part in ("fabric", "pytorch"):
         (package / part).mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def install_theirs(site, *, record=True):
 
 
 def imported(*sites, what="import lightning"):
-    """A fresh Python with these site folders before all others; their start-up lines are run."""
+    """Run a new Python with these site folders before all others; their start-up lines are run."""
     added = "; ".join(f"site.addsitedir({str(each)!r})" for each in sites)
     first = [str(each) for each in sites]
     code = f"import site, sys; {added}; sys.path[:0] = {first}; {what}; print(lightning.__file__)"

@@ -42,7 +42,7 @@ def planned(hosts, *, degree=4, lab="testbed12"):
 
 
 def patch(lab, hosts, switch, journal, **options):
-    """Bring the plan for these hosts into force; the circuits it made, as they are then."""
+    """Apply the plan for these hosts; return the circuits that it made, as they are then."""
     plan = planned(hosts)
     here = lab_of_plan(lab, plan)
     laid = plan_lab(here, design_of_plan(here, plan).wiring, {"ocs1": switch}, **options)

@@ -185,7 +185,7 @@ def twin_loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @pytest.fixture
 def start_twin(twin_loop: asyncio.AbstractEventLoop) -> Iterator[Callable[..., LiveTwin]]:
-    """Starts twins: settings and options of the family, a wiring document, and `virtual=True` for its clock."""
+    """Start twins: settings and options of the family, a wiring document, and `virtual=True` for its clock."""
     with ExitStack() as stack:
 
         def start(

@@ -57,8 +57,7 @@ def passes_of(layer: PhotonicLayer) -> int:
 
 
 def readouts_of(layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
-    """Return the readouts of every row in a pass. `dense`: products whose weight is 0 are sent, too; else as the
-    hardware says.
+    """Return the readouts of every row in a pass; `dense` sends products whose weight is 0, too.
 
     Of P positive, N negative and Z zero weights: ceil(P / W) and ceil(N / W) readouts; zeros that find no room
     there have positive ones of their own. With one wavelength every term has its own, and a zero counts as positive.

@@ -18,8 +18,10 @@ _HINT = "Compile the model again: lightning compile NETWORK -o MODEL.lng"
 
 
 def check_model(model: CompiledModel) -> None:
-    """Raise `ModelFileError` for nodes that cannot be computed, products that no layer takes, layers without a node,
-    and numbers out of their ranges.
+    """Raise `ModelFileError` for a document whose parts do not fit together.
+
+    These are nodes that cannot be computed, products that no layer takes, layers without a node, and numbers
+    out of their ranges.
     """
     _check_network(model.network)
     if model.scheme not in {"published", "scaled"}:

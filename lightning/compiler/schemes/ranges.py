@@ -78,8 +78,7 @@ def least_divergent(magnitudes: Floats) -> float:
 
 
 def _divergence(counts: Doubles, bins: int) -> float:
-    """Return the divergence of the first `bins` bins, what is beyond them added to the last, from the same in 256
-    levels.
+    """Return the divergence of the first `bins` bins, with the tail in the last, from the same in 256 levels.
 
     A level's counts are spread evenly over those of its bins that held anything.
     """

@@ -84,8 +84,7 @@ def _fit(seen: Observed, wanted: Floats, largest: float, options: Options) -> _F
 
 
 def _noise(seen: Observed, wanted: Floats, weights: Small, outputs: Floats, options: Options) -> float:
-    """Return the noise of readouts as the hardware takes them: sigma^2 for each, in units of outputs, times the part
-    that counts.
+    """Return sigma^2 of each readout on the hardware, in units of outputs, times the part that counts.
 
     What is cut off is wrong each time that such an image comes, and counts even in outputs that a rectifier cuts off;
     of noise only what passes counts.

@@ -81,8 +81,7 @@ def read_into(
     stream: Any,
     out: Array,
 ) -> Any:
-    """Add up one image (positions, groups, rows), readout by readout, and return how many samples the converter
-    clipped.
+    """Add up one image (positions, groups, rows) by readouts; return how many samples the converter clipped.
 
     `noise`: mean, variance, shot, intensity, samples averaged, full scale.
     """

@@ -120,8 +120,10 @@ def varying_noise(
 
 @compiled("void(int32[:, ::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])")
 def output_noise(sums: Array, noise: Array, seed: Any, key: Any, stream: Any, out: Array) -> None:
-    """Add one draw to each of an image's sums on a scale on which the largest magnitude is 255: the published
-    emulation's sign(x) * | |x| + n |, so that nothing changes sign and 0. `noise`: mean, variance, shot, intensity.
+    """Add one draw to each of an image's sums on a scale on which the largest magnitude is 255.
+
+    As in the published emulation, sign(x) * | |x| + n |: nothing changes sign or 0. `noise`: mean, variance,
+    shot, intensity.
     """
     s0, s1, s2, s3 = seeded(seed, key, stream)
     step = np.abs(sums).max() / 255.0

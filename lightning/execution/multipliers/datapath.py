@@ -68,10 +68,10 @@ class DatapathMultiplier:
             self._load(program, opened_here=isinstance(address, str))
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
-        """Return the sums, (images, positions, groups, rows), of activations (images, positions, groups, terms). `keys`
-        do not matter.
+        """Return sums (images, positions, groups, rows) of activations (images, positions, groups, terms).
 
-        Raises `DeviceGone` when the bus fails, `DeviceStuck` when beats are not taken or get lost.
+        `keys` do not matter. Raises `DeviceGone` when the bus fails, `DeviceStuck` when beats are not taken
+        or get lost.
         """
         images, positions = activations.shape[:2]
         with _described(self.identity):

@@ -53,10 +53,10 @@ class DeviceMultiplier:
         self._average = average
 
     def sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
-        """Return the sums, (images, positions, groups, rows), of activations (images, positions, groups, terms), not
-        rounded.
+        """Return sums (images, positions, groups, rows) of activations (images, positions, groups, terms).
 
-        All images and positions go in few programs. Raises `DeviceGone` and `DeviceStuck`; warns with `DarkWarning`.
+        They are not rounded. All images and positions go in few programs. Raises `DeviceGone` and
+        `DeviceStuck`; warns with `DarkWarning`.
         """
         images, positions, groups, terms = activations.shape
         vectors = activations.reshape(images * positions, groups, terms)
@@ -82,8 +82,9 @@ class DeviceMultiplier:
 
 @lru_cache(maxsize=1)
 def mean_taken() -> npt.NDArray[np.float32]:
-    """Return the mean that is taken away, by the magnitude of a weight, (256,): that of (a w / 256) - (a w >> 8) over
-    activations a of 1 .. 255.
+    """Return the mean that is taken away, by the magnitude of a weight, (256,).
+
+    It is that of (a w / 256) - (a w >> 8) over activations a of 1 .. 255.
 
     By hand: of w = 1 everything is lost, the mean of a / 256, which is 128 / 256; of w = 128 every odd a loses a half,
     128 times 0.5 in 255.

@@ -74,8 +74,7 @@ class Decoder:
         return level
 
     def decode(self, levels: npt.ArrayLike, operands: npt.ArrayLike, lit: npt.ArrayLike) -> Floats:
-        """Return the analogue answers in units of 1/255, for (n,) levels above idle and the (n, 4) operands given,
-        (n,).
+        """Return the analogue answers in units of 1/255, (n,), of (n,) levels above idle and (n, 4) operands.
 
         `lit` (n, 2) says which pairs have a value above 0: a row with one pair dark is divided by the other pair's
         gain, a row with both by `shared`.

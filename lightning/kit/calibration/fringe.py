@@ -106,8 +106,9 @@ def fit(settings: npt.ArrayLike, levels: npt.ArrayLike) -> Fringe:
 
 
 def _start(unit: Floats, y: Floats) -> Floats:
-    """Return (baseline, amplitude, p0, p1) of the best of a grid of periods: each is a linear problem in cosine and
-    sine, so no local minimum can be fallen into.
+    """Return (baseline, amplitude, p0, p1) of the best of a grid of periods.
+
+    Each is a linear problem in cosine and sine, so there is no local minimum.
     """
     best = (np.inf, np.zeros(4))
     for half in np.geomspace(2 * SHORTEST, 2 * LONGEST, GRID):

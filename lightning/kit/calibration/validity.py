@@ -1,8 +1,8 @@
-"""Checks that a calibration's numbers can be those of a device: a damaged or edited file must not become wrong
-products.
+"""Checks that a calibration's numbers can be those of a device.
 
-Shapes and types are read in `form`; here ranges are looked at, and that words and operands belong to their curve.
-Everything raises `ValueError`, which `form` tells as a `CalibrationError` with the name of the file.
+A damaged or edited file must not become wrong products. Shapes and types are read in `form`; here ranges are
+looked at, and that words and operands belong to their curve. Everything raises `ValueError`, which `form`
+tells as a `CalibrationError` with the name of the file.
 """
 
 from __future__ import annotations

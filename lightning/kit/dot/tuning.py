@@ -169,8 +169,9 @@ def _train(tiles: Tiles, coding: Coding, symbol: Symbol, rng: np.random.Generato
 
 
 def training_values(rng: np.random.Generator, length: int) -> Integers:
-    """Return the random values; each modulator of each tile has a range of its own, so that sums of operands and of
-    products are distinguished, (tiles, length, 4).
+    """Return the random values, (tiles, length, 4).
+
+    Each modulator of each tile has its own range, so that sums of operands and of products are distinguished.
     """
     top = rng.integers(0, LEVELS, (TRAINING_TILES, 1, MODULATORS))
     base = rng.integers(0, top + 1)

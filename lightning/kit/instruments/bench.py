@@ -27,12 +27,12 @@ def open_instrument(resource: str, role: Literal["meter"], *, timeout_s: float =
 def open_instrument(
     resource: str, role: Role, *, timeout_s: float = 2.0
 ) -> TunableLaser | BiasSupply | PowerMeter:
-    """Return the instrument at a VISA resource (`TCPIP::192.0.2.7::5025::SOCKET`, `USB0::...::INSTR`), seen to be
-    there.
+    """Return the instrument at a VISA resource (`TCPIP::192.0.2.7::5025::SOCKET`, `USB0::...::INSTR`).
 
-    Supported: for "laser" Santec's TSL series, for "bias" Keysight's N6700 family, for "meter" Thorlabs'
-    power meters. Raises `InstrumentGone`, `InstrumentSilent`, `WrongInstrument`, `AddressError` for an unknown role
-    or what is not a resource, and `MissingLibrary` without PyVISA or what it needs for the resource's bus.
+    It has answered. Supported: for "laser" Santec's TSL series, for "bias" Keysight's N6700 family, for
+    "meter" Thorlabs' power meters. Raises `InstrumentGone`, `InstrumentSilent`, `WrongInstrument`,
+    `AddressError` for an unknown role or what is not a resource, and `MissingLibrary` without PyVISA or what
+    it needs for the resource's bus.
     """
     if role == "laser":
         return SantecLaser(_opened(resource, "santec", timeout_s, end="\r\n"))

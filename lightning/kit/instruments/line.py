@@ -1,9 +1,9 @@
 """Lines of text to an instrument and back, by PyVISA, with a deadline on every wait.
 
-On raw sockets (`TCPIP::host::port::SOCKET`) the pure-Python backend has defaults that would corrupt a conversation: a
-refused connection opens all the same, a read after a hang-up spins until its timeout, a late answer is given to the
-next question. So we wait on the socket ourselves, take only what has arrived, and cut the lines here. Other resources
-(USB, GPIB, VXI-11) are framed by their bus and go through whichever VISA is installed.
+On raw sockets (`TCPIP::host::port::SOCKET`) the pure-Python backend has defaults that would corrupt a session: a
+refused connection opens all the same, a read spins until its timeout once the other end has closed, a late answer is
+given to the next question. So we wait on the socket ourselves, take only what has arrived, and cut the lines here.
+Other resources (USB, GPIB, VXI-11) are framed by their bus and go through whichever VISA is installed.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class SocketLine:
             raise _unreadable(self._resource, self._rest[:40])
 
     def _take(self) -> bytes:
-        """Return what has arrived and no more, so that PyVISA never waits. Raises `InstrumentGone` at a hang-up."""
+        """Return what has arrived and no more, so that PyVISA never waits. Raises `InstrumentGone` once closed."""
         try:
             count = len(self._socket.recv(_CHUNK_BYTES, socket.MSG_PEEK))
             data: bytes = self._visa.read_bytes(count) if count else b""

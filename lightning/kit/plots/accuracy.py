@@ -21,8 +21,7 @@ BINS = 61
 def error_histogram(
     results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, device: DeviceIdentity
 ) -> Plot:
-    """Plot how many results of a*b/255 are off by how much, in LSB, with a normal distribution of the same mean and
-    standard deviation.
+    """Plot how many results of a*b/255 are off by how much, in LSB, with a normal distribution fitted.
 
     `results` may be rounded or analogue; `a`, `b` are values of 0..255 (or signed), shaped as the results.
     """

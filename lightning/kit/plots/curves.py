@@ -35,8 +35,7 @@ class Swept(Protocol):
 
 
 def transfer_curves(sweeps: Mapping[int, Swept], device: DeviceIdentity) -> Plot:
-    """Above, the levels of every swept modulator and its sin² curve; below, what the curve leaves, in per cent of
-    its swing.
+    """Plot the levels of every swept modulator with its sin² curve, and residuals in per cent of its swing.
 
     `sweeps` is by number of the modulator, as `transfer.sweep_all` gives it, or `kept_sweeps`.
     """

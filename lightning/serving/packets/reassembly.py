@@ -47,8 +47,9 @@ class Reassembly:
         self.dropped = 0
 
     def add(self, key: Hashable, fragment: int, fragments: int, payload: bytes, now: int) -> Whole | bool:
-        """Add a fragment, and return the message if this makes it whole; else whether the fragment is kept: False where
-        it was there already, or states another number of fragments than those before.
+        """Add a fragment, and return the message if this makes it whole, else whether the fragment is kept.
+
+        It is not where it was there already, or states another number of fragments than those before.
         """
         partial = self._partial.get(key)
         if partial is None:

@@ -69,9 +69,7 @@ class Latency:
         return packets * self.packet_bytes
 
     def head_s(self, hops: Any, relays: Any) -> Any:
-        """Return the time from the wish to send until the first byte leaves: software and handshake. Numbers or
-        arrays.
-        """
+        """Return the time(s) from the wish to send until the first byte leaves: software and handshake."""
         return self.software_s + self.handshakes * 2 * self._one_way_s(hops, relays)
 
     def tail_s(self, hops: Any, relays: Any, crossing_s: Any) -> Any:

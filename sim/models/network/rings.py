@@ -178,7 +178,7 @@ def fair_rates(usage: NDArray[np.float64], capacity: float) -> NDArray[np.float6
 
 
 def _steps_s(ring: RingTraffic, busy: Counter[int], network: Network) -> float:
-    """Return what messages cost besides their bytes, over all steps of a ring."""
+    """Return the cost of messages besides their bytes, over all steps of a ring."""
     flight_s = max(network.path_latency_s(len(path)) for path in ring.paths)
     served = max(busy[member] for member in ring.members)
     return ring.steps * (flight_s + served * network.message_overhead_s)

@@ -36,7 +36,7 @@ class OrnsteinUhlenbeck:
 
 
 def step(process: OrnsteinUhlenbeck, value: float, elapsed_s: float, normal: float) -> float:
-    """Return where the process is `elapsed_s` after it was at `value`, for one standard normal number.
+    """Return the value of the process `elapsed_s` after it was at `value`, for one standard normal number.
 
     By hand: after tau ln 2 half of the distance to the mean is left, and sqrt(3/4) of the standing deviation was drawn.
 

@@ -113,8 +113,7 @@ class FractionalDelay:
 
 
 def kernel_taps(kernel: Kernel, fraction: float) -> Array:
-    """Return weights for a delay by `fraction` of a sample (0 to 1): tap k of n is for the input k - (n/2 - 1)
-    samples ago.
+    """Return weights for a delay by `fraction` of a sample (0 to 1): tap k of n is k - (n/2 - 1) back.
 
     >>> kernel_taps("linear", 0.25).tolist()
     [0.75, 0.25]
@@ -133,8 +132,9 @@ def _lagrange_taps(fraction: float, places: npt.NDArray[np.int_]) -> Array:
 
 
 def _sinc_taps(fraction: float, places: npt.NDArray[np.int_]) -> Array:
-    """Return sinc(k - d) under a Kaiser window centred on d (A. V. Oppenheim and R. W. Schafer, Discrete-Time Signal
-    Processing, on Kaiser windows), scaled to a sum of one.
+    """Return sinc(k - d) under a Kaiser window centred on d, scaled to a sum of one.
+
+    A. V. Oppenheim and R. W. Schafer, Discrete-Time Signal Processing, on Kaiser windows.
     """
     away = places - fraction
     window = np.i0(_KAISER_BETA * np.sqrt(np.clip(1.0 - np.square(away / _REACH["sinc"]), 0.0, 1.0)))

@@ -57,11 +57,10 @@ def memory(pole_hz: float, rate_hz: float) -> float:
 
 
 def response(levels: npt.ArrayLike, kept: float, before: float | None = None) -> Array:
-    """Return the response of a pole to a staircase: y[n] = kept * y[n-1] + (1 - kept) * x[n], exact at the end of
-    each step.
+    """Return the response of a pole to a staircase, exact at the end of each step.
 
-    `levels` (samples,) is held at x[n] from sample n-1 to sample n; `kept` is `memory`. Before the first sample the
-    pole had settled at `before` (x[0] unless given).
+    y[n] = kept * y[n-1] + (1 - kept) * x[n]. `levels` (samples,) is held at x[n] from sample n-1 to sample n;
+    `kept` is `memory`. Before the first sample the pole had settled at `before` (x[0] unless given).
 
     By hand, from 0 to 1 with a memory of a half: 1 - 1/2, 1 - 1/4, 1 - 1/8.
 
@@ -94,11 +93,10 @@ def accumulated(drive: npt.ArrayLike, kept: float) -> Array:
 
 
 def within_step(ends: npt.ArrayLike, levels: npt.ArrayLike, kept: float, fraction: float) -> Array:
-    """Return the response a `fraction` (0 to 1) of a sample after each sample, exact for a staircase: skew of a
-    receiver's clock.
+    """Return the response a `fraction` (0 to 1) of a sample after each sample: skew of a receiver's clock.
 
-    `ends` are y[n] of `response` and `levels` x[n+1], the step that follows each:
-    y(n + f) = x[n+1] + (y[n] - x[n+1]) * kept^f. Half way with a memory of 1/4, from 0 towards 1:
+    Exact for a staircase. `ends` are y[n] of `response` and `levels` x[n+1], the step that follows each: y(n
+    + f) = x[n+1] + (y[n] - x[n+1]) * kept^f. Half way with a memory of 1/4, from 0 towards 1:
 
     >>> within_step([0.0], [1.0], 0.25, 0.5).tolist()
     [0.5]

@@ -32,7 +32,7 @@ class SimulatedDevice(Device):  # type: ignore[misc]  # pynq has no types
         self.space.close()
 
     def describe(self, name: str) -> dict[str, Any]:
-        """Return what `pynq.DefaultIP` is made from: the datapath as an IP of an overlay."""
+        """Return the description for `pynq.DefaultIP`: the datapath as an IP of an overlay."""
         slot = self.space.slot
         return {
             "phys_addr": slot.base,

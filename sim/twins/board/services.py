@@ -129,14 +129,14 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
         return buffer_pb2.InvalidateResponse(msg=self._missing(request.buffer_id))
 
     def physical_address(self, request: Any, context: Any) -> Any:
-        """Return where the logic finds the buffer."""
+        """Return the buffer's address for the logic."""
         try:
             return buffer_pb2.AddressResponse(address=self._buffers.address(request.buffer_id))
         except NoBuffer as error:
             return buffer_pb2.AddressResponse(msg=str(error))
 
     def virtual_address(self, request: Any, context: Any) -> Any:
-        """Return where the board's processor finds it: the same."""
+        """Return the buffer's address for the board's processor: the same."""
         return self.physical_address(request, context)
 
     def cacheable(self, request: Any, context: Any) -> Any:

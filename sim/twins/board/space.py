@@ -1,6 +1,4 @@
-"""Address space of the board: registers in the programmable logic, and those of the processor, which are plain memory
-here.
-"""
+"""Address space of the board: registers in the programmable logic; the processor's are plain memory here."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ class _Session:
                 yield echo
 
     async def _read(self) -> bytes:
-        """Return what is typed next; empty when the client has left, was idle for too long, or is to leave."""
+        """Return the next input; empty when the client has left, was idle for too long, or is to leave."""
         if self._ended.is_set():
             return b""
         self._reading = asyncio.get_running_loop().create_task(self._line.read())

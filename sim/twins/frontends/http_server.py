@@ -167,7 +167,7 @@ class HttpServer:
         raise HttpRefusal(404, f"nothing at {request.path}")
 
     def _authenticate(self, request: HttpRequest) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """Return who asks, and the headers that a login adds to the answer."""
+        """Return the client's account, and the headers that a login adds to the answer."""
         if self._accounts is None:
             return "", ()
         cookie = self._cookie_of(request)

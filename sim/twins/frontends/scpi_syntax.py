@@ -55,7 +55,7 @@ def _unit(text: str) -> Unit:
 
 @lru_cache(maxsize=256)
 def header_pattern(definition: str) -> re.Pattern[str]:
-    """Return what `definition` matches; `#` is a number that may be left out, and is a group.
+    """Return the pattern that `definition` stands for; `#` is a number that may be left out, and is a group.
 
     >>> header_pattern("ROUTe#:SCAN?").fullmatch("rout6:scan?")[1]
     '6'

@@ -25,8 +25,9 @@ _FILTER = "ingress protocol all pref 1"
 
 @dataclass(frozen=True, slots=True)
 class LinkShape:
-    """Shape of the traffic on a NIC of the lab: token bucket `rate_mbps` with `burst_kb` (1024 bytes) and
-    `latency_ms`.
+    """Shape of the traffic on a NIC of the lab.
+
+    Token bucket `rate_mbps` with `burst_kb` (1024 bytes) and `latency_ms`.
     """
 
     rate_mbps: float
@@ -107,8 +108,7 @@ def _removal(source: str) -> str:
 
 
 def _redirect(source: str, target: str) -> str:
-    """Return the command by which everything that enters at `source` leaves at `target`, instead of where it left
-    before.
+    """Return the command that makes everything that enters at `source` leave at `target` from now on.
 
     The fixed handle makes it the far end's only filter: `replace` without one would add a second.
     """

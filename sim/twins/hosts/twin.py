@@ -59,7 +59,7 @@ class HostSpec:
 
 
 def find_tools(search_path: str = _SEARCH_PATH) -> dict[str, str]:
-    """Return where the machine's programs that a host needs are.
+    """Return the paths of the machine's programs that a host needs.
 
     Raises `KernelFault` naming those that are missing and the one apt line that brings them.
     """

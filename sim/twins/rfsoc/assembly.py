@@ -58,7 +58,7 @@ def assembled(address: str) -> Assembly:
 
 
 def _plant(where: Address, cfg: Mapping[str, Any]) -> TunablePlant:
-    """Return what is cabled to the board. Raises `KeyError` and `ValueError` for options that are none."""
+    """Return the plant that is cabled to the board. Raises `KeyError` and `ValueError` for options that are none."""
     options = {name: value for name, value in where.options.items() if name not in BOARD_OPTIONS}
     if where.plant == "kit":
         from sim.twins.rfsoc.kit import photonic_kit

@@ -48,10 +48,10 @@ class Cable:
 
 
 class LoopbackKnobs(MutableMapping[str, Any]):
-    """`delay_ns`, `gain`, `phase_deg` of all cables, the same of one (`gain_0_1`: generator 0, readout 1),
-    `noise` ("on", "off") and `noise_rms` (fraction of full scale).
+    """Apply knobs: `delay_ns`, `gain`, `phase_deg` of all cables, or of one (`gain_0_1`: output 0, input 1).
 
-    Raises `KeyError` for a knob that is none, `ValueError` for a value that cannot be.
+    Noise: `noise` ("on", "off") and `noise_rms` (fraction of full scale). Raises `KeyError` for a knob that
+    is none, `ValueError` for a value that cannot be.
     """
 
     def __init__(self, generators: int, readouts: int) -> None:
@@ -153,7 +153,7 @@ class Loopback:
         """Do nothing: cables do not age."""
 
     def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
-        """Return what arrives, as `Plant` says."""
+        """Return the samples that arrive, as `Plant` does."""
         level = np.zeros(count)
         for generator in range(self._generators):
             cable = self.knobs.cable(generator, readout)

@@ -15,7 +15,7 @@ class NotSimulated(NotImplementedError):
         self.hint = hint
 
     def __reduce__(self) -> tuple[type[NotSimulated], tuple[str, str]]:
-        """Return how an exception that came over a wire (Pyro pickles it) is rebuilt with both of its parts."""
+        """Return the parts from which Pyro's pickle rebuilds the exception behind a wire."""
         return type(self), (self.what, self.hint)
 
 

@@ -22,8 +22,9 @@ class Outputs(Protocol):
         ...
 
     def samples(self, generator: int, first: int, count: int) -> npt.NDArray[np.float64]:
-        """Return `count` samples from number `first` on (which may be negative: before the program there is silence),
-        as fractions of the converter's full scale, -1 to 1.
+        """Return `count` samples from number `first` on, as fractions of the converter's full scale, -1 to 1.
+
+        `first` may be negative: before the program there is silence.
         """
         ...
 
@@ -49,9 +50,7 @@ class Plant(Protocol):
 
     @property
     def version(self) -> int:
-        """Changes with every change of the plant (drift, a knob, an instrument): a noiseless trace may be reused
-        while it stands.
-        """
+        """Number that changes with the plant (drift, a knob); until then a trace may be reused."""
         ...
 
     def elapse(self, seconds: float) -> None:
@@ -59,5 +58,5 @@ class Plant(Protocol):
         ...
 
     def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
-        """Return what the input of this readout gets in `count` samples from number `first` on, at `rate_hz`."""
+        """Return the input of this readout in `count` samples from number `first` on, at `rate_hz`."""
         ...

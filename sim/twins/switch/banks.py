@@ -38,7 +38,7 @@ class BankDevice(SwitchDevice):
         return self.banks + (bank - 1) * self.channels + channel
 
     def channel(self, bank: int) -> int:
-        """Return where a bank stands, 0 when it is open. Raises `Refused` when there is no such bank."""
+        """Return the position of a bank, 0 when it is open. Raises `Refused` when there is no such bank."""
         first = self.output(bank, 1)
         return self.matrix.connections.get(bank, first - 1) - first + 1
 
@@ -74,7 +74,7 @@ class WrongReply:
         self._left = 0
 
     def channel(self, bank: int) -> int:
-        """Return where the device says that a bank stands. Raises `Refused` when there is no such bank."""
+        """Return the position of a bank that the device reports. Raises `Refused` when there is no such bank."""
         channel = self._device.channel(bank)
         if not self._left:
             return channel

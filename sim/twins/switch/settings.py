@@ -86,8 +86,7 @@ class TwinSettings:
         return default_s if self.switch_time_s is None else self.switch_time_s
 
     def patch_panel(self) -> SwitchDevice:
-        """Return a panel of fibres that stay plugged without power, and which somebody else (a robot, a person)
-        moves.
+        """Return a panel of fibres that stay plugged without power, moved by a robot or a person.
 
         What is changed on it has light at once; whoever moves takes the time, see `move_s`.
         """

@@ -102,7 +102,7 @@ class Line:
             self._transcript.record(self._frontend, self._session, "out", data)
             self._writer.write(data)
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """End the session from the device's side, after what was sent."""
         self._writer.close()
 

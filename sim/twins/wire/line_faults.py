@@ -36,7 +36,7 @@ class LineFaults:
     rng: random.Random = field(default_factory=lambda: random.Random(0))
 
     def take_delivery(self) -> Delivery:
-        """Return what becomes of the command just received."""
+        """Return the delivery of the command just received."""
         if self.close_after_commands is None:
             return Delivery.ANSWERED
         self.close_after_commands -= 1

@@ -96,7 +96,7 @@ class SerialLine:
         wire, self._wire = self._wire, None
         if wire is None:
             return
-        wire.hang_up()
+        wire.disconnect()
         if self.is_open:
             self._link.unlink()
             self.open()
@@ -166,7 +166,7 @@ class _Wire:
 
     def abort(self) -> None:
         """Break the line at once."""
-        self.hang_up()
+        self.disconnect()
 
     # -- inside
 
@@ -191,7 +191,7 @@ class _Wire:
         fcntl.ioctl(self._slave, termios.FIONREAD, count)
         return count[0]
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Close both ends: whoever has the line open finds it gone."""
         if self._master < 0:
             return

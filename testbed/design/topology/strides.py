@@ -106,14 +106,14 @@ def hop_levels(nodes: int, steps: Iterable[int]) -> tuple[int, ...]:
     >>> [level.bit_count() for level in hop_levels(12, (1, 5, 7, 11))]
     [1, 4, 5, 2]
     """
-    moves = sorted(set(steps))
+    distinct = sorted(set(steps))
     everyone = (1 << nodes) - 1
     reached = frontier = 1
     levels = []
     while frontier:
         levels.append(frontier)
         moved = 0
-        for step in moves:
+        for step in distinct:
             moved |= frontier << step | frontier >> (nodes - step)
         frontier = moved & everyone & ~reached
         reached |= frontier
@@ -226,21 +226,21 @@ def coin_change(nodes: int, coins: Iterable[int]) -> Mapping[int, tuple[int, ...
     >>> coin_change(12, (1, 5, 7, 11))[4]
     (5, 11)
     """
-    moves = sorted(set(coins))
-    hops = hop_distances(nodes, moves)
+    distinct = sorted(set(coins))
+    hops = hop_distances(nodes, distinct)
     if min(hops) < 0:
         raise TopologyError(
-            f"strides {', '.join(map(str, moves))} do not reach all {nodes} nodes: add a stride so that "
+            f"strides {', '.join(map(str, distinct))} do not reach all {nodes} nodes: add a stride so that "
             f"their greatest common divisor with {nodes} is 1"
         )
-    load = dict.fromkeys(moves, 0)
+    load = dict.fromkeys(distinct, 0)
     sequences: dict[int, tuple[int, ...]] = {0: ()}
     for _ in range(_ROUNDS):
         for distance in sorted(range(1, nodes), key=lambda node: (hops[node], node)):
             _count(sequences.get(distance, ()), load, -1)
             shortest = (
                 (coin, *sequences[(distance - coin) % nodes])
-                for coin in moves
+                for coin in distinct
                 if hops[(distance - coin) % nodes] == hops[distance] - 1
             )
             sequences[distance] = min(shortest, key=lambda coins: (sum(load[c] ** 2 for c in coins), coins))

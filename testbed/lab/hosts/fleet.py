@@ -103,12 +103,12 @@ class SshFleet:
     def run(
         self, commands: Mapping[str, str], *, stdin: Mapping[str, str] | None = None, timeout_s: float = 30.0
     ) -> dict[str, Completed]:
-        """See `Fleet.run`."""
+        """Run a command on each host given, and return the results by host."""
         inputs = {host: text.encode() for host, text in (stdin or {}).items()}
         return self._loop.call(self._run_all(commands, inputs, timeout_s))
 
     def put(self, files: Mapping[str, bytes]) -> str:
-        """See `Fleet.put`. One round trip per host; the directory is removed when the fleet is closed."""
+        """Copy files to a directory on every host, in one round trip each; it goes when the fleet is closed."""
         directory = f"{PRIVATE_DIRECTORY}/{secrets.token_hex(6)}"
         command = f"umask 077 && mkdir -p {directory} && tar -xf - -C {directory}"
         archive = _archive(files)
@@ -121,7 +121,7 @@ class SshFleet:
         return directory
 
     def start(self, commands: Mapping[str, str]) -> SshLaunch:
-        """See `Fleet.start`. Raises `HostError` naming every host where the command cannot be started."""
+        """Start a command per host; raise `HostError` naming every host where that is not possible."""
         launch = SshLaunch(self._loop)
         try:
             self._loop.call(launch.open({host: self._connection(host) for host in commands}, commands))

@@ -112,11 +112,11 @@ class SshLaunch:
 
     @property
     def running(self) -> tuple[str, ...]:
-        """See `Launch.running`."""
+        """Hosts whose command has not ended."""
         return tuple(host for host, follower in self._followers.items() if not follower.done())
 
     def lines(self, timeout_s: float) -> Iterator[tuple[str, str]]:
-        """See `Launch.lines`."""
+        """Yield `(host, line)` until all commands ended or `timeout_s` passed."""
         deadline = time.monotonic() + timeout_s
         while self.running or not self._lines.empty():
             try:
@@ -127,18 +127,18 @@ class SshLaunch:
                 yield item
 
     def send(self, text: str, host: str | None = None) -> None:
-        """See `Launch.send`. Commands that have ended are passed over."""
+        """Write to the standard input of a command, or of all; those that have ended are passed over."""
         for name, process in self._processes.items():
             if host in (None, name):
                 self._loop.soon(_write, process, text)
 
     def close_input(self) -> None:
-        """See `Launch.close_input`."""
+        """End the standard input of all commands."""
         for process in self._processes.values():
             self._loop.soon(_write_eof, process)
 
     def wait(self, timeout_s: float) -> dict[str, Completed]:
-        """See `Launch.wait`."""
+        """Return the results by host; raise `HostError` naming hosts whose command runs on after `timeout_s`."""
         return self._loop.call(self._wait(timeout_s))
 
     async def _wait(self, timeout_s: float) -> dict[str, Completed]:

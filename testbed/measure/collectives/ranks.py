@@ -183,7 +183,7 @@ def _follow(
 ) -> Iterator[dict[str, Any]]:
     """Yield rows as they come, until all have ended, or are done if they are kept.
 
-    Hangs up as soon as one is lost: the others would wait in vain.
+    Disconnects as soon as one is lost: the others would wait in vain.
     """
     for event in _events(launch, reports, until):
         if event == "row":

@@ -68,8 +68,7 @@ def parse_text(text: str, name: str = "output") -> NcclTable:
 
 
 def json_output_path(text: str) -> str | None:
-    r"""Return where nccl-tests say they write their JSON; an existing file is never overwritten, so this is not
-    always the name that was asked for.
+    r"""Return where nccl-tests say they write their JSON: not always as asked, since no file is overwritten.
 
     >>> json_output_path("#\n# Writing JSON output to out.json.1\n")
     'out.json.1'

@@ -32,7 +32,7 @@ def icarus():
 @pytest.fixture(scope="session")
 @needs("hdl")
 def verilated():
-    """The whole datapath with simulated optics: one build for all networks."""
+    """Return the whole datapath with simulated optics: one build for all networks."""
     _needs("verilator", "make", "g++")
     from fpga.hdl import verilator
     from fpga.photonic_mac.hardware import loopback_design
@@ -121,7 +121,7 @@ def data() -> Path:
 
 @pytest.fixture(scope="session")
 def lenet(data):
-    """The published weights as a network."""
+    """Return the published weights as a network."""
     from fpga.photonic_mac import quantised
 
     with np.load(data / "lenet" / "lenet_w.npz") as weights:
@@ -130,7 +130,7 @@ def lenet(data):
 
 @pytest.fixture(scope="session")
 def mnist(data):
-    """10,000 images (rows of 784 magnitudes) and their labels."""
+    """Return 10,000 images (rows of 784 magnitudes) and their labels."""
     images = gzip.decompress((data / "mnist" / "t10k-images-idx3-ubyte.gz").read_bytes())
     labels = gzip.decompress((data / "mnist" / "t10k-labels-idx1-ubyte.gz").read_bytes())
     return np.frombuffer(images, np.uint8, offset=16).reshape(-1, 784), np.frombuffer(

@@ -32,7 +32,7 @@ TOPS = [pytest.param(each, id=each.name.lower()) for each in Streams]
 
 @pytest.fixture(scope="session")
 def has_registers():
-    """Tools that make the register file; skip where they are missing."""
+    """Return tools that make the register file; skip where they are missing."""
     pytest.importorskip("peakrdl_regblock", reason="needs PeakRDL: pip install 'lightbed[hdl]'")
     if find_spec("pyosys") is None:  # never imported here: matplotlib cannot be imported after it
         pytest.skip("needs pyosys: pip install 'lightbed[hdl]'")
@@ -41,7 +41,7 @@ def has_registers():
 @pytest.fixture(scope="session")
 @needs("process")
 def built(demo, has_registers, tmp_path_factory):
-    """The folder that `countaction build` writes for the demonstration."""
+    """Return the folder that `countaction build` writes for the demonstration."""
     folder = tmp_path_factory.mktemp("built")
     write_files(build_files(demo), folder)
     return folder

@@ -95,7 +95,7 @@ LARGE_TOPS, LARGE = (101, 102), 102
 
 @pytest.fixture(scope="session")
 def large_top(verilator, random_datapaths, worked_tables):
-    """A large random datapath by its place in LARGE_TOPS, and its RTL; the first has the worked tables' modules too."""
+    """Return a random datapath by its place in LARGE_TOPS, and its RTL; the first has the worked tables, too."""
 
     @cache
     def build(place: int):

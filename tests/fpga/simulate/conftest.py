@@ -33,7 +33,7 @@ def generated():
 
 @pytest.fixture(scope="session")
 def small():
-    """Two streams of signed samples that leave together, and every third of their beats is marked while `go` is 1."""
+    """Return two streams of signed samples that leave together; every third beat is marked while `go` is 1."""
     pair = (Ref("x", index=0), Ref("x", index=1))
     join = Module(
         "join",

@@ -45,7 +45,7 @@ def dense_chain(weights, biases=None, preprocessing=None, rectified=True):
 
 @pytest.fixture(scope="session")
 def residual():
-    """A convolution, a grouped and strided one next to a plain one, both added, then dense: random weights."""
+    """Return random weights: a convolution, a grouped and strided one plus a plain one, then dense."""
     random = np.random.default_rng(11)
 
     def weights(*shape):
@@ -100,7 +100,7 @@ def measured():
 
 
 def integer_scores(model, raw):
-    """The meaning of a compiled model as its docstring has it, node by node."""
+    """Return the meaning of a compiled model as its docstring has it, node by node."""
     network = model.network
     tensors = {network.input: preprocess(network, raw)}
     for node in network.nodes:

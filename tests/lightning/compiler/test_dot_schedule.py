@@ -24,7 +24,7 @@ def layer_of(weights, signed=False):
 
 
 def walked(layer, hardware, activations):
-    """(vectors, groups, rows) sums, readout by readout, pass by pass, product by product."""
+    """Return (vectors, groups, rows) sums, readout by readout, pass by pass, product by product."""
     sums = np.zeros((len(activations), *layer.bias.shape), np.int64)
     parts = [np.maximum(activations, 0)] + ([np.maximum(-activations, 0)] if layer.signed else [])
     assert len(parts) == passes_of(layer)

@@ -156,7 +156,7 @@ def test_what_is_no_model_is_refused(content):
 
 
 def repacked(content, change, sums=True):
-    """The same file with other members, and right sums."""
+    """Return the same file with other members, and right sums."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     members = change(members)
@@ -177,7 +177,7 @@ def document_with(members, **changes):
 
 
 def edited(path, value):
-    """A change of one place in the document."""
+    """Return a change of one place in the document."""
 
     def change(members):
         document = json.loads(members["model.json"])
@@ -245,7 +245,7 @@ def test_a_file_with_right_sums_that_is_no_model_is_refused(small, change):
 
 
 def of_node(operation, change):
-    """A change of the first node of this operation in the document."""
+    """Return a change of the first node of this operation in the document."""
 
     def changed(members):
         document = json.loads(members["model.json"])
@@ -284,7 +284,7 @@ def npy(values):
 
 
 def huge_npy():
-    """Its header declares a terabyte."""
+    """Return an array whose header declares a terabyte."""
     header = "{'descr': '<f4', 'fortran_order': False, 'shape': (274877906944,), }"
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
 

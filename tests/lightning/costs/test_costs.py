@@ -17,7 +17,7 @@ from lightning.networks.network import Network, Node
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory):
-    """The sizes of LeNet-300-100, random weights."""
+    """Return a network of the sizes of LeNet-300-100, with random weights."""
     rng = np.random.default_rng(1)
     shapes = [(300, 784), (100, 300), (10, 100)]
     weights = [rng.normal(0, 0.05, shape) * (rng.random(shape) < 0.1) for shape in shapes]

@@ -20,7 +20,7 @@ def _no_device_named(monkeypatch):
 
 
 def ran(*words):
-    """(exit code, standard output, standard error) of a command."""
+    """Return (exit code, standard output, standard error) of a command."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run_app([str(word) for word in words])

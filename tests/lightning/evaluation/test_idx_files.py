@@ -12,7 +12,7 @@ from lightning.evaluation.idx import parse_idx, read_idx
 
 
 def idx(array):
-    """The bytes of an IDX file."""
+    """Return the bytes of an IDX file."""
     return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
 
 

@@ -13,7 +13,7 @@ SRC_BYTES, ERROR_RATE = 4, 24
 
 
 def line(protocol="tcp", service="http", flag="SF", label="normal", difficulty=True, **values):
-    """One connection; `f4=7` is its feature 4."""
+    """Return one connection; `f4=7` is its feature 4."""
     words = ["0"] * 41
     words[1:4] = protocol, service, flag
     for name, value in values.items():

@@ -94,7 +94,7 @@ def test_the_table_has_all_four(model_and_data):
 
 @pytest.fixture
 def pools():
-    """A convolution and two pools, with inputs."""
+    """Return a convolution and two pools, with inputs."""
     rng = np.random.default_rng(5)
     weights = rng.normal(size=(4, 1, 3, 3)).astype(np.float32)
     same = {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1)}

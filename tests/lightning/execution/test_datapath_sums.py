@@ -50,7 +50,7 @@ def some(rng, layer, images=2):
 
 @pytest.fixture(scope="module")
 def bus():
-    """One simulator for all: `load` resets it."""
+    """Return a simulator for all tests: `load` resets it."""
     return simulated_bus(library_datapath("photonic_dot", {"width": 32}))
 
 

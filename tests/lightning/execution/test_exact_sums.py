@@ -20,7 +20,7 @@ KEYS = np.arange(3, dtype=np.uint64)
 
 
 def by_hand(weights, activations):
-    """One row, in Python's whole numbers."""
+    """Return one row, in Python's whole numbers."""
     total = 0
     for weight, activation in zip(weights.tolist(), activations.tolist(), strict=True):
         size = (abs(weight) * abs(activation)) >> 8
@@ -96,7 +96,7 @@ def test_pixels_come_back_in_their_places():
 
 
 def restated(model, image):
-    """A chain of the scaled scheme by hand, in the order that model.py states."""
+    """Return a chain of the scaled scheme by hand, in the order that model.py states."""
     real = image.astype(np.float32) * np.float32(1 / 255)
     for place, layer in enumerate(model.layers.values()):
         lowest = -255 if layer.signed else 0
@@ -200,7 +200,7 @@ TAILS = {
 
 
 def ended(model, names):
-    """The model with these operations behind it, as far as they fit, and which those are."""
+    """Return the model with these operations behind it, as far as they fit, and which those are."""
     network, fitting = replace(model.network, constants={"two": np.full((1, 1), 2, np.float32)}), []
     for place, name in enumerate(names):
         node = TAILS[name](network.output, f"t{place}")

@@ -26,7 +26,7 @@ def calibration(kit):
 
 @pytest.fixture(scope="module")
 def device(kit):
-    """Tuned once."""
+    """Return a device, tuned once."""
     from lightning.execution.multipliers.device import DeviceMultiplier
 
     return DeviceMultiplier(kit)

@@ -33,7 +33,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def sparse_model(random_model):
-    """Three layers, 36 neurons; the first rows of each have 1, 2, 3 and 4 weights that are not 0."""
+    """Return three layers of 36 neurons; the first rows of each have 1, 2, 3 and 4 weights that are not 0."""
 
     def make(signed=(), hardware=None):
         rng = np.random.default_rng(4)
@@ -52,7 +52,7 @@ def sparse_model(random_model):
 
 
 def light_on(layer):
-    """Activations of one image, as often as there are draws, and a key for each."""
+    """Return activations of one image, as often as there are draws, and a key for each."""
     rng = np.random.default_rng(9)
     lowest = -255 if layer.signed else 0
     one = rng.integers(lowest, 256, layer.weights.shape[2]).astype(np.int16)
@@ -60,7 +60,7 @@ def light_on(layer):
 
 
 def least_likely(model, noise):
-    """p of the Kolmogorov-Smirnov test of each neuron of all layers: the fast sums against those by readouts."""
+    """Return the p of each neuron's Kolmogorov-Smirnov test: the fast sums against those by readouts."""
     fast, brute = NoisyMultiplier(model, noise, seed=1), PerReadoutMultiplier(model, noise, seed=2)
     found = []
     for layer in model.layers.values():

@@ -41,7 +41,7 @@ def image(number):
 
 
 def emulated(layers, pixels, *, perfect):
-    """The emulator's rules written again, slowly: rows padded to sixteen, products shifted, then signs."""
+    """Compute slowly by the emulator's rules: rows padded to sixteen, products shifted, then signs."""
     values = [abs(int(each)) for each in pixels]
     for place, weights in enumerate(layers):
         values += [0] * (-len(values) % 16)

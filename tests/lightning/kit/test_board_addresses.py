@@ -144,7 +144,7 @@ def test_on_a_board_the_local_one_is_its_qicksoc(monkeypatch):
 @pytest.fixture(scope="module")
 @needs("process")
 def served():
-    """The twin behind QICK's own server, in a process of its own."""
+    """Yield the twin behind QICK's own server, in a process of its own."""
     pytest.importorskip("Pyro4", reason="reaches boards: pip install 'lightbed[kit]'")
     pytest.importorskip("qick", reason="reaches boards: pip install 'lightbed[kit]'")
     command = [sys.executable, "-m", "sim.twins.rfsoc", "sim://kit?seed=3"]

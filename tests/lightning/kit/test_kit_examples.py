@@ -18,7 +18,7 @@ PICTURES = {"calibration_and_accuracy.ipynb": 3, "first_product.ipynb": 2}
 
 @pytest.fixture
 def kernel_environment(tmp_path, monkeypatch):
-    """The kernel of the running Python, which sees our packages and nobody's calibrations."""
+    """Return the kernel of the running Python, which sees our packages and nobody's calibrations."""
     search = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     for name, value in {
         "PYTHONPATH": search,

@@ -19,7 +19,7 @@ TWIN = DeviceIdentity("sim-kit-0001", "ZCU111", simulated=True)
 
 
 def texts(figure):
-    """All that is written on a plot, without the numbers on its axes."""
+    """Return all that is written on a plot, without the numbers on its axes."""
     from matplotlib.text import Text
 
     figure.draw_without_rendering()

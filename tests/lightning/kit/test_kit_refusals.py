@@ -270,7 +270,7 @@ def test_shots_are_whole_numbers_from_one_on(kit, shots):
 
 @pytest.fixture
 def refused(capsys):
-    """The error document of a command, which is all that it prints on standard output."""
+    """Return the error document of a command, which is all that it prints on standard output."""
     pytest.importorskip("typer", reason="the command line needs lightbed[kit]")
     import json
 

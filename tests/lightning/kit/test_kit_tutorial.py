@@ -44,7 +44,7 @@ class Step:
 
 
 def steps_of(page: str) -> Iterator[Step]:
-    """Files and commands in the order of the page; a block of code ends where prose begins."""
+    """Yield files and commands in the order of the page; a block of code ends where prose begins."""
     step: Step | None = None
     for line in page.splitlines():
         code = line[4:] if line.startswith("    ") else None
@@ -87,7 +87,7 @@ def printed_by_shell(command: str, folder: Path) -> str:
 
 
 def printed_here(command: str, folder: Path) -> str:
-    """The same in this process, for commands without a shell's own words: libraries are imported once."""
+    """Run a command without a shell's own words in this process: libraries are imported once."""
     program, *words = shlex.split(command)
     printed = io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):

@@ -27,7 +27,7 @@ DUE = poisson_schedule(2000, 0.1, seed=3)
 
 @contextlib.contextmanager
 def echoing(scheme):
-    """An echo in a thread, told to stop by a byte."""
+    """Yield an echo in a thread, told to stop by a byte."""
     ours, theirs = socket.socketpair()
     kind, echo = (socket.SOCK_DGRAM, echo_datagrams) if scheme == "udp" else (socket.SOCK_STREAM, echo_http)
     with socket.socket(socket.AF_INET, kind) as server, ours, theirs:
@@ -45,7 +45,7 @@ def echoing(scheme):
 
 @contextlib.contextmanager
 def web_server(serve):
-    """`serve(client, number)` answers one connection, in a thread; the number says which it is."""
+    """Yield a server in whose thread `serve(client, number)` answers each connection."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         clients = []
 
@@ -230,7 +230,7 @@ def test_nobody_there():
 
 @contextlib.contextmanager
 def datagram_server(answers_of):
-    """`answers_of(datagram)` are sent back for every datagram, in a thread; what came is collected."""
+    """Yield a server that sends `answers_of(datagram)` for every datagram, in a thread; what came is collected."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
         server.bind(("127.0.0.1", 0))

@@ -25,7 +25,7 @@ def _one_thread():
 
 
 def agrees(module, *shape, images=3):
-    """The network of `module`, once both have given the same answers."""
+    """Return the network of `module`, once both have given the same answers."""
     for part in module.modules():
         if getattr(part, "running_mean", None) is not None:
             part.running_mean.normal_()

@@ -14,7 +14,7 @@ GIVEN = Preprocessing(scale=1 / 255, mean=(0.1, 0.2), deviation=(0.5, 0.25), lay
 
 
 def network(preprocessing):
-    """Two channels of 2 x 2, added up row by row."""
+    """Return a network of two channels of 2 x 2, added up row by row."""
     weights = np.ones((3, 2, 2, 2), np.float32)
     attributes = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "groups": 1}
     node = Node("conv", "Conv", ("x", "w"), "y", attributes)

@@ -49,7 +49,7 @@ def model():
 
 @pytest.fixture(scope="session")
 def other_model():
-    """Of the same shapes, with other weights."""
+    """Return a model of the same shapes, with other weights."""
     return model_of(seed=4, name="other")
 
 
@@ -93,7 +93,7 @@ def double():
 
 @pytest.fixture
 def opened():
-    """Makes doubles for a repository, and keeps them in the order in which models were opened."""
+    """Make doubles for a repository, and keep them in the order in which models were opened."""
 
     class Opener(list):
         def __call__(self, model):
@@ -115,7 +115,7 @@ class Client:
         )
 
     def __call__(self, method, path, body=None, headers=None):
-        """(status, document or text, headers)."""
+        """Return (status, document or text, headers)."""
         if isinstance(body, dict):
             body = json.dumps(body).encode()
         self.connection.request(method, path, body, headers or {})
@@ -126,7 +126,7 @@ class Client:
         return response.status, content, response.headers
 
     def scores(self, model="small", inputs=IMAGES, datatype="UINT8", **rest):
-        """The numbers of an answer in JSON."""
+        """Return the numbers of an answer in JSON."""
         status, found, _ = self(
             "POST", f"/v2/models/{model}/infer", self.request_of(inputs, datatype, **rest)
         )
@@ -136,13 +136,13 @@ class Client:
 
     @staticmethod
     def request_of(inputs, datatype="UINT8", **rest):
-        """A request in JSON."""
+        """Return a request in JSON."""
         data = inputs.tolist()
         tensor = {"name": "image", "shape": list(inputs.shape), "datatype": datatype, "data": data}
         return {"inputs": [tensor], **rest}
 
     def metrics(self):
-        """Names with their labels, and values."""
+        """Return names with their labels, and values."""
         _, text, _ = self("GET", "/metrics")
         lines = (line.rsplit(" ", 1) for line in text.decode().splitlines() if line[:1] != "#")
         return {name: float(value) for name, value in lines}
@@ -155,7 +155,7 @@ def directory(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def infer(directory, model):
-    """A real model, from a file."""
+    """Yield a real model, from a file."""
     from lightning.serving.http.fast_path import Infer, Limits
 
     model.save(directory / "small.lng")
@@ -176,7 +176,7 @@ def http_server(infer):
 
 @pytest.fixture
 def connect():
-    """Makes clients of a server, and closes their connections."""
+    """Make clients of a server, and close their connections."""
     made = []
 
     def connected(server):
@@ -228,7 +228,7 @@ def clock():
 
 @pytest.fixture(scope="session")
 def wait_for():
-    """Waits until something is so; the clock is only for a test that fails."""
+    """Wait until something is so; the clock is only for a test that fails."""
 
     def waited(true):
         patience = threading.Event()
@@ -243,5 +243,5 @@ def wait_for():
 
 @pytest.fixture(scope="session")
 def images():
-    """Three, which `Client` sends where nothing else is given."""
+    """Return three images, which `Client` sends by default."""
     return IMAGES

@@ -430,7 +430,7 @@ def _overrun(asked, server, number):
 
 @pytest.fixture(scope="session")
 def wide(tmp_path_factory):
-    """A model with more numbers, and more scores, than a datagram holds."""
+    """Return a model with more numbers, and more scores, than a datagram holds."""
     from lightning.compiler import Options, compile_network
     from lightning.networks import load_network
 

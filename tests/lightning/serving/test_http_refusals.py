@@ -137,7 +137,7 @@ def test_a_compressed_body_is_refused(client):
 
 
 def raw_answer(server, sent):
-    """(status, whether the server closed) of bytes sent as they are, and one more request if it did not."""
+    """Return (status, whether the server closed) of bytes sent as they are, and one more request if it did not."""
     with socket.create_connection((server.address.host, server.address.port), timeout=TIMEOUT_S) as plug:
         plug.sendall(sent)
         response = http.client.HTTPResponse(plug)

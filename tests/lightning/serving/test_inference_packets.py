@@ -64,7 +64,7 @@ def test_what_is_written_is_read(packet):
 
 
 def damaged(chance):
-    """A packet with a byte changed, bytes taken away, or bytes added; or as it was."""
+    """Return a packet with a byte changed, bytes taken away, or bytes added; or as it was."""
     fields = (
         chance.choice(list(Kind)),
         1,

@@ -38,7 +38,7 @@ TIMEOUT_S = 100
 
 
 def steps_of(page):
-    """(command with its `$ `, what it prints) and (name of a file, its text), in the order of the page."""
+    """Yield (command with its `$ `, its output) and (name of a file, its text), in the order of the page."""
     step, lines = None, []
     for line in [*page.splitlines(), "The end."]:
         code = line[4:] if line[:4] == "    " or not line else None
@@ -68,7 +68,7 @@ def folder(tmp_path):
 @pytest.fixture
 @needs("process")
 def tutorial_folder(tmp_path):
-    """A folder where somebody has taken the tutorial's steps as far as `digits.lng`."""
+    """Return a folder after the tutorial's steps as far as `digits.lng`."""
     for library in ("numba", "sklearn", "PIL"):
         pytest.importorskip(library, reason="the page goes on where the tutorial of lightbed[inference] ends")
     for step, text in steps_of(TUTORIAL.read_text(encoding="utf-8")):

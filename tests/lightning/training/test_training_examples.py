@@ -25,7 +25,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Runs an example as `python train.py ...` does, and gives what it prints."""
+    """Return a function that runs an example as `python train.py ...` does, and returns its output."""
 
     def ran(name, *arguments):
         script = EXAMPLES / name / "train.py"
@@ -84,7 +84,7 @@ def test_a_residual_network_of_the_example_runs_on_light_entirely(monkeypatch):
 
 
 def connection(generator):
-    """A line of NSL-KDD whose byte counts say whether it is an attack."""
+    """Return a line of NSL-KDD whose byte counts say whether it is an attack."""
     attack = generator.random() < 0.5
     features = ["0"] * 41
     features[1:4] = [generator.choice(["tcp", "udp"]), generator.choice(["http", "ftp"]), "SF"]

@@ -45,7 +45,7 @@ FIRMWARE, MANAGER = "/lib/firmware/", "/sys/class/fpga_manager/fpga0/"
 
 @pytest.fixture(scope="module")
 def datapath():
-    """Sums of pairs, and how many there were."""
+    """Return sums of pairs, and how many there were."""
     module = Module(
         "adder",
         counts=(Count("beats", CountKind.ACCUMULATE, "per_sum", (Ref("w"),)),),

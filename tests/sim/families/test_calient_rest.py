@@ -27,7 +27,7 @@ class Browser:
     def ask(
         self, method: str, target: str, body: bytes = b"", **headers: str
     ) -> tuple[int, dict[str, str], Any]:
-        """Status, headers and the document (or text) of the answer, which comes within a second."""
+        """Return status, headers and the document (or text) of the answer, which comes within a second."""
         head = {"Host": "ocs1", **self.headers, **headers, "Content-Length": str(len(body))}
         lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items()), "", ""]
         self._client.send("\r\n".join(lines).encode() + body)

@@ -35,7 +35,7 @@ class Typist:
         return [row.split()[0] for row in self.ask(f"show ocs cross-connect {book}")[2:]]
 
     def succeeds(self, command: str) -> None:
-        """A change that succeeds, with a moment for the hardware."""
+        """Make a change that succeeds, with a moment for the hardware."""
         assert "cross-connect succeeded" in self.ask(SUDO + command)[0]
         self.world.advance(1.0)
 

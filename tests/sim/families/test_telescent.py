@@ -79,7 +79,7 @@ class Typist:
 
 @pytest.fixture
 def frame(world) -> Callable[..., Any]:
-    """Makes frames with 24 ports in memory, which have patience with idle sessions unless told otherwise."""
+    """Make frames with 24 ports in memory, which have patience with idle sessions unless told otherwise."""
     return lambda **options: world("telescent", size=(24, 24), **{"idle_s": "1e6", **options})
 
 

@@ -139,7 +139,7 @@ class Bench:
         return True
 
     def heard(self, payload, expected, patience_s=3.0):
-        """NICs that receive a frame with this payload, from anybody: `expected`, then a last look around."""
+        """Return NICs that receive a frame with this payload: waits for `expected`, then looks once more."""
         found = set()
         deadline = time.monotonic() + patience_s
         while not expected <= found and time.monotonic() < deadline:

@@ -232,7 +232,7 @@ class Labs:
 
 @pytest.fixture(scope="session")
 def labs():
-    """Labs without anybody who could log in."""
+    """Return labs without anybody who could log in."""
     return Labs()
 
 

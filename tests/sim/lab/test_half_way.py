@@ -28,7 +28,7 @@ async def started(raw):
 
 @pytest.fixture
 def lab_id(monkeypatch):
-    """The id that the next lab in this process gets."""
+    """Return the id that the next lab in this process gets."""
     monkeypatch.setattr(supervisor.secrets, "token_hex", lambda _: "0ddba1")
     return "lb0ddba1"
 

@@ -35,7 +35,7 @@ class Ears:
         return tap
 
     def who_hears(self, sender, expected, patience_s=5.0):
-        """Hosts that a frame from `sender` reaches: waits for those expected, then looks at all once more."""
+        """Return hosts that a frame from `sender` reaches: waits for those expected, then looks once more."""
         mark = f"{sender} at {time.monotonic_ns()}".encode()
         self.taps[sender].send((PROBE + mark).ljust(60, b"\0"))
         heard, deadline_s = set(), time.monotonic() + patience_s

@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture
 def loopback():
-    """Makes a twin with cables: loopback(delay_ns=35.5, noise="off")."""
+    """Make a twin with cables, as `loopback` does with `delay_ns=35.5, noise="off"`."""
     pytest.importorskip("qick")
     from sim.twins.rfsoc import connect
 

@@ -216,7 +216,7 @@ def test_data_memory_is_open(loopback):
 
 @pytest.fixture
 def long_program():
-    """Loads a program of some two thousand instructions into a board of either version, and starts it."""
+    """Load a program of some two thousand instructions into a board of either version, and start it."""
     from qick import QickProgram
     from qick.asm_v2 import QickProgramV2
 

@@ -309,7 +309,7 @@ class Author:
 
 
 def from_input(port, half, tick):
-    """Shows from which port, which half and at which tick it was read."""
+    """Return a word that shows from which port, which half and at which tick it was read."""
     return (tick * 2654435761 + port * 97 + half * 13) % 2**32
 
 
@@ -318,7 +318,7 @@ def by_time(events):
 
 
 def outcome(run):
-    """Events of a run as the reference notes them."""
+    """Return events of a run as the reference notes them."""
     writes = [(int(w["port"]), int(w["time"]), w["words"].tolist()[:5]) for w in run.writes]
     pins = [(int(p["port"]), int(p["time"]), [int(p["word"]), 0, 0, 0, 0]) for p in run.pins]
     counts = [(int(c["address"]), int(c["time"]), int(c["value"])) for c in run.counts]

@@ -34,7 +34,7 @@ class Played:
 
 
 def held(*words: int) -> Played:
-    """Generators that give these gain words from sample 0 on."""
+    """Return generators that give these gain words from sample 0 on."""
     return Played(rest={index: word / 32766 for index, word in enumerate(words)})
 
 
@@ -62,7 +62,7 @@ class Setup:
 
 @pytest.fixture
 def kit():
-    """Makes a kit with some knobs turned."""
+    """Make a kit with some knobs turned."""
     made = []
 
     def make(**settings) -> Setup:

@@ -27,12 +27,11 @@ EXPORT = "Export it with torch.onnx.export and import the file"
 def from_torch(
     module: Any, example_shape: Sequence[int], preprocessing: Preprocessing | None = None
 ) -> Network:
-    """Return the network that a `torch.nn.Module` computes in inference; `example_shape` is one image's, without batch
-    axis.
+    """Return the network that a `torch.nn.Module` computes in inference.
 
-    Dropout is left out and batch normalisation uses its running statistics, whatever mode the module is in; the
-    module stays as it is. Raises `NetworkError` for a module that `torch.fx` cannot follow, `UnsupportedNode` for
-    an operation that nothing here computes.
+    `example_shape` is one image's, without batch axis. Dropout is left out and batch normalisation uses its
+    running statistics, whatever mode the module is in; the module stays as it is. Raises `NetworkError` for a
+    module that `torch.fx` cannot follow, `UnsupportedNode` for an operation that nothing here computes.
     """
     torch = needed("torch", "to import modules")
     name = type(module).__name__

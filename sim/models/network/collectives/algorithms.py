@@ -46,8 +46,7 @@ def parts(size_bytes: int, count: int) -> list[int]:
 
 
 def ring(members: Sequence[int], size_bytes: int, *, strides: Sequence[int] = (1,)) -> tuple[Chain, ...]:
-    """Return one ring for each stride over the positions, each with an equal share: 2(g-1) rounds of 1/g of the
-    share.
+    """Return one ring for each stride over the positions: 2(g-1) rounds of 1/g of its equal share.
 
     On stride p position i sends to i + p mod g; p must share no factor with g, or `ValueError`. Every member
     sends 2(g-1)/g of the tensor (Patarasuk and Yuan, 2009). A share of 10 bytes over 4 members moves 3 bytes in
@@ -103,9 +102,7 @@ def halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ..
 
 
 def _halving_round(order: Integers, distance: int, size_bytes: int) -> Phase:
-    """Return the phase in which partners at `distance` exchange what they hold at that step: distance/g of the tensor
-    each.
-    """
+    """Return the phase in which partners at `distance` exchange distance/g of the tensor each."""
     rank = np.arange(order.size)
     return Phase(order, order[rank ^ distance], np.full(order.size, -(-size_bytes * distance // order.size)))
 

@@ -49,8 +49,7 @@ def rings_on(strides_of: Callable[[Group], Sequence[int]], *, exact: bool = Fals
 
 
 def circulant_rings(nodes: int, strides: Iterable[int], *, exact: bool = False) -> Algorithm:
-    """Return rings for groups of any kind on a fabric that has these one-way strides; equal strides are parallel
-    links.
+    """Return rings for groups of any kind on a fabric of these one-way strides; equal ones are parallel.
 
     An evenly spaced group takes the strides that are rings of it. If there are none, it takes its own strides
     that need the fewest hops, at most as many as the fabric has: messages then pass hosts, on the fabric's

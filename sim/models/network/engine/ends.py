@@ -35,8 +35,9 @@ def rounded_end_s(begin_s: float, end_s: float, rounding: float) -> float:
 
 @compiled
 def next_end_s(until_s: Floats) -> float:
-    """Return the time when the first flow ends; infinity when none moves. Four at a time, so that none waits for the
-    one before.
+    """Return the time when the first flow ends; infinity when none moves.
+
+    Four at a time, so that none waits for the one before.
     """
     one = two = three = four = np.inf
     rest = until_s.size % 4

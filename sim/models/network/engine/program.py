@@ -27,9 +27,7 @@ JOINED, FREE, TOUCHED, FREE_SEEN, TOUCHED_SEEN = range(5)
 
 
 class Program(NamedTuple):
-    """Tasks, messages and routes of a run. `x_first` are offsets: the parts of item i are `x_first[i]:x_first[i +
-    1]`.
-    """
+    """Tasks, messages and routes of a run; the parts of item i are `x_first[i]:x_first[i + 1]`."""
 
     task_device: Integers
     """(tasks,) the device a compute task occupies, -1 for all others"""
@@ -166,17 +164,11 @@ class Neighbours(NamedTuple):
 
 
 def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: float = 0.0) -> State:
-    """Return the state with nothing done yet, tasks without predecessors ready. `trace_rows` is the room for traces,
-    0 for none.
-    """
+    """Return the state with nothing done yet, tasks without predecessors ready, and room for `trace_rows`."""
     tasks, devices = program.task_s.size, 1 + int(program.task_device.max(initial=-1))
-    chains, groups = program.chain_task.size, program.group_chain.size
-    messages = program.message_bytes.size
+    chains, groups, messages = program.chain_task.size, program.group_chain.size, program.message_bytes.size
     timers = tasks + groups + 1
-    free = np.flatnonzero(program.task_after == 0)
-    number, ready = integers(11), integers(tasks)
-    number[READY_IN] = free.size
-    ready[: free.size] = free
+    number, ready = _ready_tasks(program)
     return State(
         clock=np.zeros(1),
         rounding=np.array([rounding], dtype=np.float64),
@@ -211,6 +203,15 @@ def fresh_state(program: Program, links: int, *, trace_rows: int = 0, rounding: 
         flow_rows=np.zeros((trace_rows, 4)),
         rate_rows=np.zeros((trace_rows, 3)),
     )
+
+
+def _ready_tasks(program: Program) -> tuple[Integers, Integers]:
+    """Return the counters, and the tasks without predecessors at the front of the room for all."""
+    free = np.flatnonzero(program.task_after == 0)
+    number, ready = integers(11), integers(program.task_s.size)
+    number[READY_IN] = free.size
+    ready[: free.size] = free
+    return number, ready
 
 
 def fresh_neighbours(routes: Routes, never_full: NDArray[np.bool_]) -> Neighbours:

@@ -83,7 +83,7 @@ def lower(graph: TaskGraph, fabric: Fabric, latency: Latency, allreduce: Algorit
 
 
 def _offsets(sorted_owner: Integers, owners: int) -> Integers:
-    """Return where the items of each owner begin once they are sorted by owner, (owners + 1,)."""
+    """Return the first item of each owner once items are sorted by owner, (owners + 1,)."""
     counts = np.bincount(sorted_owner, minlength=owners) if sorted_owner.size else np.zeros(owners, np.int64)
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 

@@ -210,7 +210,7 @@ class Run:
         )
 
     def result(self, graph: TaskGraph, fabric: Fabric) -> Execution:
-        """Return what happened so far."""
+        """Return the execution so far."""
         self._empty_trace()
         state = self.state
         trace = Trace(np.concatenate(self._flows), np.concatenate(self._rates)) if self._tracing else None

@@ -23,8 +23,7 @@ _SMALL = 64
 
 
 def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
-    """Return the fabric in which every node i has a link to i + p mod n for each stride p; equal strides are parallel
-    links.
+    """Return the fabric in which node i has a link to i + p mod n for each stride p; equal ones are parallel.
 
     A pair at distance m takes a shortest sequence of strides. There are four sets of such routes to choose from,
     which together load the strides as evenly as found, so that all-to-all fills the links alike. `ValueError` when
@@ -56,7 +55,7 @@ def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
 
 
 def even_uses(nodes: int, coins: Sequence[int], copies: NDArray[np.float64]) -> Integers:
-    """Return how often each distance 0..n-1 uses each stride, (layers, nodes, strides): shortest, and even in sum.
+    """Return the uses of each stride by each distance 0..n-1, (layers, nodes, strides): shortest, and even in sum.
 
     The ways of each distance are listed by dynamic programming over the hops; then each distance of each layer in
     turn takes the way that makes the sum of squared loads least, until nothing changes. A single layer cannot

@@ -72,8 +72,7 @@ def circuit_switch_cost(nodes: int, degree: int, rate_gbps: float) -> Cost:
 
 
 def fat_tree_cost(nodes: int, rate_gbps: float, *, oversubscription: float = 1.0) -> Cost:
-    """Return the cost of three tiers: a port down to each host, and four ports and transceivers and two fibres above
-    it.
+    """Return the cost of three tiers: a port to each host; four ports, four transceivers, two fibres above.
 
     The parts above the edge are divided by the oversubscription. The cable of a host has no price in the table.
     """
@@ -85,9 +84,7 @@ def fat_tree_cost(nodes: int, rate_gbps: float, *, oversubscription: float = 1.0
 
 
 def ideal_switch_cost(nodes: int, rate_gbps: float) -> Cost:
-    """Return the cost of an ideal switch; none is sold, so it is that of the full-bisection Fat-tree of the same
-    rate.
-    """
+    """Return the cost of an ideal switch: that of the full-bisection Fat-tree of the same rate."""
     return fat_tree_cost(nodes, rate_gbps)
 
 

@@ -102,9 +102,7 @@ def _cables(nodes: int, half: int) -> Cables:
 
 
 def _bundles(nodes: int, half: int) -> Cables:
-    """Return the same as `_cables`, the up-links of an edge switch as one, and those of a pod: one vertex a pod, one
-    core.
-    """
+    """Return `_cables` with the up-links of an edge switch as one, and those of a pod: one core."""
     edges, pods = np.arange(2 * half * half), np.arange(2 * half)
     edge, pod = nodes, nodes + edges.size
     core = pod + pods.size

@@ -28,8 +28,7 @@ _COLOURS = {
 
 
 def utilisation(execution: Execution, columns: int = _COLUMNS) -> tuple[Floats, Floats]:
-    """Return how busy each link was: borders of `columns` equal times (columns + 1,), and shares 0..1 (links,
-    columns).
+    """Return borders of `columns` equal times (columns + 1,) and each link's shares, 0..1 (links, columns).
 
     Exact sums over the times of constant rate. Raises `ValueError` without a trace.
     """

@@ -83,7 +83,7 @@ def _kinds(types: Any) -> Integers:
 
 
 def _places(ids: Any, wanted: Any) -> Integers:
-    """Return where each wanted id stands in `ids`, -1 for those that do not."""
+    """Return the position of each wanted id in `ids`, -1 for those that are not there."""
     if not ids.size:
         return np.full(wanted.shape, -1, np.int64)
     order = np.argsort(ids, kind="stable")

@@ -175,9 +175,7 @@ class CircuitConfiguration:
     # -- faults
 
     def faults(self) -> dict[str, Fault]:
-        """Return faults for the fault board: activations that are answered and not carried out, circuits that find no
-        light.
-        """
+        """Return faults for the fault board: activations without effect, circuits without light."""
         return {
             "skip_activate": Fault(
                 lambda request: setattr(self, "skipped_activations", request.whole("count", 1)),

@@ -29,9 +29,7 @@ class Person:
         self._refusals = 0
 
     def faults(self) -> Mapping[str, Fault]:
-        """Return faults for the fault board: he plugs the neighbour, and says done; he says no. `drop_command`: he
-        forgets.
-        """
+        """Return faults for the fault board: plugging the neighbour and saying done; refusing; forgetting."""
         return {
             "mistake": Fault(self._set_mistakes, lambda _: self._set_mistakes(None)),
             "refuses": Fault(self._set_refusals, lambda _: self._set_refusals(None)),

@@ -33,7 +33,7 @@ def error_document(tag: str, message: str) -> dict[str, Any]:
 
 
 def refusal(refused: Refused) -> HttpRefusal:
-    """Return what the switch will not do, as a status and a document.
+    """Return the answer to a refused request, as a status and a document.
 
     >>> refusal(Refused(Reason.OCCUPIED, 9)).status
     409
@@ -43,7 +43,7 @@ def refusal(refused: Refused) -> HttpRefusal:
 
 
 def body_of(request: HttpRequest, name: str) -> Any:
-    """Return what the request's document holds under `name`, with or without the module before it (400 if nothing).
+    """Return the value of `name` in the request's document, with or without the module before it (400 if nothing).
 
     Lists of one may come bare, as one public client sends them.
     """

@@ -152,7 +152,7 @@ class PortCommands:
     # -- attenuators
 
     def attenuation(self, port: int) -> AttenuatorSetting:
-        """Return what was asked of the attenuator of an output. Raises `Denied` (IICM) for an input."""
+        """Return the setting of the attenuator of an output. Raises `Denied` (IICM) for an input."""
         self._check_output(port)
         return self._settings.get(port, AttenuatorSetting())
 
@@ -184,7 +184,7 @@ class PortCommands:
         return AttenuatorSetting(mode, level, reference)
 
     def _attenuator(self, port: int, setting: AttenuatorSetting) -> Attenuator:
-        """Return what a setting does to light. Our reading of the four modes; no public text defines them.
+        """Return the attenuator in light that a setting makes: our reading of four modes that no public text defines.
 
         ABSOLUTE holds the output at the level; CONVERGED finds the loss for that once and keeps it;
         RELATIVE lets out the level relative to the reference port's power now, or to the unattenuated light.

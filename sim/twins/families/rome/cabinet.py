@@ -23,8 +23,9 @@ _OPERATION = {"connect": "CONNECTING", "disconnect": "DISCONNECTING"}
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """Behaviour that the published material leaves open: `announces_jam` in words, `validates_at_once` before
-    queueing.
+    """Behaviour that the published material leaves open.
+
+    `announces_jam` in words, `validates_at_once` before queueing.
     """
 
     matrices: int
@@ -76,7 +77,7 @@ class Cabinet:
         return self.place(port)[1]
 
     def place(self, port: int) -> str:
-        """Return where a port is: unit, matrix, side, and its number within the matrix."""
+        """Return the place of a port: unit, matrix, side, and its number within the matrix."""
         return self._places[port]
 
     def _place(self, port: int) -> str:
@@ -103,8 +104,9 @@ class Cabinet:
         return int(match["number"]) + (self.sizes[0] if match["side"] == "W" else 0)
 
     def pairs(self, one: str, other: str) -> list[Pair]:
-        """Return the circuits that two names ask for: E and W give one, logical names one each way. Raises
-        `CommandError`.
+        """Return the circuits that two names ask for: E and W give one, logical names one each way.
+
+        Raises `CommandError`.
         """
         if one[0] in "EW" and other[0] in "EW":
             if one[0] == other[0]:

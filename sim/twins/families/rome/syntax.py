@@ -162,7 +162,7 @@ class Printer:
         return "\n".join(lines)
 
     def queue(self, cabinet: Cabinet) -> str:
-        """Return what the arm is at, and what waits."""
+        """Return the text of the queue: the arm's order, and those that wait."""
         robot = cabinet.robot
         running, waiting = robot.running, [job for job in robot.queue if job.state == "queued"]
         hints = robot.jammed or (self.always_hints and running is not None)

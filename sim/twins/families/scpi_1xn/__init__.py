@@ -43,9 +43,7 @@ class _Make:
 
 
 def twin(settings: TwinSettings) -> SwitchTwin:
-    """Return a simulated bank; `size` 2x16 is two switches 1x8, which SCPI only can tell apart. Raises
-    `SettingError`.
-    """
+    """Return a simulated bank; `size` 2x16 is two switches 1x8. Raises `SettingError`."""
     chosen = _quirks(settings)
     device = bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong, errors = WrongReply(device), ErrorQueue()
@@ -76,7 +74,7 @@ def _quirks(settings: TwinSettings) -> _Quirks:
 
 
 def _words(chosen: _Quirks) -> dict[str, str]:
-    """Return what an address must say of the commands, in the words of whoever drives this device."""
+    """Return the part of an address that names the commands, as its driver reads it."""
     options = {} if chosen.end == _MAKES[chosen.make].end else {"end": chosen.end}
     if chosen.make != "scpi":
         return {**options, "preset": chosen.make}

@@ -38,7 +38,7 @@ class Books:
         return self.hardware - self.configured
 
     def state(self, pair: Pair, port: int) -> str:
-        """Return what the device says of a port of a cross-connect in its hardware."""
+        """Return the device's status of a port of a cross-connect in its hardware."""
         matrix, faults = self.device.matrix, self.device.faults
         if port in matrix.failed:
             return "failed"
@@ -85,9 +85,7 @@ class Books:
         self.device.set_boot_mode("AUTOSAVE")
 
     def faults(self) -> dict[str, Fault]:
-        """Return the fault `ghost_entry`: the circuit on `port` loses its configuration, or `pair` is made without
-        any.
-        """
+        """Return the fault `ghost_entry`: `port` loses its configuration, or `pair` has none."""
         return {"ghost_entry": Fault(self._haunt, lambda _: self._reconcile(), "port")}
 
     # -- inside
@@ -138,5 +136,5 @@ class Books:
 
 
 def refusal_text(refusal: Refused, inputs: int) -> str:
-    """Return what the device prints for a refusal of its hardware (assumption: no wording is published)."""
+    """Return the device's message for a refusal of its hardware (assumption: no wording is published)."""
     return f"Error: port {port_name(refusal.port, inputs)}: {refusal.reason.name.lower().replace('_', ' ')}"

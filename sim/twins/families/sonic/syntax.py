@@ -18,8 +18,7 @@ class Invalid(Exception):
 
 
 def parse_pairs(text: str, inputs: int, outputs: int) -> list[Pair]:
-    """Return pairs of port numbers (inputs 1..N, outputs N+1..N+M) for a list. Raises `Invalid` with the device's
-    words.
+    """Return pairs of ports (inputs 1..N, outputs N+1..N+M) of a list; raise the device's `Invalid`.
 
     >>> parse_pairs("10A-11B,12A..13A-1B..2B", 16, 16)
     [(10, 27), (12, 17), (13, 18)]

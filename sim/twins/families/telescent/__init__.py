@@ -89,7 +89,7 @@ def _command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> Cl
 
 
 def _verbs(robot: Robot) -> Mapping[str, Verb]:
-    """Return what a technician does at the robot: no command of the published driver does it."""
+    """Return the verbs of a technician at the robot: the published driver has no command for them."""
 
     def home(_: Request) -> Reply:
         robot.home()

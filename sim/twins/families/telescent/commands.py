@@ -43,9 +43,7 @@ class Commands:
     def _told(
         self, do: Callable[[Typed], None], would_do: Callable[[Typed], bool] = lambda _: True
     ) -> Handler:
-        """Return the handler of an order, which a fault may swallow without a word; one that would do nothing does
-        not count for that.
-        """
+        """Return the handler of an order; a fault may swallow one that would do something."""
 
         def answer(typed: Typed) -> str:
             if would_do(typed) and self._frame.device.faults.take_dropped_command():

@@ -54,7 +54,7 @@ class Frame:
         return port not in self.unlocked
 
     def job_for(self, output: int) -> Job | None:
-        """Return what the arm will do next at an output."""
+        """Return the job that waits for the arm at an output."""
         return next((job for job in self.robot.queue if job.pair[1] == output), None)
 
     # -- what may be commanded

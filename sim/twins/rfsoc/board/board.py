@@ -254,7 +254,7 @@ class Board:
         return self.plant.version, self._envelopes_version, self.converter.clock_factor, self.converter.bits
 
     def stage(self) -> Stage:
-        """Return what a run plays on now."""
+        """Return the stage that a run plays on now."""
         return Stage(self.cfg, self.core.version, self.envelopes, self.converter.clock_factor)
 
     def _memory_word(self, address: int) -> int:
@@ -277,9 +277,7 @@ class Feedback:
         self.begun: set[int] = set()
 
     def read(self, port: int, half: int, tick: int) -> int:
-        """Read an input as `ReadInput` says. Raises `NotSimulated` for a processor that cannot say what it has done
-        so far.
-        """
+        """Read an input (`ReadInput`); raise `NotSimulated` if the processor reports no progress."""
         board = self._board
         so_far = getattr(board.core.processor, "so_far", None)
         number = next(

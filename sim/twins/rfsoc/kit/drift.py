@@ -30,7 +30,7 @@ def present_null_v(now: Snapshot, index: int) -> float:
 
 
 def polariser(kit: KitParameters) -> Polariser:
-    """Return what the modulators let through of a polarisation, and how that wanders."""
+    """Return the polariser that the modulators are, with its drift."""
     return Polariser(kit.polariser_db, kit.polarisation_rad2_s)
 
 

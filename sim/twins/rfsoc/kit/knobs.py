@@ -43,7 +43,7 @@ class Knob:
     high: float
 
     def read(self, kit: KitParameters) -> Setting:
-        """Return where it stands."""
+        """Return the position of the knob."""
         owner = kit if self.modulator is None else kit.modulators[self.modulator]
         value: Setting = getattr(owner, self.field)
         return value

@@ -37,8 +37,7 @@ def modulator(snapshot: Snapshot, index: int) -> Modulator:
 
 
 def channel_transmission(detuning_nm: float, width_nm: float) -> float:
-    """Return what a multiplexer's channel lets through next to its centre: a Gaussian of full width `width_nm` at half
-    power.
+    """Return the transmission of a multiplexer's channel: a Gaussian of full width `width_nm` at half power.
 
     >>> channel_transmission(0.0, 0.4), round(channel_transmission(0.2, 0.4), 12)
     (1.0, 0.5)
@@ -57,8 +56,7 @@ def line_power_w(snapshot: Snapshot) -> float:
 
 
 def full_product_w(kit: KitParameters) -> float:
-    """Return power on the detector with both modulators of arm 0 wide open and the laser as set, on its channel and
-    aligned.
+    """Return power on the detector with arm 0 wide open and the laser as set, on its channel and aligned.
 
     10 dBm - 2 dB - 2 x 4 dB = 0 dBm:
 
@@ -70,8 +68,7 @@ def full_product_w(kit: KitParameters) -> float:
 
 
 def detected_power_w(snapshot: Snapshot, drives: Sequence[Samples]) -> Samples:
-    """Return power on the detector; `drives` are four arrays (samples,) or (1,), fractions of the generators' full
-    scale.
+    """Return power on the detector; `drives`: four arrays (samples,) or (1,), fractions of full scale.
 
     Each line passes its own arm and leaks a little through the other, where it comes out in phase or not; the two
     lines add as powers.

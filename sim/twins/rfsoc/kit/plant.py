@@ -106,7 +106,7 @@ class PhotonicKit:
                 self.state.drift(partial(drifted, seconds=spent_s))
 
     def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
-        """Return what arrives in `count` samples at `rate_hz` from number `first` on."""
+        """Return the signal of `count` samples at `rate_hz` from number `first` on."""
         now = self.state.now
         kit = now.parameters
         if readout != DETECTOR:
@@ -148,7 +148,7 @@ def _light(
 def _drives(
     kit: KitParameters, driven: int, rate_hz: float, first: int, count: int, outputs: Outputs
 ) -> list[Samples]:
-    """Return what each modulator gets, (count,) or (1,) where it does not change; nothing beyond the first `driven`."""
+    """Return the drive of each modulator, (count,), or (1,) while constant; nothing beyond the first `driven`."""
     drives = [np.zeros(1) for _ in kit.modulators]
     for index, one in enumerate(kit.modulators[:driven]):
         delay_s = (kit.delay_ns + one.skew_ns) * 1e-9
@@ -167,7 +167,7 @@ def _power_w(now: Snapshot, drives: Sequence[Samples]) -> Samples:
 
 
 def _stretches(drives: Sequence[Samples]) -> npt.NDArray[np.intp]:
-    """Return where stretches of equal samples begin; empty when grouping them is not worth it."""
+    """Return the first samples of stretches of equal ones; empty when grouping them is not worth it."""
     moving = [drive for drive in drives if len(drive) > 1]
     if not moving:
         return np.zeros(0, np.intp)

@@ -27,7 +27,7 @@ def detector(kit: KitParameters) -> Detector:
 
 
 def memory(kit: KitParameters, rate_hz: float) -> float:
-    """Return how much of the last sample is left in the next; of neighbouring samples' noise, the correlation.
+    """Return the share of a sample that is left in the next; of neighbouring samples' noise, the correlation.
 
     >>> round(memory(KitParameters(), 3.072e9), 5)
     0.00547
@@ -74,10 +74,10 @@ def noise(kit: KitParameters, light_a: Samples) -> Samples:
 
 
 def converter_noise(kit: KitParameters, light_a: Samples, slope_a_s: Samples) -> Samples | None:
-    """Return standard deviation of the converter's own noise of one sample, its rounding included, as a fraction of
-    full scale; None where it only rounds.
+    """Return the standard deviation of the converter's noise and rounding, a fraction of full scale.
 
-    `slope_a_s` is how fast the current changes, which the converter's jitter makes noise.
+    None where it only rounds. `slope_a_s` is how fast the current changes, which the converter's jitter makes
+    noise.
     """
     if kit.noise != "on":
         return None
@@ -102,5 +102,5 @@ def _amplifier(kit: KitParameters) -> Amplifier:
 
 
 def slope_a_s(kit: KitParameters, before_a: Samples, behind_a: Samples) -> Samples:
-    """Return how fast the current behind the pole moves towards that before it: 2 pi f_3dB of the difference."""
+    """Return the slope of the current behind the pole towards that before it: 2 pi f_3dB of the difference."""
     return 2.0 * math.pi * detector(kit).pole_hz * (before_a - behind_a)

@@ -32,9 +32,7 @@ def delayed(
 def _resampled(
     outputs: Outputs, generator: int, ratio: float, first: int, count: int, delay: float
 ) -> Samples:
-    """Return the same for a generator whose converter runs `ratio` times as fast as the time line; `delay` in its
-    samples.
-    """
+    """Return the same for a converter `ratio` times as fast as the time line; `delay` is in its samples."""
     places = (first + np.arange(count)) * ratio - delay
     start = math.floor(places[0])
     samples = outputs.samples(generator, start, math.floor(places[-1]) + 2 - start)

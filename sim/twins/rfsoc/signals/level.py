@@ -44,7 +44,7 @@ class Mixing:
 
 
 def level_of(seen: Sequence[Received], which: npt.NDArray[np.int64], bits: int) -> Level:
-    """Return what a plant answered, as a converter of so many bits gets it."""
+    """Return a plant's answer as a converter of so many bits reads it."""
     noises = np.stack([one.noise for one in seen])
     correlations = np.array([one.correlation for one in seen], np.float64)
     owns = np.stack([_without_rounding(one, bits) for one in seen])

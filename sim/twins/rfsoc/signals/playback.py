@@ -55,7 +55,7 @@ class Playback:
 
 
 def playback(stage: Stage, run: Run, before: Standings) -> Playback:
-    """Return what a run does on a stage where others have left something standing. Raises `NotSimulated`."""
+    """Return the playback of a run on a stage as earlier runs left it. Raises `NotSimulated`."""
     tracks = {("gen", number): _track(stage, run, before, number) for number in range(len(stage.cfg["gens"]))}
     tuned = {
         ("ro", number): _tuned(stage, run, before, number)

@@ -98,9 +98,7 @@ class Readout:
             self._starts = self._opened(self._scene.rises, int(np.searchsorted(self._scene.rises, since)))
 
     def _opened(self, rises: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
-        """Return where windows open that rises from number `first` on ask for; as for the last run, when it is the
-        same.
-        """
+        """Return the starts of windows for rises from number `first` on; kept for an equal run."""
         if self._opened_by is None or self._opened_by[0] is not rises:
             self._opened_by = (rises, {})
         known, key = self._opened_by[1], (first, self.buffer.length)

@@ -46,7 +46,7 @@ class Traces:
             self._kept = {}
 
     def received(self, timeline: TimeLine, rate_hz: float, first: int, count: int) -> Received:
-        """Return what arrives in `count` samples from number `first` on; the same object for the same trace."""
+        """Return the trace of `count` samples from number `first` on; the same object for the same trace."""
         places = [_place(first, generator.rate_hz / rate_hz) for generator in timeline.generators]
         key = None if self._reach is None else self._key(timeline, places, self._reach)
         if key is not None and key in self._kept:
@@ -66,8 +66,7 @@ class Traces:
     def of_windows(
         self, timeline: TimeLine, rate_hz: float, firsts: npt.NDArray[np.int64], count: int
     ) -> tuple[list[Received], npt.NDArray[np.int64]]:
-        """Return what arrives in windows of `count` samples from each of `firsts` on: traces, and which one each
-        window sees.
+        """Return the traces in windows of `count` samples from each of `firsts` on, and the trace of each.
 
         Windows are sorted into groups that see the same, so that a thousand equal shots are looked at together.
         """
@@ -114,9 +113,7 @@ def _place(sample: int, ratio: float) -> Place:
 def _reach(
     before: dict[int, tuple[int, int]], asked: Iterable[tuple[int, int, int]], places: list[Place]
 ) -> dict[int, tuple[int, int]]:
-    """Return the time from where to where a plant looks on each generator's line, relative to the window's own place
-    on it.
-    """
+    """Return the interval that a plant sees on each generator's line, relative to the window."""
     reach = dict(before)
     for generator, begin, length in asked:
         if generator >= len(places):

@@ -66,7 +66,7 @@ class Track:
         object.__setattr__(self, "codes", np.array(codes, np.int64))
 
     def standing(self) -> Standing | None:
-        """Return what outlives the run."""
+        """Return the last word, where it outlives the run."""
         if not len(self.waves):
             return None
         if not (self.is_last_kept or self.waves.is_periodic[-1] or self.waves.is_held[-1]):
@@ -119,9 +119,7 @@ class Track:
         return start, min(end, count), self.contents[i], int(self.turns[i])
 
     def samples(self, envelope: npt.NDArray[np.int16], first: int, count: int) -> npt.NDArray[np.float64]:
-        """Return `count` samples from number `first` on as fractions of full scale; `envelope` is the memory (length,
-        2).
-        """
+        """Return `count` samples from `first` on, fractions of full scale; `envelope` is (length, 2)."""
         out = np.zeros(count, np.int64)
         for i in self.overlapping(first, count):
             begin, end = max(int(self.starts[i]), first), min(int(self.ends[i]), first + count)
@@ -186,8 +184,7 @@ def played(
     *,
     is_last_kept: bool = False,
 ) -> Track:
-    """Return the track of words that take effect at `times`, in ticks of the processor, after what stood before the
-    run.
+    """Return the track of words that take effect at `times` (ticks of the processor), after the last run's.
 
     `is_last_kept`: the last word stays in force when the run has ended, as it does in a readout.
     """
@@ -209,9 +206,7 @@ def played(
 
 
 def _long_ago(standing: Standing) -> int:
-    """Return the time when what stands began: just now if it has ended, else so many periods ago that no plant
-    remembers it.
-    """
+    """Return the time when the current word began: just now if it has ended, else before a plant's memory."""
     length = max(int(standing.wave.length[0]), 1)
     return -length * (1 << 20) if standing.wave.is_periodic[0] else -length
 

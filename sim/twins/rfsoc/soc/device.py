@@ -64,7 +64,7 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
             self._board.start()
 
     def get_knob(self, name: str) -> Any:
-        """Return where a knob stands."""
+        """Return the position of a knob."""
         return self.knobs[name]
 
     def set_knob(self, name: str, value: Any) -> None:

@@ -74,8 +74,9 @@ def _end(streamer: Any) -> None:
 
 
 class Streaming:
-    """Sums are read in a thread of their own while the program runs; it begins with the first readout, and ends with
-    the board.
+    """Reader of sums, in a thread of its own while the program runs.
+
+    It begins with the first readout, and ends with the board.
     """
 
     def __init__(self, soc: Any) -> None:

@@ -139,7 +139,7 @@ class Execution:
         return ProgramError(f"at address {address}, word {word:#018x}: {reason}")
 
     def _endless(self, status: int) -> str:
-        """Return what to say where it was for its length that it was stopped."""
+        """Return the message for a run that was stopped for its length."""
         steps = int(self._state[machine.STEPS])
         done = {
             machine.LIMIT: f"{steps} instructions",

@@ -151,11 +151,11 @@ def use_stack(code: Sequence[int], at: int, regs: Numbers, stack: Numbers, state
 
 @compiled
 def pass_queue(queues: Numbers, channel: int, entered: int, due: int) -> int:
-    """Put a word that is due at a time into a channel's queue at the tick `entered` or, if it is full, as soon as
-    it has room. Returns the tick of entering; the word's time is then the channel's `LAST`.
+    """Put a word that is due at a time into a channel's queue at `entered`, or as soon as the queue has room.
 
-    The word comes out two ticks after it entered, or three after the one before took effect, and then takes effect
-    when it is due or, if that has passed, at once.
+    Returns the tick of entering; the word's time is then the channel's `LAST`. The word comes out two ticks
+    after it entered, or three after the one before took effect, and then takes effect when it is due or, if
+    that has passed, at once.
     """
     base = channel * QUEUE_STRIDE
     slot = base + queues[base + COUNT] % QUEUE_SIZE

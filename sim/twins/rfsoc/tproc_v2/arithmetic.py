@@ -105,8 +105,7 @@ def multiply(operation: int, a: int, b: int, c: int, d: int) -> int:
 
 
 def quotient(a: int, b: int) -> int:
-    """Return what the divider gives: 31 bits without sign, hence no more than 2**31 - 1, and that for a division by
-    zero.
+    """Return the divider's result: 31 bits without sign, at most 2**31 - 1, which a division by zero gives.
 
     >>> quotient(17, 5), quotient(17, 0) == 2**31 - 1
     (3, True)

@@ -26,7 +26,7 @@ from sim.twins.rfsoc.tproc_v2.decoding.hazards import EFFECT_CELL, EFFECT_DELAY
 
 
 def tick(state: Cells) -> int:
-    """Return where the core is on the time line."""
+    """Return the core's place on the time line."""
     return state[CYCLE] * state[TICKS] // state[CYCLES]
 
 

@@ -48,9 +48,7 @@ from sim.twins.rfsoc.tproc_v2.units import start_divider, start_multiplier
 def move_wave(
     code: Cells, row: int, reg: Cells, state: Cells, wmem: Cells, ring: Cells, pushed: Cells, records: Cells
 ) -> int:
-    """Execute everything that moves six words at once: port, wave memory, wave registers. Memory is read before
-    written.
-    """
+    """Execute all that moves six words at once (port, wave memory, wave registers); memory is read first."""
     size = len(wmem) // WAVE_WORDS
     place = (code[row + PLACE] if code[row + PLACE_LITERAL] else reg[code[row + PLACE]]) % size * WAVE_WORDS
     base = state[RECORDS] * RECORD + 3
@@ -75,7 +73,7 @@ def move_wave(
 
 
 def narrow(word: int) -> int:
-    """Return what a wave keeps of a register: 24 bits of the envelope's address, 16 of the configuration."""
+    """Return a register as a wave keeps it: 24 bits of the envelope's address, 16 of the configuration."""
     if word == 2:
         return 0xFF_FFFF
     return 0xFFFF if word == 5 else MASK
@@ -109,9 +107,7 @@ def calculate(code: Cells, row: int, data: int, reg: Cells, state: Cells) -> Non
 
 
 def control(code: Cells, row: int, reg: Cells, state: Cells) -> None:
-    """Execute a command to time reference, flag, multiplier or divider. The reference is set and moved by numbers
-    without sign.
-    """
+    """Execute a command to time reference (unsigned numbers), flag, multiplier or divider."""
     action, operation = code[row + ACTION], code[row + OPERATION]
     data = code[row + LITERAL] if code[row + DATA_LITERAL] else operand(code[row + RIGHT], reg, state)
     if action == REFERENCE:
@@ -129,7 +125,7 @@ def control(code: Cells, row: int, reg: Cells, state: Cells) -> None:
 
 
 def read_data(code: Cells, row: int, result: int, reg: Cells, dmem: Cells) -> int:
-    """Return what goes into a register: result, word of the data memory, or literal."""
+    """Return the value for a register: result, word of the data memory, or literal."""
     source = code[row + SOURCE]
     if source == FROM_DMEM:
         return dmem[data_address(code, row, reg) % len(dmem)]

@@ -1,5 +1,7 @@
-"""VGG16 and ResNet50. Published totals: VGG16 138.36 M parameters and 15.5 G multiply-adds an image of 224 x 224,
-ResNet50 25.56 M and 4.1 G (Simonyan and Zisserman 2015; He et al. 2016; torchvision's tables).
+"""VGG16 and ResNet50.
+
+Published totals: VGG16 138.36 M parameters and 15.5 G multiply-adds an image of 224 x 224, ResNet50 25.56 M
+and 4.1 G (Simonyan and Zisserman 2015; He et al. 2016; torchvision's tables).
 """
 
 from __future__ import annotations

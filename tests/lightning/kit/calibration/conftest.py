@@ -37,7 +37,7 @@ class NumericKit:
         return cls(**{**made, **changes})
 
     def level(self, words) -> np.ndarray:
-        """(rows,) counts, idle included, before noise and the converter."""
+        """Return counts (rows,), idle included, before noise and the converter."""
         passed = []
         for i in range(4):
             leak = 10 ** (-self.extinction_db[i] / 10)

@@ -40,7 +40,7 @@ def calibrated(address):
 
 @pytest.fixture(scope="module")
 def kit():
-    """A kit of its own make."""
+    """Return a kit of its own make."""
     return calibrated("sim://kit?seed=11&vary=yes")
 
 

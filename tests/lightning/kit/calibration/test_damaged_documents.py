@@ -43,7 +43,7 @@ class Device:
 
 
 def places(node, path=()):
-    """The path of every field of the document, containers included."""
+    """Yield the path of every field of the document, containers included."""
     for key, value in node.items() if isinstance(node, dict) else enumerate(node):
         yield (*path, key)
         if isinstance(value, (dict, list)):

@@ -8,7 +8,7 @@ FINE = 8
 
 
 def received(ticks, length=800, swing=500.0, sigma=0.0, seed=0):
-    """The pattern at `ticks` on a time line 8 times as fine, behind a low-pass filter as readouts have it."""
+    """Return the pattern at `ticks` on a time line 8 times as fine, behind a readout's low-pass filter."""
     edges = np.clip(np.arange(length * FINE + 1) / FINE - ticks, 0, pattern().size)
     integral = np.concatenate([[0], np.cumsum(pattern())])
     line = np.diff(np.interp(edges, np.arange(integral.size), integral)) * FINE

@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def calibration():
-    """Of the kit as the factory made it, without noise."""
+    """Return the calibration of the kit as the factory made it, without noise."""
     pytest.importorskip("qick", reason="the twin is a QickConfig: pip install 'lightbed[kit]'")
     import lightning
     from lightning.kit.calibration.guided import guided_run

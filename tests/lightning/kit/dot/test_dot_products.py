@@ -31,7 +31,7 @@ QUIET = "sim://kit?noise=off&adc_bits=16"
 
 @pytest.fixture(scope="module")
 def quiet(calibration):
-    """No noise: what is left is rounding in words, samples and counts."""
+    """Return a kit without noise: what is left is rounding in words, samples and counts."""
     return VectorCore(lightning.connect(QUIET), calibration)
 
 

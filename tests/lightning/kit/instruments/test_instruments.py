@@ -56,7 +56,7 @@ def bench(kit):
 
 
 def read(instrument):
-    """One question to any of them."""
+    """Ask any of them one question."""
     for name in ("wavelength_nm", "power_w"):
         if hasattr(instrument, name):
             return getattr(instrument, name)()
@@ -64,7 +64,7 @@ def read(instrument):
 
 
 def heard(kit, role):
-    """The lines that an instrument was sent."""
+    """Return the lines that an instrument was sent."""
     entries = kit.instruments.transcripts[role].entries()
     return b"".join(entry.data for entry in entries if entry.direction == "in").decode().splitlines()
 
@@ -246,7 +246,7 @@ def test_a_laser_that_never_settles_is_reported(kit):
 @pytest.fixture(params=["laser", "bias", "meter"])
 @needs("socket")
 def broken(request, kit):
-    """An instrument that is about to break, its role, and the faults of its line."""
+    """Yield an instrument that is about to break, its role, and the faults of its line."""
     with closing(open_instrument(kit.bench()[request.param], request.param, timeout_s=5.0)) as instrument:
         read(instrument)
         yield instrument, request.param, kit.instruments.faults[request.param]
@@ -333,7 +333,7 @@ def test_bytes_that_nobody_asked_for_are_not_taken_for_an_answer():
 
 
 def _talkative(server):
-    """Answers 1 to everything, and more than that to `EXTRA?`, in one piece."""
+    """Answer 1 to everything, and more than that to `EXTRA?`, in one piece."""
     connection, _ = server.accept()
     with connection, connection.makefile("rb") as lines:
         for line in lines:

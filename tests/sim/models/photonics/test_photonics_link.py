@@ -22,7 +22,7 @@ FINE = 32  # steps of the simulation to a sample of the converter
 
 @functools.cache
 def codes_of_the_chain(level, samples=120_000):
-    """In LSB: flickering light, electrons, amplifier, pole, effective bits, rounding to 12 bits."""
+    """Return codes in LSB: flickering light, electrons, amplifier, pole, effective bits, rounding to 12 bits."""
     link, generator = Link(), np.random.default_rng(20)
     rate_hz = FINE * link.rate_hz
     white = math.sqrt(rate_hz / 2)

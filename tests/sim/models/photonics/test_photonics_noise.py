@@ -102,7 +102,7 @@ def test_dark_current_has_shot_noise_without_any_light():
 
 
 def deviations(make):
-    """Measured at 0.1 mA and at four times that, each with numbers of its own."""
+    """Return deviations at 0.1 mA and at four times that, each with numbers of its own."""
     return [behind_the_pole(make(np.random.default_rng(seed), i)).std() for seed, i in ((7, 1e-4), (8, 4e-4))]
 
 

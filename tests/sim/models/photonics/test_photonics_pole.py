@@ -56,7 +56,7 @@ def test_a_skewed_instant_agrees_with_a_finer_staircase(fraction):
 
 
 def gain_at(frequency_hz, pole_hz):
-    """Measured with a sine sampled 200 times a period of the pole, after it has settled."""
+    """Measure with a sine sampled 200 times a period of the pole, after it has settled."""
     rate_hz = 200 * pole_hz
     t = np.arange(40_000) / rate_hz
     turning = 2 * math.pi * frequency_hz * t

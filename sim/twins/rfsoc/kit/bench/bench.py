@@ -77,8 +77,9 @@ class Bench:
                     thread.join(_LONGEST_WAIT_S)
 
     def signal_end(self) -> None:
-        """Tell the thread to disconnect everybody and end, and do not wait: for the garbage collector, which comes at
-        any time, in any thread.
+        """Tell the thread to disconnect everybody and end, without waiting: for the garbage collector.
+
+        It comes at any time, in any thread.
         """
         loop, stop = self._loop, self._stop
         if loop is not None and stop is not None:

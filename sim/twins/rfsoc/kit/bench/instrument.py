@@ -26,9 +26,7 @@ def sole(texts: Sequence[str]) -> str:
 
 
 def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
-    """Return a finite number between two ends. Raises `ScpiError`: -224 for what is no number, -222 for what is
-    outside.
-    """
+    """Return a finite number between two ends; raise `ScpiError`, -224 (no number) or -222 (outside)."""
     try:
         value = float(text)
     except ValueError:
@@ -49,7 +47,7 @@ def truth(text: str) -> bool:
 
 
 def common_commands(identity: str, errors: ErrorQueue) -> dict[str, Handler]:
-    """Return what every SCPI instrument answers."""
+    """Return the commands that every SCPI instrument has."""
 
     def error(*_: object) -> str:
         return errors.pop().replace(', "', ',"', 1)
@@ -78,7 +76,7 @@ class Settling:
         return not self._pending
 
     def setting(self, name: str) -> Any:
-        """Return where a knob was set to, whether the light has followed or not."""
+        """Return the setting of a knob, whether the light has followed or not."""
         return self._pending.get(name, getattr(self._state.now.parameters, name))
 
     def set(self, **settings: object) -> None:

@@ -52,7 +52,7 @@ SIMULATED_STATUS = 0x700F
 
 
 def _read_index(address: int, registers: int) -> int:
-    """Return where a 7-bit source address reads: 0..15 special, 32.. data, 64.. wave; the fourth bank reads zero."""
+    """Return the register of a 7-bit source: 0..15 special, 32.. data, 64.. wave; the fourth bank reads zero."""
     bank, number = address >> 5, address & 31
     if bank == 1:
         return DATA_REGISTERS + (number & (registers - 1))
@@ -62,7 +62,7 @@ def _read_index(address: int, registers: int) -> int:
 
 
 def _write_index(address: int, registers: int) -> int:
-    """Return where a 7-bit destination writes, or -1: the results of units and ports cannot be written."""
+    """Return the register of a 7-bit destination, or -1: the results of units and ports cannot be written."""
     bank, number = address >> 5, address & 31
     if bank == 1:
         return DATA_REGISTERS + (number & (registers - 1))
@@ -89,7 +89,7 @@ def _control(word: Word) -> tuple[int, int]:
 
 
 def _action(word: Word) -> tuple[int, int]:
-    """Return what the word does besides computing, and which of its kind."""
+    """Return the effect of the word besides computing, and its number among its kind."""
     if word.header == CONTROL:
         return _control(word)
     if word.header == PERIPHERAL_HEADER:
@@ -120,7 +120,7 @@ def _reads_status(word: Word) -> bool:
 
 
 def _register_write(word: Word, registers: int) -> tuple[int, int]:
-    """Return which register is written (-1: none) and from what."""
+    """Return the register that is written (-1: none) and its source."""
     if word.header == REGISTER and not word.loads_wave:
         return _write_index(word.rd, registers), word.so << 1 | word.to
     also = word.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER} and word.wr
