@@ -24,13 +24,13 @@ from testbed.cli.options import (
     Simplex,
     TakeOver,
 )
-from testbed.cli.output import CHANGES, DONE, ERROR, print_json, print_lines
+from testbed.cli.output import CHANGES, DONE, ERROR, print_answer, print_lines
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
     from testbed.lab.simulated.lifecycle import HostsChoice
     from testbed.operate.journal import Journal
-    from testbed.operate.session import Design, LabSession
+    from testbed.operate.session import BringUpReport, Design, LabSession
 
 
 def register(app: typer.Typer) -> None:
@@ -110,19 +110,13 @@ def plan(
     lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
     if patches:
         rows = patch_list(design.wiring)
-        if as_json:
-            print_json({"patch_list": rows})
-        else:
-            print_lines(rows)
+        print_answer({"patch_list": rows}, rows, as_json=as_json)
         return DONE
     lab = find_running(lab)
     with _session(lab) as session:
         planned = session.plan(design, take_over=take_over)
-    if as_json:
-        document: dict[str, Any] = plan_json(lab, planned)
-        print_json({**_about(lab), **topology_json(design.topology), **document})
-    else:
-        print_lines([_heading(lab, design), *describe(lab, planned)])
+    document = {**_about(lab), **topology_json(design.topology), **plan_json(lab, planned)}
+    print_answer(document, [_heading(lab, design), *describe(lab, planned)], as_json=as_json)
     return CHANGES if planned.has_changes else DONE
 
 
@@ -156,24 +150,23 @@ def apply(
         brought = session.bring_up(
             design, notes.append if as_json else lambda text: print_lines([text]), take_over=take_over
         )
-    findings = [asdict(finding) for finding in brought.verified.findings]
-    if as_json:
-        document = {
-            **_about(lab, hosts),
-            "operation": brought.apply.operation,
-            "changed": brought.plan.has_changes,
-            "circuits": len(brought.plan.circuits),
-            "outage_s": brought.apply.outage_s,
-            "total_s": brought.apply.total_s,
-            "journal_s": brought.apply.journal_s,
-            "verified": brought.verified.ok,
-            "findings": findings,
-            "notes": notes,
-        }
-        print_json(with_former_keys(document))
-    else:
-        print_lines([_heading(lab, design, hosts), *_finding_lines(findings)])
+    document = _about(lab, hosts) | _applied(brought) | {"notes": notes}
+    lines = [_heading(lab, design, hosts), *_finding_lines(document["findings"])]
+    print_answer(with_former_keys(document), lines, as_json=as_json)
     return DONE if brought.verified.ok else ERROR
+
+
+def _applied(brought: BringUpReport) -> dict[str, Any]:
+    return {
+        "operation": brought.apply.operation,
+        "changed": brought.plan.has_changes,
+        "circuits": len(brought.plan.circuits),
+        "outage_s": brought.apply.outage_s,
+        "total_s": brought.apply.total_s,
+        "journal_s": brought.apply.journal_s,
+        "verified": brought.verified.ok,
+        "findings": [asdict(finding) for finding in brought.verified.findings],
+    }
 
 
 def verify(
@@ -196,20 +189,12 @@ def verify(
     with _session(lab, hosts) as session:
         report = session.verify(session.plan(design, take_over=True))
     findings = [asdict(finding) for finding in report.findings]
-    if as_json:
-        print_json(
-            {**_about(lab, hosts), "ok": report.ok, "circuits": report.circuits}
-            | {"links_heard": report.links_received, "findings": findings}
-        )
-    else:
-        heard = f", {report.links_received} links heard by probe" if report.links_received else ""
-        print_lines(
-            [
-                _heading(lab, design, hosts),
-                f"{report.circuits} circuits looked at{heard}",
-                *_finding_lines(findings),
-            ]
-        )
+    document = {**_about(lab, hosts), "ok": report.ok, "circuits": report.circuits}
+    document |= {"links_heard": report.links_received, "findings": findings}
+    heard = f", {report.links_received} links heard by probe" if report.links_received else ""
+    looked_at = f"{report.circuits} circuits looked at{heard}"
+    lines = [_heading(lab, design, hosts), looked_at, *_finding_lines(findings)]
+    print_answer(document, lines, as_json=as_json)
     return DONE if report.ok else CHANGES
 
 
@@ -245,8 +230,6 @@ def path(
     lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
     with _session(lab) as session:
         hops = follow_path(session, design, node_named(lab, source), node_named(lab, target))
-    if as_json:
-        print_json({**_about(lab), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]})
-    else:
-        print_lines([_heading(lab, design), *describe_path(hops)])
+    document = {**_about(lab), "from": source, "to": target, "hops": [asdict(hop) for hop in hops]}
+    print_answer(document, [_heading(lab, design), *describe_path(hops)], as_json=as_json)
     return DONE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,10 +23,17 @@ from testbed.cli.workload_options import (
     Settings,
     StrategyChoice,
     Workload,
+    chosen_job,
 )
 
 if TYPE_CHECKING:
     from testbed.design.evaluation.comparison import Row
+    from testbed.design.evaluation.jobs import Job
+
+Fabrics = Annotated[str, typer.Option("--fabrics", metavar="all|NAMES", help="Separated by commas.")]
+PlotFile = Annotated[
+    Path | None, typer.Option("--picture", metavar="FILE", help="Draw the table (.png, .svg).")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -36,9 +43,7 @@ def register(app: typer.Typer) -> None:
 
 def compare(
     workload: Workload,
-    fabrics: Annotated[
-        str, typer.Option("--fabrics", metavar="all|NAMES", help="Separated by commas.")
-    ] = "all",
+    fabrics: Fabrics = "all",
     rate_gbps: RateGbps = None,
     nodes: Nodes = None,
     degree: Degree = None,
@@ -51,20 +56,14 @@ def compare(
     reconfiguration_ms: ReconfigurationMs = 10.0,
     fluid: Fluid = None,
     seed: Seed = 0,
-    plot: Annotated[
-        Path | None, typer.Option("--picture", metavar="FILE", help="Draw the table (.png, .svg).")
-    ] = None,
+    plot: PlotFile = None,
     as_json: AsJson = False,
 ) -> int:
     """Simulate one iteration of a workload on several fabrics and compare time and cost."""
     from testbed.design.evaluation.comparison import compare_fabrics, rows_of
     from testbed.design.evaluation.comparison_plot import draw_comparison
-    from testbed.design.evaluation.jobs import open_job
-    from testbed.design.workloads.choice import WorkloadChoice, parse_settings
 
-    job = open_job(
-        WorkloadChoice(workload, preset, parse_settings(settings), device, profile), nodes, strategy
-    )
+    job = chosen_job(workload, preset, settings, device, profile, nodes, strategy)
     links, rate = job.links(degree, usual=4), job.rate_gbps(rate_gbps)
     rows = compare_fabrics(
         job,
@@ -81,12 +80,16 @@ def compare(
     if plot:
         draw_comparison(rows, plot, title)
     if as_json:
-        about = {"job": job.name, "simulated": True, **job.about}
-        about |= {"nodes": job.graph.nodes, "degree": links, "rate_gbps": rate}
-        print_json(about | {"fabrics": [row.as_json() for row in rows]})
-        return DONE
-    _show(title, rows)
+        print_json(_document(job, links, rate, rows))
+    else:
+        _show(title, rows)
     return DONE
+
+
+def _document(job: Job, degree: int, rate_gbps: float, rows: tuple[Row, ...]) -> dict[str, Any]:
+    about = {"job": job.name, "simulated": True, **job.about}
+    about |= {"nodes": job.graph.nodes, "degree": degree, "rate_gbps": rate_gbps}
+    return about | {"fabrics": [row.as_json() for row in rows]}
 
 
 def _show(title: str, rows: tuple[Row, ...]) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from testbed.design.evaluation.jobs import Job
-from testbed.design.evaluation.simulation import figures, flowing, simulate_on
-from testbed.design.fabrics.choice import ChosenFabric, fabric_by_name
+from testbed.design.evaluation.simulation import figures, simulate_on
+from testbed.design.fabrics.choice import ChosenFabric
 from testbed.design.fabrics.table import FABRICS
 from testbed.errors import TopologyError, WorkloadError
 
@@ -82,19 +82,16 @@ def compare_fabrics(
     """
 
     def fabric(name: str) -> ChosenFabric:
-        chosen = fabric_by_name(
+        return job.fabric(
             "fattree" if name == EQUAL_COST else name,
-            job.graph.nodes,
             degree,
             rate_gbps,
-            demand=job.traffic.demand,
-            topology=job.topology,
             equal_cost=name == EQUAL_COST,
             oversubscription=oversubscription,
             reconfiguration_s=reconfiguration_s,
             seed=seed,
+            fluid=fluid,
         )
-        return flowing(chosen, fluid=fluid, planned=job.plan is not None)
 
     def row(name: str) -> Row:
         try:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.design.evaluation.simulation import TaskGraph, read_graph
+from testbed.design.fabrics.choice import ChosenFabric, fabric_by_name
 from testbed.design.model import Topology
 from testbed.design.plans.file import Plan, read_plan
 from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice
@@ -67,6 +68,37 @@ class Job:
         if asked is not None:
             return asked
         return self.plan.rate_gbps if self.plan else DEFAULT_RATE_GBPS
+
+    def fabric(
+        self,
+        name: str,
+        degree: int,
+        rate_gbps: float,
+        *,
+        equal_cost: bool,
+        oversubscription: float,
+        reconfiguration_s: float,
+        seed: int,
+        fluid: bool | None,
+    ) -> ChosenFabric:
+        """Return a fabric made for the job, with the rounds of rings as one (`fluid`), or one by one.
+
+        Not given, a job of a plan is fluid as in its planner's last simulation, so that it takes what was predicted;
+        any other in rounds. Raises `TopologyError` for an unknown name and a fabric that cannot be.
+        """
+        chosen = fabric_by_name(
+            name,
+            self.graph.nodes,
+            degree,
+            rate_gbps,
+            demand=self.traffic.demand,
+            topology=self.topology,
+            equal_cost=equal_cost,
+            oversubscription=oversubscription,
+            reconfiguration_s=reconfiguration_s,
+            seed=seed,
+        )
+        return chosen.as_fluid() if (self.plan is not None if fluid is None else fluid) else chosen
 
     def draw_heat_map(self, path: str | Path) -> None:
         """Draw who sends how much to whom. Raises `WorkloadError` without matplotlib, `OSError`."""

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
 from sim.models.network.collectives import Algorithm, Chain, ring
+from sim.models.network.collectives.fluid import fluid, position_strides
 from sim.models.network.execution import Execution, simulate
+from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
 from sim.models.network.fabrics import (
     Fabric,
     circulant,
@@ -19,7 +20,6 @@ from sim.models.network.fabrics import (
     ideal_switch,
 )
 from sim.models.network.fabrics.cost import fat_tree_cost, patch_panel_cost
-from sim.models.network.collectives.fluid import fluid, position_strides
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.model import Topology
