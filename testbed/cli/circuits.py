@@ -11,19 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightbed.errors import with_former_keys
-from testbed.cli.options import (
-    DEFAULT_RUNS,
-    AsJson,
-    Groups,
-    HostsMode,
-    LabFile,
-    Method,
-    PlanFile,
-    ReallyMove,
-    RunsDirectory,
-    Simplex,
-    TakeOver,
-)
+from testbed.cli import options
 from testbed.cli.output import CHANGES, DONE, ERROR, print_answer, print_lines
 
 if TYPE_CHECKING:
@@ -86,17 +74,17 @@ def _about(lab: Lab, hosts: HostsChoice = "auto") -> dict[str, Any]:
 
 
 def plan(
-    lab_file: LabFile,
-    simplex: Simplex = False,
-    method: Method = "geometric",
-    demand: Groups = None,
-    plan_file: PlanFile = None,
-    take_over: TakeOver = False,
+    lab_file: options.LabFile,
+    simplex: options.Simplex = False,
+    method: options.Method = "geometric",
+    demand: options.Groups = None,
+    plan_file: options.PlanFile = None,
+    take_over: options.TakeOver = False,
     patches: Annotated[
         bool, typer.Option("--patch-list", help="Only the patch list; asks no device.")
     ] = False,
-    runs_dir: RunsDirectory = DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
-    as_json: AsJson = False,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
+    as_json: options.AsJson = False,
 ) -> int:
     """Say what would change on the switches. Exit code 2 when something would, 0 when nothing."""
     from testbed.cli.designs import chosen_design
@@ -121,26 +109,23 @@ def plan(
 
 
 def apply(
-    lab_file: LabFile,
-    simplex: Simplex = False,
-    method: Method = "geometric",
-    demand: Groups = None,
-    plan_file: PlanFile = None,
-    take_over: TakeOver = False,
-    hosts: HostsMode = "auto",
-    really_move: ReallyMove = None,
-    runs_dir: RunsDirectory = DEFAULT_RUNS,
-    as_json: AsJson = False,
+    lab_file: options.LabFile,
+    simplex: options.Simplex = False,
+    method: options.Method = "geometric",
+    demand: options.Groups = None,
+    plan_file: options.PlanFile = None,
+    take_over: options.TakeOver = False,
+    hosts: options.HostsMode = "auto",
+    really_move: options.ReallyMove = None,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
+    as_json: options.AsJson = False,
 ) -> int:
     """Patch the topology, install the hosts' routes, and prove both."""
-    from testbed.cli.designs import chosen_design
-    from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated.lifecycle import find_running
+    from testbed.cli.designs import design_at_hand
     from testbed.operate.apply import check_permission
     from testbed.operate.plan import describe
 
-    lab = find_running(load_lab(lab_file))
-    lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
+    lab, design = design_at_hand(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
     if not (lab.simulated or as_json or really_move == lab.name):
         with _session(lab) as session:
             print_lines([_heading(lab, design), *describe(lab, session.plan(design, take_over=take_over))])
@@ -170,22 +155,19 @@ def _applied(brought: BringUpReport) -> dict[str, Any]:
 
 
 def verify(
-    lab_file: LabFile,
-    simplex: Simplex = False,
-    method: Method = "geometric",
-    demand: Groups = None,
-    plan_file: PlanFile = None,
-    hosts: HostsMode = "auto",
-    runs_dir: RunsDirectory = DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
-    as_json: AsJson = False,
+    lab_file: options.LabFile,
+    simplex: options.Simplex = False,
+    method: options.Method = "geometric",
+    demand: options.Groups = None,
+    plan_file: options.PlanFile = None,
+    hosts: options.HostsMode = "auto",
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
+    as_json: options.AsJson = False,
 ) -> int:
     """Compare switches, optical power and fibres with the plan. Exit code 2 when something differs."""
-    from testbed.cli.designs import chosen_design
-    from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated.lifecycle import find_running
+    from testbed.cli.designs import design_at_hand
 
-    lab = find_running(load_lab(lab_file))
-    lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
+    lab, design = design_at_hand(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
     with _session(lab, hosts) as session:
         report = session.verify(session.plan(design, take_over=True))
     findings = [asdict(finding) for finding in report.findings]
@@ -210,12 +192,12 @@ def path(
     lab_file: Annotated[
         Path, typer.Option("--lab", metavar="LAB", help="Lab file.", envvar="LIGHTBED_LAB")
     ] = Path("labs/testbed12.yaml"),
-    simplex: Simplex = False,
-    method: Method = "geometric",
-    demand: Groups = None,
-    plan_file: PlanFile = None,
-    runs_dir: RunsDirectory = DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
-    as_json: AsJson = False,
+    simplex: options.Simplex = False,
+    method: options.Method = "geometric",
+    demand: options.Groups = None,
+    plan_file: options.PlanFile = None,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,  # noqa: ARG001  taken by all four; this one keeps nothing
+    as_json: options.AsJson = False,
 ) -> int:
     """Follow a packet from host A to host B: hops, NICs, switch ports, optical power."""
     from testbed.cli.designs import chosen_design

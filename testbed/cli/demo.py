@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from testbed.cli.options import (
-    DEFAULT_RUNS,
-    AsJson,
-    Deadline,
-    HostsMode,
-    LabFile,
-    RateMbps,
-    ReallyMove,
-    RunsDirectory,
-)
+from testbed.cli import options
 from testbed.cli.output import DONE, narrate, print_json, print_lines, print_table
 from testbed.cli.sizes import Sizes, parse_sizes
 
@@ -38,14 +29,14 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    lab_file: LabFile,
-    hosts: HostsMode = "auto",
+    lab_file: options.LabFile,
+    hosts: options.HostsMode = "auto",
     sizes: Sizes = "1KiB:8MiB",
-    rate_mbps: RateMbps = None,
-    deadline_s: Deadline = 240.0,
-    really_move: ReallyMove = None,
-    runs_dir: RunsDirectory = DEFAULT_RUNS,
-    as_json: AsJson = False,
+    rate_mbps: options.RateMbps = None,
+    deadline_s: options.Deadline = 240.0,
+    really_move: options.ReallyMove = None,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
+    as_json: options.AsJson = False,
 ) -> int:
     """Patch a topology, prove it, measure collectives, re-patch, measure again, write a report."""
     from testbed.lab.inventory import load_lab

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from testbed.cli.options import (
-    DEFAULT_RUNS,
-    AsJson,
-    Deadline,
-    Groups,
-    HostsMode,
-    Method,
-    PlanFile,
-    RunsDirectory,
-    Simplex,
-)
+from testbed.cli import options
 from testbed.cli.output import DONE, ERROR, narrate, print_json, print_lines, print_table
 from testbed.cli.sizes import Sizes, parse_sizes
 from testbed.errors import ResultsError
@@ -58,41 +50,30 @@ def nccl(
     import_file: ImportFile = None,
     program: Program = "auto",
     interfaces: Interfaces = "",
-    simplex: Simplex = False,
-    method: Method = "geometric",
-    demand: Groups = None,
-    plan_file: PlanFile = None,
-    hosts: HostsMode = "auto",
+    simplex: options.Simplex = False,
+    method: options.Method = "geometric",
+    demand: options.Groups = None,
+    plan_file: options.PlanFile = None,
+    hosts: options.HostsMode = "auto",
     sizes: Sizes = "1KiB:8MiB",
-    deadline_s: Deadline = 60.0,
-    runs_dir: RunsDirectory = DEFAULT_RUNS,
-    as_json: AsJson = False,
+    deadline_s: options.Deadline = 60.0,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
+    as_json: options.AsJson = False,
 ) -> int:
     """Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."""
-    from testbed.cli.designs import chosen_design
-    from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated.lifecycle import find_running, hosts_of
+    from testbed.cli.designs import design_at_hand
+    from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.measure.current_topology import measure_current
     from testbed.measure.nccl.reading import import_nccl
-    from testbed.measure.results.store import RunStore
-    from testbed.operate.journal import journal_in
-    from testbed.operate.session import open_lab
 
-    if (lab_file is None) == (import_file is None):
-        raise ResultsError("give either a lab file to measure, or --import FILE with results of nccl-tests")
-    if import_file is not None:
+    if import_file is not None and lab_file is None:
         return _show_table(import_nccl(import_file), as_json=as_json)
-    assert lab_file is not None
+    if lab_file is None or import_file is not None:
+        raise ResultsError("give either a lab file to measure, or --import FILE with results of nccl-tests")
     steps = parse_sizes(sizes)
-    lab = find_running(load_lab(lab_file))
-    lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
+    lab, design = design_at_hand(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
     mode = hosts_of(lab, hosts)
-    with (
-        journal_in(runs_dir) as journal,
-        open_lab(lab, journal, model_hosts=mode == "model") as session,
-        RunStore(runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
-        narrate() as narrator,
-    ):
+    with _measuring(lab, mode, runs_dir) as (session, run), narrate() as narrator:
         if program == "nccl-tests":
             tested = _run_nccl_tests(session, design, run, interfaces, steps, deadline_s)
             return _show_tests(tested, as_json=as_json)
@@ -100,6 +81,21 @@ def nccl(
             session, design, run, steps, deadline_s, hosts=mode, backend=program, on_progress=narrator.tick
         )
     return _show_result(lab, mode, run.run_id, result, as_json=as_json)
+
+
+@contextmanager
+def _measuring(lab: Lab, mode: str, runs_dir: Path) -> Iterator[tuple[LabSession, Run]]:
+    """Provide the lab opened, and the run on whose record goes what is measured on it."""
+    from testbed.measure.results.store import RunStore
+    from testbed.operate.journal import journal_in
+    from testbed.operate.session import open_lab
+
+    with (
+        journal_in(runs_dir) as journal,
+        open_lab(lab, journal, model_hosts=mode == "model") as session,
+        RunStore(runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
+    ):
+        yield session, run
 
 
 def _run_nccl_tests(

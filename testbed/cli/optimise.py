@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from testbed.cli.options import AsJson, Simplex
+from testbed.cli import options, workload_options
 from testbed.cli.output import DONE, INTERRUPTED, counted, narrate, print_answer
-from testbed.cli.workload_options import (
-    Degree,
-    Device,
-    Nodes,
-    Preset,
-    Profile,
-    Seed,
-    Settings,
-    Workload,
-)
 from testbed.errors import PlanFileError, TopologyError
 
 if TYPE_CHECKING:
@@ -63,18 +53,18 @@ def register(app: typer.Typer) -> None:
 
 
 def optimise(
-    workload: Workload,
+    workload: workload_options.Workload,
     lab_file: Lab = None,
     hosts_of: HostsOf = "",
-    nodes: Nodes = None,
-    degree: Degree = None,
+    nodes: workload_options.Nodes = None,
+    degree: workload_options.Degree = None,
     rate_gbps: LabsRateGbps = None,
-    simplex: Simplex = False,
-    preset: Preset = "",
-    settings: Settings = None,
-    device: Device = "a100",
-    profile: Profile = "",
-    seed: Seed = 0,
+    simplex: options.Simplex = False,
+    preset: workload_options.Preset = "",
+    settings: workload_options.Settings = None,
+    device: workload_options.Device = "a100",
+    profile: workload_options.Profile = "",
+    seed: workload_options.Seed = 0,
     steps: Steps = None,
     chains: Chains = None,
     workers: Workers = 1,
@@ -82,7 +72,7 @@ def optimise(
     checkpoint: Checkpoint = None,
     resume: Resume = False,
     out: Out = Path("plan.json"),
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> int:
     """Find a strategy and a topology for a workload, and write them down as a plan."""
     from testbed.design.plans.file import check_writable, plan_json, write_plan

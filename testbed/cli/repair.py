@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lightbed.errors import with_former_keys
-from testbed.cli.options import (
-    DEFAULT_RUNS,
-    AsJson,
-    Groups,
-    HostsMode,
-    LabFile,
-    Method,
-    PlanFile,
-    ReallyMove,
-    RunsDirectory,
-    Simplex,
-)
+from testbed.cli import options
 from testbed.cli.output import CHANGES, DONE, ERROR, print_json, print_lines
 
 if TYPE_CHECKING:
@@ -44,27 +33,25 @@ def register(app: typer.Typer) -> None:
 
 
 def repair(
-    lab_file: LabFile,
-    simplex: Simplex = False,
-    method: Method = "geometric",
-    demand: Groups = None,
-    plan_file: PlanFile = None,
+    lab_file: options.LabFile,
+    simplex: options.Simplex = False,
+    method: options.Method = "geometric",
+    demand: options.Groups = None,
+    plan_file: options.PlanFile = None,
     apply: Annotated[bool, typer.Option("--apply", help="Do it: routes at once, then the circuits.")] = False,
-    hosts: HostsMode = "auto",
-    really_move: ReallyMove = None,
-    runs_dir: RunsDirectory = DEFAULT_RUNS,
-    as_json: AsJson = False,
+    hosts: options.HostsMode = "auto",
+    really_move: options.ReallyMove = None,
+    runs_dir: options.RunsDirectory = options.DEFAULT_RUNS,
+    as_json: options.AsJson = False,
 ) -> int:
     """Look for lost fibres and say how to repair the topology without them. Exit code 2 when something is lost."""
-    from testbed.cli.designs import chosen_design
-    from testbed.lab.inventory import load_lab
-    from testbed.lab.simulated.lifecycle import find_running, hosts_of
+    from testbed.cli.designs import design_at_hand
+    from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.apply import check_permission
     from testbed.operate.journal import journal_in
     from testbed.operate.session import open_lab
 
-    lab = find_running(load_lab(lab_file))
-    lab, design = chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
+    lab, design = design_at_hand(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
     if apply:
         check_permission(lab, really_move)
     hosts_mode = hosts_of(lab, hosts)

@@ -7,25 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed.cli.options import AsJson
+from testbed.cli import options, workload_options
 from testbed.cli.output import DONE, counted, print_answer
-from testbed.cli.workload_options import (
-    Degree,
-    Device,
-    EqualCost,
-    Fluid,
-    Nodes,
-    Oversubscription,
-    Preset,
-    Profile,
-    RateGbps,
-    ReconfigurationMs,
-    Seed,
-    Settings,
-    StrategyChoice,
-    Workload,
-    chosen_job,
-)
 from testbed.design.fabrics.table import FABRICS, SWITCHED
 
 if TYPE_CHECKING:
@@ -53,43 +36,36 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    workload: Workload,
+    workload: workload_options.Workload,
     fabric: Fabric = "direct",
-    rate_gbps: RateGbps = None,
-    nodes: Nodes = None,
-    degree: Degree = None,
-    preset: Preset = "",
-    settings: Settings = None,
-    device: Device = "",
-    profile: Profile = "",
-    strategy: StrategyChoice = "",
-    equal_cost: EqualCost = False,
-    oversubscription: Oversubscription = 2.0,
-    reconfiguration_ms: ReconfigurationMs = 10.0,
-    fluid: Fluid = None,
-    seed: Seed = 0,
+    rate_gbps: workload_options.RateGbps = None,
+    nodes: workload_options.Nodes = None,
+    degree: workload_options.Degree = None,
+    preset: workload_options.Preset = "",
+    settings: workload_options.Settings = None,
+    device: workload_options.Device = "",
+    profile: workload_options.Profile = "",
+    strategy: workload_options.StrategyChoice = "",
+    equal_cost: workload_options.EqualCost = False,
+    oversubscription: workload_options.Oversubscription = 2.0,
+    reconfiguration_ms: workload_options.ReconfigurationMs = 10.0,
+    fluid: workload_options.Fluid = None,
+    seed: workload_options.Seed = 0,
     trace: Trace = None,
     timeline: Timeline = None,
     heat_map: HeatMap = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> int:
     """Simulate one iteration of a workload or a task graph on a fabric."""
+    from testbed.design.evaluation.jobs import FabricOptions
     from testbed.design.evaluation.simulation import figures, simulate_on, write_trace
 
-    job = chosen_job(workload, preset, settings, device, profile, nodes, strategy)
+    job = workload_options.chosen_job(workload, preset, settings, device, profile, nodes, strategy)
     # At equal cost a Fat-tree stands beside direct connect, so that it is as many links that are paid for.
     links = job.links(degree, 1 if fabric in SWITCHED and not equal_cost else DIRECT_DEGREE)
     rate = job.rate_gbps(rate_gbps)
-    chosen = job.fabric(
-        fabric,
-        links,
-        rate,
-        equal_cost=equal_cost,
-        oversubscription=oversubscription,
-        reconfiguration_s=reconfiguration_ms * 1e-3,
-        seed=seed,
-        fluid=fluid,
-    )
+    asked = FabricOptions(oversubscription, reconfiguration_ms * 1e-3, seed, fluid)
+    chosen = job.fabric(fabric, links, rate, asked, equal_cost=equal_cost)
     done = simulate_on(chosen, job.graph, trace=bool(trace or timeline))
     if trace:
         write_trace(done, trace)

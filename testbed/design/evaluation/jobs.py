@@ -32,6 +32,23 @@ DEFAULT_RATE_GBPS = 100.0
 
 
 @dataclass(frozen=True, slots=True)
+class FabricOptions:
+    """Options of a fabric for a job: the rounds of rings are simulated as one (`fluid`), or one by one.
+
+    Not given, a job of a plan is fluid as in its planner's last simulation, so that it takes what was predicted; any
+    other in rounds.
+    """
+
+    oversubscription: float = 2.0
+    reconfiguration_s: float = 10e-3
+    seed: int = 0
+    fluid: bool | None = None
+
+
+DEFAULT_OPTIONS = FabricOptions()
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One iteration as a graph, what it sends, and what people want to know `about` it besides.
 
@@ -74,18 +91,11 @@ class Job:
         name: str,
         degree: int,
         rate_gbps: float,
+        asked: FabricOptions,
         *,
-        equal_cost: bool,
-        oversubscription: float,
-        reconfiguration_s: float,
-        seed: int,
-        fluid: bool | None,
+        equal_cost: bool = False,
     ) -> ChosenFabric:
-        """Return a fabric made for the job, with the rounds of rings as one (`fluid`), or one by one.
-
-        Not given, a job of a plan is fluid as in its planner's last simulation, so that it takes what was predicted;
-        any other in rounds. Raises `TopologyError` for an unknown name and a fabric that cannot be.
-        """
+        """Return a fabric made for the job. Raises `TopologyError` for an unknown name and a fabric that cannot be."""
         chosen = fabric_by_name(
             name,
             self.graph.nodes,
@@ -94,11 +104,12 @@ class Job:
             demand=self.traffic.demand,
             topology=self.topology,
             equal_cost=equal_cost,
-            oversubscription=oversubscription,
-            reconfiguration_s=reconfiguration_s,
-            seed=seed,
+            oversubscription=asked.oversubscription,
+            reconfiguration_s=asked.reconfiguration_s,
+            seed=asked.seed,
         )
-        return chosen.as_fluid() if (self.plan is not None if fluid is None else fluid) else chosen
+        fluid = self.plan is not None if asked.fluid is None else asked.fluid
+        return chosen.as_fluid() if fluid else chosen
 
     def draw_heat_map(self, path: str | Path) -> None:
         """Draw who sends how much to whom. Raises `WorkloadError` without matplotlib, `OSError`."""
