@@ -121,11 +121,11 @@ def apply(
     as_json: options.AsJson = False,
 ) -> int:
     """Patch the topology, install the hosts' routes, and prove both."""
-    from testbed.cli.designs import design_at_hand
+    from testbed.cli.designs import running_lab_and_design
     from testbed.operate.apply import check_permission
     from testbed.operate.plan import describe
 
-    lab, design = design_at_hand(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
+    lab, design = running_lab_and_design(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
     if not (lab.simulated or as_json or really_move == lab.name):
         with _session(lab) as session:
             print_lines([_heading(lab, design), *describe(lab, session.plan(design, take_over=take_over))])
@@ -165,9 +165,9 @@ def verify(
     as_json: options.AsJson = False,
 ) -> int:
     """Compare switches, optical power and fibres with the plan. Exit code 2 when something differs."""
-    from testbed.cli.designs import design_at_hand
+    from testbed.cli.designs import running_lab_and_design
 
-    lab, design = design_at_hand(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
+    lab, design = running_lab_and_design(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
     with _session(lab, hosts) as session:
         report = session.verify(session.plan(design, take_over=True))
     findings = [asdict(finding) for finding in report.findings]

@@ -13,7 +13,7 @@ from testbed.lab.simulated.lifecycle import find_running
 from testbed.operate.session import Design, design_for, design_of_plan, lab_of_plan
 
 
-def design_at_hand(
+def running_lab_and_design(
     lab_file: Path, plan_file: Path | None, *, simplex: bool, method: Method, demand: list[str] | None
 ) -> tuple[Lab, Design]:
     """Return the lab of a file as it runs, and its design. Raises what `chosen_design` raises, and `LabFileError`."""

@@ -61,7 +61,7 @@ def nccl(
     as_json: options.AsJson = False,
 ) -> int:
     """Measure AllReduce on a lab whose circuits stand, or import results of nccl-tests."""
-    from testbed.cli.designs import design_at_hand
+    from testbed.cli.designs import running_lab_and_design
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.measure.current_topology import measure_current
     from testbed.measure.nccl.reading import import_nccl
@@ -71,7 +71,7 @@ def nccl(
     if lab_file is None or import_file is not None:
         raise ResultsError("give either a lab file to measure, or --import FILE with results of nccl-tests")
     steps = parse_sizes(sizes)
-    lab, design = design_at_hand(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
+    lab, design = running_lab_and_design(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
     mode = hosts_of(lab, hosts)
     with _measuring(lab, mode, runs_dir) as (session, run), narrate() as narrator:
         if program == "nccl-tests":

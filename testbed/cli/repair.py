@@ -45,13 +45,13 @@ def repair(
     as_json: options.AsJson = False,
 ) -> int:
     """Look for lost fibres and say how to repair the topology without them. Exit code 2 when something is lost."""
-    from testbed.cli.designs import design_at_hand
+    from testbed.cli.designs import running_lab_and_design
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.apply import check_permission
     from testbed.operate.journal import journal_in
     from testbed.operate.session import open_lab
 
-    lab, design = design_at_hand(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
+    lab, design = running_lab_and_design(lab_file, plan_file, simplex=simplex, method=method, demand=demand)
     if apply:
         check_permission(lab, really_move)
     hosts_mode = hosts_of(lab, hosts)
