@@ -7,8 +7,18 @@ from pathlib import Path
 from testbed.cli.options import parse_demands
 from testbed.design.topology.strides import Method
 from testbed.errors import PlanFileError
+from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
+from testbed.lab.simulated.lifecycle import find_running
 from testbed.operate.session import Design, design_for, design_of_plan, lab_of_plan
+
+
+def running_lab_and_design(
+    lab_file: Path, plan_file: Path | None, *, simplex: bool, method: Method, demand: list[str] | None
+) -> tuple[Lab, Design]:
+    """Return the lab of a file as it runs, and its design. Raises what `chosen_design` raises, and `LabFileError`."""
+    lab = find_running(load_lab(lab_file))
+    return chosen_design(lab, plan_file, simplex=simplex, method=method, demand=demand)
 
 
 def chosen_design(

@@ -35,6 +35,14 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, default=str), flush=True)
 
 
+def print_answer(document: Any, lines: Sequence[str], *, as_json: bool) -> None:
+    """Print what was found: the document for programs, the lines for people."""
+    if as_json:
+        print_json(document)
+    else:
+        print_lines(lines)
+
+
 def print_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a header and rows as CSV on standard output; None is an empty field, lines end as everywhere here."""
     writer = csv.writer(sys.stdout, lineterminator="\n")

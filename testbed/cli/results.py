@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from testbed.cli.options import DEFAULT_RUNS, AsJson, RunsDirectory
-from testbed.cli.output import DONE, print_csv, print_json, print_lines, print_table
+from testbed.cli.output import DONE, print_answer, print_csv, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from testbed.measure.results.records import RunSummary
@@ -80,8 +80,7 @@ def report(
     stored = RunStore(runs_dir).load(run_id)
     path = stored.summary.directory / "report.html"
     write_report(stored, path)
-    if as_json:
-        print_json(_summary_json(stored.summary) | {"report": str(path), "timings": len(stored.timings)})
-    else:
-        print_lines([f"{path}  ({len(stored.timings)} timings)"])
+    count = len(stored.timings)
+    document = _summary_json(stored.summary) | {"report": str(path), "timings": count}
+    print_answer(document, [f"{path}  ({count} timings)"], as_json=as_json)
     return DONE

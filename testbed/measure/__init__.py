@@ -9,7 +9,7 @@
 | `gain`, `stall` | gains of many rings, gaps in a TCP stream |
 | `report` | one run as one HTML file |
 | `current_topology` | measurements on the circuits that are in force |
-| `job`, `fibre_cut` | whole jobs: patch and measure twice; a fibre that is cut |
+| `job` and `job_steps`, `fibre_cut` | whole jobs: patch and measure twice; a fibre that is cut |
 """
 
 from lightbed.moved import keep_importable

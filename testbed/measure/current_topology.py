@@ -102,10 +102,10 @@ def measure_current(
     design: Design,
     run: Run,
     sizes: tuple[int, ...],
+    deadline_s: float,
     *,
     hosts: str,
     backend: Backend = "auto",
-    deadline_s: float,
     on_progress: Progress,
 ) -> CollectiveResult:
     """Return one ring, then all rings, on a topology that must be in force. Raises `VerifyFailed` when it is not."""

@@ -82,14 +82,7 @@ def plan_lab_repair(
     left = replace(design.wiring, links=tuple(earlier.links)) if earlier else design.wiring
     strange = differences(lab, left, sight.seen)
     try:
-        repair = plan_repair(
-            _with_idle_nics(lab, design.wiring),
-            sorted({loss.nic for loss in losses}),
-            bought_pairs(design.topology, sent),
-            planes=len(lab.switches),
-            lost=_lost_with(design.wiring, losses),
-            current=CurrentLinks(sight.held, sight.carrying),
-        )
+        repair = _repair_of(lab, design, sight, losses, sent)
     except TopologyError as error:
         if strange:
             raise DriftError(not_in_force(strange)) from error
@@ -104,6 +97,19 @@ def plan_lab_repair(
         is_repaired,
         () if is_repaired else strange,
         RepairRecord(frozenset(design.wiring.links), losses, frozenset(repair.repatched.links)),
+    )
+
+
+def _repair_of(
+    lab: Lab, design: Design, sight: Sight, losses: tuple[Loss, ...], sent: NDArray[np.float64] | None
+) -> Repair:
+    return plan_repair(
+        _with_idle_nics(lab, design.wiring),
+        sorted({loss.nic for loss in losses}),
+        bought_pairs(design.topology, sent),
+        planes=len(lab.switches),
+        lost=_lost_with(design.wiring, losses),
+        current=CurrentLinks(sight.held, sight.carrying),
     )
 
 

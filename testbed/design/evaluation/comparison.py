@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from testbed.design.evaluation.jobs import Job
-from testbed.design.evaluation.simulation import figures, flowing, simulate_on
-from testbed.design.fabrics.by_name import ChosenFabric, fabric_by_name
+from testbed.design.evaluation.jobs import DEFAULT_OPTIONS, FabricOptions, Job
+from testbed.design.evaluation.simulation import figures, simulate_on
+from testbed.design.fabrics.by_name import ChosenFabric
 from testbed.design.fabrics.entries import FABRICS
 from testbed.errors import TopologyError, WorkloadError
 
@@ -70,11 +70,7 @@ def compare_fabrics(
     names: Sequence[str],
     degree: int,
     rate_gbps: float,
-    *,
-    oversubscription: float = 2.0,
-    reconfiguration_s: float = 10e-3,
-    seed: int = 0,
-    fluid: bool | None = None,
+    asked: FabricOptions = DEFAULT_OPTIONS,
 ) -> tuple[Row, ...]:
     """Return a row for each name, in order. A fabric that cannot be, or on which the job stalls, says so in its row.
 
@@ -82,19 +78,8 @@ def compare_fabrics(
     """
 
     def fabric(name: str) -> ChosenFabric:
-        chosen = fabric_by_name(
-            "fattree" if name == EQUAL_COST else name,
-            job.graph.nodes,
-            degree,
-            rate_gbps,
-            demand=job.traffic.demand,
-            topology=job.topology,
-            equal_cost=name == EQUAL_COST,
-            oversubscription=oversubscription,
-            reconfiguration_s=reconfiguration_s,
-            seed=seed,
-        )
-        return flowing(chosen, fluid=fluid, planned=job.plan is not None)
+        equal_cost = name == EQUAL_COST
+        return job.fabric("fattree" if equal_cost else name, degree, rate_gbps, asked, equal_cost=equal_cost)
 
     def row(name: str) -> Row:
         try:

@@ -17,7 +17,6 @@ __all__ = [
     "TaskGraph",
     "draw_timeline",
     "figures",
-    "flowing",
     "read_graph",
     "simulate_on",
     "write_trace",
@@ -30,15 +29,6 @@ def read_graph(path: str | Path) -> TaskGraph:
         return read_task_graph(path)
     except ValueError as error:
         raise WorkloadError(str(error)) from error
-
-
-def flowing(chosen: ChosenFabric, *, fluid: bool | None, planned: bool) -> ChosenFabric:
-    """Return the fabric with the rounds of rings as one (`fluid`), or one by one.
-
-    Not given, a job that is `planned` is fluid as in its planner's last simulation, so that it takes what was
-    predicted; any other in rounds.
-    """
-    return chosen.as_fluid() if (planned if fluid is None else fluid) else chosen
 
 
 def simulate_on(chosen: ChosenFabric, graph: TaskGraph, *, trace: bool = False) -> Execution:

@@ -84,13 +84,7 @@ def find(
     check_possible(nodes, degree, simplex=simplex)
     rings, left = split_degree(demand, degree, simplex=simplex, wanted=matching_degree)
     base = find_topology(
-        nodes,
-        rings,
-        simplex=simplex,
-        method=method,
-        demands=demand.allreduce,
-        shares=shares,
-        primes=primes,
+        nodes, rings, simplex=simplex, method=method, demands=demand.allreduce, shares=shares, primes=primes
     )
     matchings, fillers = _buy(demand, left, simplex=simplex, discount=discount)
     extra = [pair for part in (*matchings, *fillers) for pair in part]

@@ -18,13 +18,7 @@ def nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, str])
 
     `experiment_name` and `lightbed` say what nccl-tests cannot: topology, configuration, SIMULATED.
     """
-    ranks = timings[0].ranks if timings else len(lab.hosts)
     ran = any(timing.iterations for timing in timings)
-    device = versions.get("collective_backend", "") if ran else "modelled, nothing ran"
-    devices = [
-        {"rank": node, "group": 0, "pid": 0, "hostname": host.name, "device": 0, "device_info": device}
-        for node, host in enumerate(lab.hosts)
-    ]
     wrong = sum(timing.wrong for timing in timings)
     okay = ("false" if wrong else "true") if ran else "unchecked"
     busbws = [timing.busbw_mbps / 8000 for timing in timings]
@@ -41,17 +35,7 @@ def nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, str])
             "rate_mbps": lab.link.rate_mbps,
             "versions": versions,
         },
-        "config": {
-            "nthreads": 1,
-            "ngpus": 1,
-            "ranks": ranks,
-            "minimum_bytes": min((timing.size_bytes for timing in timings), default=0),
-            "maximum_bytes": max((timing.size_bytes for timing in timings), default=0),
-            "step_factor": 2,
-            "warmup_iters": int(ran),
-            "validation": int(ran),
-            "devices": devices,
-        },
+        "config": _config(lab, timings, versions.get("collective_backend", ""), ran=ran),
         "results": [_row(timing) for timing in timings],
         "out_of_bounds": {"count": wrong, "okay": okay},
         "average_bus_bandwidth": {
@@ -60,6 +44,25 @@ def nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, str])
         },
         "errors": "0",
         "end_time": datetime.now(UTC).isoformat(),
+    }
+
+
+def _config(lab: Lab, timings: Sequence[Timing], backend: str, *, ran: bool) -> dict[str, Any]:
+    device = backend if ran else "modelled, nothing ran"
+    sizes = [timing.size_bytes for timing in timings]
+    return {
+        "nthreads": 1,
+        "ngpus": 1,
+        "ranks": timings[0].ranks if timings else len(lab.hosts),
+        "minimum_bytes": min(sizes, default=0),
+        "maximum_bytes": max(sizes, default=0),
+        "step_factor": 2,
+        "warmup_iters": int(ran),
+        "validation": int(ran),
+        "devices": [
+            {"rank": node, "group": 0, "pid": 0, "hostname": host.name, "device": 0, "device_info": device}
+            for node, host in enumerate(lab.hosts)
+        ],
     }
 
 

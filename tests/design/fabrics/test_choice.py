@@ -9,8 +9,8 @@ import pytest
 from sim.models.network.fabrics.cost import fat_tree_cost, patch_panel_cost
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.evaluation.comparison import ROWS, compare_fabrics, rows_of
-from testbed.design.evaluation.jobs import Job, open_job
-from testbed.design.evaluation.simulation import figures, flowing, read_graph, simulate_on
+from testbed.design.evaluation.jobs import FabricOptions, Job, open_job
+from testbed.design.evaluation.simulation import figures, read_graph, simulate_on
 from testbed.design.fabrics import builders
 from testbed.design.fabrics.by_name import fabric_by_name, fabric_of, ring_strides
 from testbed.design.fabrics.entries import ENTRIES, FABRICS
@@ -108,12 +108,15 @@ def test_all_rounds_of_a_ring_may_flow_as_one():
 
 
 def test_a_planned_job_runs_as_its_planner_simulated_it_unless_told_otherwise():
-    chosen = fabric_by_name("direct", NODES, DEGREE, RATE)
+    graph = allreduce_graph()
+    free = Job("one", graph, traffic_of(graph), {})
+    plan = Plan(WorkloadChoice("vgg16"), find_topology(NODES, DEGREE), RATE, (), Strategy(()), {})
+    planned = replace(free, plan=plan)
 
-    def events(fluid, planned):
-        return simulate_on(flowing(chosen, fluid=fluid, planned=planned), allreduce_graph()).events
+    def events(fluid, job):
+        return simulate_on(job.fabric("direct", DEGREE, RATE, FabricOptions(fluid=fluid)), graph).events
 
-    assert events(None, True) == events(True, False) < events(None, False) == events(False, True)
+    assert events(None, planned) == events(True, free) < events(None, free) == events(False, planned)
 
 
 @pytest.mark.parametrize(

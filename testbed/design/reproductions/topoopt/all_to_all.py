@@ -51,6 +51,18 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     small, large = sorted(set(batches))[:2][-1], max(batches)
     few, many = min(degrees), max(degrees)
     share = table.where(batch=large).numbers("all_to_all_share")[0]
+    recalled = "follows from the recalled prices: they give the Fat-tree this much rate"
+    simulated = "links for pairs as the planner chooses them, by simulation"
+    spread = "the published rule buys links for pairs, which spread demand does not repay"
+    less = Published("less than at d = 4", "S")
+
+    def over(
+        slow: str, fast: str, batch: float, degree: float, published: Published, note: str
+    ) -> Comparison:
+        pair = "the same with links split by bytes" if slow == SPLIT else f"{slow} over {fast}"
+        ours = slowdown(table, degree, batch, slow, fast)
+        return Comparison(f"{pair}, batch {batch:g}, d = {degree:g}", published, ours, note, " x")
+
     return (
         Comparison(
             f"all-to-all over AllReduce at batch {large:g}",
@@ -59,39 +71,11 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
             "bytes sent over bytes of the tensors reduced",
             " %",
         ),
-        Comparison(
-            f"TopoOpt over ideal switch, batch {small:g}, d = {few:g}",
-            Published("equal", "S", 1.0),
-            slowdown(table, few, small, "TopoOpt", "ideal switch"),
-            unit=" x",
-        ),
-        Comparison(
-            f"Fat-tree over TopoOpt, batch {small:g}, d = {few:g}",
-            Published("2.7 x", "S", 2.7),
-            slowdown(table, few, small, "Fat-tree", "TopoOpt"),
-            "follows from the recalled prices: they give the Fat-tree this much rate",
-            " x",
-        ),
-        Comparison(
-            f"TopoOpt over Fat-tree, batch {large:g}, d = {few:g}",
-            Published("1.1 x", "S", 1.1),
-            slowdown(table, few, large, "TopoOpt", "Fat-tree"),
-            unit=" x",
-        ),
-        Comparison(
-            f"TopoOpt over Fat-tree, batch {large:g}, d = {many:g}",
-            Published("less than at d = 4", "S"),
-            slowdown(table, many, large, "TopoOpt", "Fat-tree"),
-            "links for pairs as the planner chooses them, by simulation",
-            " x",
-        ),
-        Comparison(
-            f"the same with links split by bytes, batch {large:g}, d = {many:g}",
-            Published("less than at d = 4", "S"),
-            slowdown(table, many, large, SPLIT, "Fat-tree"),
-            "the published rule buys links for pairs, which spread demand does not repay",
-            " x",
-        ),
+        over("TopoOpt", "ideal switch", small, few, Published("equal", "S", 1.0), ""),
+        over("Fat-tree", "TopoOpt", small, few, Published("2.7 x", "S", 2.7), recalled),
+        over("TopoOpt", "Fat-tree", large, few, Published("1.1 x", "S", 1.1), ""),
+        over("TopoOpt", "Fat-tree", large, many, less, simulated),
+        over(SPLIT, "Fat-tree", large, many, less, spread),
     )
 
 
