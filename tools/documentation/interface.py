@@ -13,7 +13,7 @@ PUBLIC = {
     "fpga.photonic_mac": "the photonic multiply-accumulate datapath",
     "lightning": "the photonic kit: configuration, control, computing",
     "lightning.errors": "errors of photonic inference",
-    "lightning.calibration": "calibrations: made, stored, checked",
+    "lightning.kit.calibration": "calibrations: made, stored, checked",
     "lightning.networks": "trained networks: import and description",
     "lightning.compiler": "networks to programs",
     "lightning.execution": "programs at four fidelities",
