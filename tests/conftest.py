@@ -84,7 +84,7 @@ def pytest_unconfigure() -> None:
 
 
 class MemoryLine:
-    """A driver's transport over a twin's conversation in memory: only waiting lets virtual time pass."""
+    """A driver's transport over a twin's session in memory: only waiting lets virtual time pass."""
 
     def __init__(self, world: World, front: str) -> None:
         self._world = world

@@ -2,7 +2,7 @@
 
     errors    what can go wrong, with the hint
     line      lines of text over PyVISA, with a deadline on every wait
-    session   one conversation: identity, error queue, reading back
+    session   one connection: identity, error queue, reading back
     laser     `TunableLaser`, and Santec's TSL series
     supply    `BiasSupply`, and Keysight's N6700 family
     meter     `PowerMeter`, and Thorlabs' meters

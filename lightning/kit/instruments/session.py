@@ -1,4 +1,4 @@
-"""A conversation with one SCPI instrument: who it is, questions, settings that are seen to have been taken."""
+"""A session with one SCPI instrument: who it is, questions, settings that are seen to have been taken."""
 
 from __future__ import annotations
 

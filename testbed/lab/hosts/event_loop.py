@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, so that a synchronous program can have many conversations at once."""
+"""An event loop in a thread of its own, so that a synchronous program can have many sessions at once."""
 
 from __future__ import annotations
 

@@ -282,7 +282,7 @@ class TestSsh:
     def _asyncssh(self):
         self.asyncssh = pytest.importorskip("asyncssh")
 
-    def conversation(self, talk, *, account=("admin", "root")):
+    def session(self, talk, *, account=("admin", "root")):
         """Run `talk(server, connect)` with a server of a command line that counts."""
         from sim.models.clock import RealClock
         from sim.twins.wire.ssh_server import SshServer
@@ -333,7 +333,7 @@ class TestSsh:
                 process.stdin.write("exit\r")
                 return seen + await process.stdout.read(), server.clients
 
-        seen, clients = self.conversation(talk)
+        seen, clients = self.session(talk)
         assert seen == "ocs> count 2\r\nrow\r\nrow\r\nocs> exit\r\n"
         assert clients == 1
 
@@ -343,7 +343,7 @@ class TestSsh:
                 await connect("guess")
             return server.clients
 
-        assert self.conversation(talk) == 0
+        assert self.session(talk) == 0
 
     def test_clients_can_be_refused_dropped_and_let_in_again(self):
         async def talk(server, connect):
@@ -361,4 +361,4 @@ class TestSsh:
                 process = await again.create_process(term_type="vt100")
                 return dropped, await process.stdout.readuntil("ocs> ")
 
-        assert self.conversation(talk) == (1, "ocs> ")
+        assert self.session(talk) == (1, "ocs> ")

@@ -17,7 +17,7 @@ SOON_S = 60.0
 
 
 async def shout(reader: Any, writer: Any) -> None:
-    """Answer every line in capitals, ended by CR; `bye` ends the conversation after an answer."""
+    """Answer every line in capitals, ended by CR; `bye` ends the session after an answer."""
     while data := await reader.read(4096):
         writer.write(data.upper() + b"\r")
         await writer.drain()
@@ -209,7 +209,7 @@ def test_a_client_that_does_not_read_holds_up_only_itself():
     with_line(test, flood)
 
 
-def test_a_line_that_vanishes_in_an_answer_ends_the_conversation():
+def test_a_line_that_vanishes_in_an_answer_ends_the_session():
     ended = asyncio.Event()
 
     async def flood(reader: Any, writer: Any) -> None:

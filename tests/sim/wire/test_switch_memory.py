@@ -1,4 +1,4 @@
-"""A conversation without sockets is the conversation: same bytes, same faults, same endings, on virtual time.
+"""A session without sockets is as one with them: same bytes, same faults, same endings, on virtual time.
 
 The frontend here is made up (it answers what it gets in capitals), so that what is tested is common to all families.
 """
@@ -100,7 +100,7 @@ def test_there_is_no_front_of_another_name():
     story(tell)
 
 
-def test_hanging_up_ends_the_conversation_of_this_client_only():
+def test_disconnecting_ends_the_session_of_this_client_only():
     async def tell(twin, clock):
         one, other = twin.attach("shout"), twin.attach("shout")
         one.close()
@@ -245,7 +245,7 @@ def test_a_limit_of_clients():
     story(tell)
 
 
-def test_closing_the_twin_ends_every_conversation():
+def test_closing_the_twin_ends_every_session():
     async def tell(twin, clock):
         client = twin.attach("shout")
         await twin.close()

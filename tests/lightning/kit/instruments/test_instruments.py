@@ -240,7 +240,7 @@ def test_a_laser_that_never_settles_is_reported(kit):
     assert len(asked) > 1
 
 
-# -- broken conversations: every instrument, every way
+# -- broken sessions: every instrument, every way
 
 
 @pytest.fixture(params=["laser", "bias", "meter"])
